@@ -1,0 +1,75 @@
+# Every target sets up what it needs in .venv, quietly, and again in seconds when nothing changed.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+
+# What an installation is made from: settings, build files, and which source files there are. (The package is
+# installed in editable mode, so a changed line needs no new installation; a new file does.)
+KEY := $(shell { cat pyproject.toml CMakeLists.txt; find src -name '*.py' -o -name '*.cpp' -o -name '*.j2' | sort; } \
+	| cksum | cut -d' ' -f1)
+USE := $(VENV)/.use-$(KEY)
+TEST := $(VENV)/.test-$(KEY)
+LINT := $(VENV)/.lint-$(KEY)
+
+# Real data for development, where it is there; tests that need it skip with a reason where it is not.
+ifneq ($(wildcard ../shared/data),)
+export SHIFTSVD_TEST_DATA ?= $(abspath ../shared/data)
+endif
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test test-all lint format paper bench clean
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: $(USE) ## the point in a minute: a row of the paper's table, and a sparse PCA in the memory of the data
+	@$(BIN)/python -m shiftsvd.paper.demo --out demo-out --force
+
+test: $(TEST) ## the tests
+	@$(BIN)/python -m pytest -q -n 2 -m "not long"
+
+test-all: $(TEST) ## the tests, those that take minutes too
+	@$(BIN)/python -m pytest -q -n 2
+
+lint: $(LINT) ## style, format, types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@files=$$(git ls-files '*.cpp' '*.hpp'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
+
+format: $(LINT) ## put the source in format
+	@$(BIN)/ruff check --fix -q .
+	@$(BIN)/ruff format -q .
+
+paper: $(USE) ## every table and figure of the paper, published beside measured; ARGS="--seeds 30 --corpus FILE"
+	@$(BIN)/shiftsvd paper --out paper-out --force $(ARGS)
+
+bench: $(USE) ## the tables of the README
+	@$(BIN)/python benchmarks/off_centre.py
+	@$(BIN)/python benchmarks/memory.py
+
+clean: ## everything that was made here
+	rm -rf $(VENV) build demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# $(1) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
+define install
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install -q -e '.[paper]' $(1)
+	@rm -f $(firstword $(subst -, ,$@))-*
+	@touch $@
+endef
+
+$(USE):
+	$(call install,)
+
+$(TEST): | $(USE)
+	$(call install,--group test)
+
+$(LINT): | $(USE)
+	$(call install,--group test --group lint)

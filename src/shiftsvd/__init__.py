@@ -1,0 +1,85 @@
+"""Leading singular vectors of a matrix minus a low-rank shift, without ever forming it."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
+    from shiftsvd.backends import as_operator, center
+    from shiftsvd.estimators.pca import PCA
+    from shiftsvd.front import svd
+    from shiftsvd.moments import Moments
+    from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
+    from shiftsvd.result import Info, SVDResult
+    from shiftsvd.sketch import SRFT, Gaussian, Rademacher, SparseSign
+    from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, auto_solver
+
+# Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
+# millisecond, and the command answers `--help` at once.
+_HOME = {
+    "Adjoint": "operators",
+    "Exact": "solvers",
+    "Gaussian": "sketch",
+    "Info": "result",
+    "LowRank": "operators",
+    "Moments": "moments",
+    "Operator": "operators",
+    "PCA": "estimators.pca",
+    "Rademacher": "sketch",
+    "RandomizedSVD": "solvers",
+    "SRFT": "sketch",
+    "SVDResult": "result",
+    "Scaled": "operators",
+    "Shifted": "operators",
+    "ShiftedRandomizedSVD": "solvers",
+    "SparseSign": "sketch",
+    "as_operator": "backends",
+    "auto_solver": "solvers",
+    "center": "backends",
+    "frobenius_error": "accuracy",
+    "halko_bound": "accuracy",
+    "residuals": "accuracy",
+    "spectral_norm": "accuracy",
+    "svd": "front",
+}
+
+__all__ = [
+    "PCA",
+    "SRFT",
+    "Adjoint",
+    "Exact",
+    "Gaussian",
+    "Info",
+    "LowRank",
+    "Moments",
+    "Operator",
+    "Rademacher",
+    "RandomizedSVD",
+    "SVDResult",
+    "Scaled",
+    "Shifted",
+    "ShiftedRandomizedSVD",
+    "SparseSign",
+    "as_operator",
+    "auto_solver",
+    "center",
+    "frobenius_error",
+    "halko_bound",
+    "residuals",
+    "spectral_norm",
+    "svd",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("shiftsvd")
+    if name not in _HOME:
+        raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
+    value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

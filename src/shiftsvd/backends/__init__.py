@@ -1,0 +1,132 @@
+"""as_operator and center: the door through which every kind of matrix comes in, and is checked once."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from shiftsvd.backends.array import DenseRows
+from shiftsvd.backends.checks import (
+    affordable,
+    finite_dense,
+    finite_sparse,
+    from_frame,
+    is_frame,
+    numeric_array,
+    sound_structure,
+)
+from shiftsvd.backends.foreign import Foreign
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import default_threads
+from shiftsvd.operators import Adjoint, LowRank, Operator
+
+
+def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
+    """The matrix X as an `Operator`, checked: shape, numbers, finite values, sound sparse structure.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or array, data frame, LinearOperator, or Operator, of shape (m, n)
+        NumPy arrays of any order, memory-mapped ones too, are read in place; integers and booleans are
+        converted block by block. CSR and CSC are used as they are if their rows are sorted and without
+        duplicates, else one sorted copy is made; other sparse formats are converted to CSR. Data frames
+        of pandas (Sparse columns stay sparse) and polars. Any object with ``shape``, ``dtype``,
+        ``matmat`` and ``rmatmat``.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        A conversion that would need more is refused.
+
+    Returns
+    -------
+    Operator
+
+    Raises
+    ------
+    ValueError
+        Not two-dimensional, empty, not numeric, NaN or infinite, or a corrupt sparse structure.
+    TypeError
+        Not a matrix at all.
+
+    Notes
+    -----
+    Costs one read of the data, to look for NaN and infinities.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.ones((3, 2)))
+    <DenseRows 3 x 2 float64>
+    """
+    if isinstance(X, Operator):
+        return X
+    threads = default_threads() if n_threads is None else n_threads
+    if not isinstance(threads, int | np.integer) or threads < 1:
+        raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
+    if is_frame(X):
+        X = from_frame(X)
+    if issparse(X):
+        return _sparse(X, int(threads), memory_limit)
+    if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
+        return Foreign(X)
+    return _dense(numeric_array(X), int(threads))
+
+
+def center(X: Any, *, n_threads: int | None = None) -> Operator:
+    """``X - 1 mean^T``: X minus its column means, which are never subtracted from it.
+
+    Parameters
+    ----------
+    X : anything that `as_operator` takes, of shape (m, n)
+    n_threads : int, optional
+
+    Returns
+    -------
+    Operator of shape (m, n)
+
+    Notes
+    -----
+    Costs one pass for the means.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.center(np.array([[1.0, 2.0], [3.0, 6.0]])) @ np.eye(2)
+    array([[-1., -2.],
+           [ 1.,  2.]])
+    """
+    A = as_operator(X, n_threads=n_threads)
+    return A - LowRank(np.ones(A.shape[0]), A.moments().mean.conj())
+
+
+def _dense(X: Any, n_threads: int) -> Operator:
+    """A checked array with its long side as the rows of the blocks."""
+    finite_dense(X)
+    if X.shape[0] >= X.shape[1]:
+        return DenseRows(X, n_threads=n_threads)
+    return Adjoint(DenseRows(X.T, conjugate=np.iscomplexobj(X), n_threads=n_threads))
+
+
+def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
+    """A checked CSR, or the adjoint of one for CSC."""
+    if X.ndim != 2 or min(X.shape) < 1:
+        raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {X.shape}")
+    if X.dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}")
+    if X.format not in ("csr", "csc"):
+        affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
+        X = X.tocsr()
+    sound_structure(X)
+    finite_sparse(X)
+    by_columns = X.format == "csc"
+    shape = X.shape[::-1] if by_columns else X.shape
+    data = X.data.conj() if by_columns and X.dtype.kind == "c" else X.data
+    data = data if data.dtype.char in "fdFDbhilqBHILQ?" else data.astype(np.result_type(data, np.float32))
+    # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
+    C = csr_array((data, X.indices, X.indptr), shape=shape, copy=False)
+    if not C.has_canonical_format:
+        affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
+        C = C.copy()
+        C.sum_duplicates()
+    A = SparseRows(C, n_threads=n_threads)
+    return Adjoint(A) if by_columns else A

@@ -1,0 +1,121 @@
+"""Dense arrays: any order, read-only, memory-mapped, integer or boolean; converted block by block."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.blocked import Blocked, Rows, cut
+from shiftsvd.moments import Moments, Vector, of_block
+from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
+
+# Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
+BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DenseRows(Blocked):
+    """A dense array with rows on the long side, conjugated if so asked, minus its shift."""
+
+    X: Panel
+    shift: LowRank | None = None
+    conjugate: bool = False
+    n_threads: int = 1
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        stored = self.X.dtype if self.X.dtype in _NATIVE else np.result_type(self.X.dtype, np.float32)
+        if self.X.dtype.kind in "iub":
+            stored = np.dtype(np.float64)
+        elif stored not in _NATIVE:  # long doubles
+            stored = np.dtype(np.complex128 if stored.kind == "c" else np.float64)
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        object.__setattr__(self, "shape", self.X.shape)
+        object.__setattr__(self, "dtype", field_of(stored, *parts))
+
+    def blocks(self) -> list[Rows]:
+        """Blocks of about `BLOCK` entries."""
+        return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
+
+    def block(self, rows: Rows, dtype: np.dtype[Any] | None = None) -> Panel:
+        """These rows in `dtype`, default that of the operator; the shift is subtracted in double."""
+        dtype = dtype or self.dtype
+        X = self.X[rows[0] : rows[1]]
+        X = X.conj() if self.conjugate else X
+        if self.shift is None:
+            return np.asarray(X).astype(dtype, copy=False)
+        # Once X V is rounded, nothing brings the digits back: an implicit shift errs by 0.05 eps |mu|/spread,
+        # this one by eps at every ratio (tests/test_off_centre.py).
+        return np.subtract(X, self.shift.rows(*rows), dtype=panel_dtype(self.dtype)).astype(dtype, copy=False)
+
+    def times(self, rows: Rows, V: Panel) -> Panel:
+        """``A[rows] V`` in the precision of the data."""
+        block = self.block(rows)
+        return np.asarray(block @ _as_precise(V, block))
+
+    def adjoint_times(self, rows: Rows, W: Panel) -> Panel:
+        """``A[rows]^H W`` in the precision of the data."""
+        block = self.block(rows)
+        return np.asarray((block.T if block.dtype.kind == "f" else block.conj().T) @ _as_precise(W, block))
+
+    def gram(self, V: Panel) -> Panel:
+        """``A^H (A V)`` in one pass; each block is formed once."""
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows)
+            Y = block @ _as_precise(V, block)
+            return np.asarray((block.T if block.dtype.kind == "f" else block.conj().T) @ Y)
+
+        return self._sum(part, V)
+
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the columns of these rows, in double."""
+        return of_block(self.block(rows, panel_dtype(self.dtype)), weights)
+
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of these rows, in double."""
+        return of_block(self.block(rows, panel_dtype(self.dtype)).T, weights)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared column norms of the shifted blocks themselves."""
+
+        def part(rows: Rows) -> Vector:
+            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            return np.asarray(squares.sum(axis=0) if weights is None else weights[rows[0] : rows[1]] @ squares)
+
+        return np.asarray(sum(values for _, values in self._each(part)))
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared row norms of the shifted blocks themselves."""
+
+        def part(rows: Rows) -> Vector:
+            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
+
+        return np.concatenate([values for _, values in self._each(part)])
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of `rows` rows in double precision."""
+        for lo, hi in cut(self.shape[0], rows):
+            yield lo, self.block((lo, hi), panel_dtype(self.dtype))
+
+    def mix(self, Omega: Mixer) -> Panel:
+        """``A Omega``, block by block, Omega never formed."""
+        return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
+
+    def with_shift(self, shift: LowRank) -> "DenseRows":
+        """The shift is subtracted from each block before it multiplies."""
+        return self._replace_shift(shift.merge(self.shift))
+
+    def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
+        return replace(self, shift=shift)
+
+
+_NATIVE = {np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
+
+
+def _as_precise(V: Panel, block: Panel) -> Panel:
+    """The panel rounded to the precision of the block, so that BLAS multiplies like with like."""
+    return V.astype(np.result_type(block.dtype, np.complex64) if np.iscomplexobj(V) else block.dtype, copy=False)

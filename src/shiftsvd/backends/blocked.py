@@ -1,0 +1,111 @@
+"""What array and sparse backends share: a matrix that is read in fixed blocks of rows, with its shift."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.kernels import ordered
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+
+Rows = tuple[int, int]  # first row and one past the last
+
+
+class Blocked(Operator):
+    """A matrix whose rows are the long side, read block by block, each block minus its rows of the shift.
+
+    The blocks depend on the data alone, so results are the same for any number of threads.
+    """
+
+    n_threads: int
+    shift: LowRank | None
+
+    @abstractmethod
+    def blocks(self) -> list[Rows]:
+        """The row ranges, in order."""
+
+    @abstractmethod
+    def times(self, rows: Rows, V: Panel) -> Panel:
+        """``A[rows] V``."""
+
+    @abstractmethod
+    def adjoint_times(self, rows: Rows, W: Panel) -> Panel:
+        """``A[rows]^H W`` for the rows of W that belong to them, as a new array."""
+
+    @abstractmethod
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the columns of ``A[rows]``."""
+
+    @abstractmethod
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the rows of ``A[rows]``."""
+
+    @abstractmethod
+    def with_shift(self, shift: LowRank) -> "Blocked":
+        """This matrix with one more shift."""
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``: each block writes its rows."""
+        Y = np.empty((self.shape[0], V.shape[1]), self._result(V))
+        for (lo, hi), part in self._each(lambda rows: self.times(rows, V)):
+            Y[lo:hi] = part
+        return Y
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``: the parts of the blocks are added in order."""
+        return self._sum(lambda rows: self.adjoint_times(rows, W[rows[0] : rows[1]]), W)
+
+    def gram(self, V: Panel) -> Panel:
+        """``A^H (A V)`` in one pass, without an m x b panel."""
+        return self._sum(lambda rows: self.adjoint_times(rows, self.times(rows, V)), V)
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns, merged over the blocks."""
+        blocks = self._each(lambda rows: self.block_moments(rows, _slice(weights, rows)))
+        parts: Iterator[Moments] = (part for _, part in blocks)
+        return reduce(Moments.merge, parts)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows, block after block."""
+        parts = [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
+        squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
+        return Moments(parts[0].count, np.concatenate([part.mean for part in parts]), squares)
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The stored matrix and the shift."""
+        return self._replace_shift(None), self.shift
+
+    @abstractmethod
+    def _replace_shift(self, shift: LowRank | None) -> "Blocked":
+        """The same stored matrix with another shift."""
+
+    def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
+        """``(rows, function(rows))`` for each block, in order."""
+        blocks = self.blocks()
+        yield from zip(blocks, ordered(function, blocks, self.n_threads), strict=True)
+
+    def _sum(self, part: Callable[[Rows], Panel], panel: Panel) -> Panel:
+        """The parts of all blocks, added in order in double precision."""
+        parts: Iterator[Panel] = (values for _, values in self._each(part))
+        total = next(parts)
+        total = total.astype(np.result_type(total, np.float64), copy=False)
+        for values in parts:
+            total += values
+        return total.astype(self._result(panel), copy=False)
+
+    def _result(self, panel: Panel) -> np.dtype[Any]:
+        """The dtype of a product with this panel."""
+        return np.result_type(self.dtype, panel.dtype)
+
+
+def cut(n_rows: int, rows: int) -> list[Rows]:
+    """Equal ranges of at most `rows` rows."""
+    return [(lo, min(lo + rows, n_rows)) for lo in range(0, n_rows, max(rows, 1))] or [(0, 0)]
+
+
+def _slice(weights: Vector | None, rows: Rows) -> Vector | None:
+    """The weights of these rows."""
+    return None if weights is None else weights[rows[0] : rows[1]]

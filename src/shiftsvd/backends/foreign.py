@@ -1,0 +1,50 @@
+"""SciPy LinearOperators, and any object with shape, dtype, matmat and rmatmat."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.operators import Operator, Panel, panel_dtype
+
+
+class MatrixLike(Protocol):
+    """What an object must have to be factorized."""
+
+    shape: tuple[int, int]
+    dtype: npt.DTypeLike
+
+    def matmat(self, V: Panel, /) -> Panel:
+        """``A V``."""
+
+    def rmatmat(self, W: Panel, /) -> Panel:
+        """``A^H W``."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(Operator):
+    """Somebody else's operator."""
+
+    A: MatrixLike
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.A.dtype is None:
+            raise ValueError("the operator has no dtype; set it, for example LinearOperator(..., dtype=float)")
+        dtype = np.dtype(self.A.dtype)
+        if dtype.kind not in "fciub":
+            raise ValueError(f"the operator must be numeric, got dtype {dtype}")
+        if len(self.A.shape) != 2 or min(self.A.shape) < 1:
+            raise ValueError(f"the operator must have two dimensions of at least 1, got shape {self.A.shape}")
+        object.__setattr__(self, "shape", (int(self.A.shape[0]), int(self.A.shape[1])))
+        object.__setattr__(self, "dtype", dtype if dtype.char in "fdFD" else panel_dtype(dtype))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``."""
+        return np.asarray(self.A.matmat(V))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``."""
+        return np.asarray(self.A.rmatmat(W))

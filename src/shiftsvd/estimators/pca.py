@@ -1,0 +1,323 @@
+"""PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from shiftsvd.backends import as_operator
+from shiftsvd.estimators.likelihood import PPCA, minka_rank
+from shiftsvd.estimators.settings import chosen_solver, generator, row_weights, wanted
+from shiftsvd.front import decompose
+from shiftsvd.kernels import one_blas_thread
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.shifts import finite_vector, resolve_scale
+from shiftsvd.solvers.base import TOL
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Principal components of ``(X - shift) diag(1 / scale)``, which is never formed; sparse X stays sparse.
+
+    Parameters
+    ----------
+    n_components : int, float in (0, 1), "mle" or None
+        Number of components; a share of the variance to exceed, by the fewest components; Minka's estimate (up
+        to 5000 features); None is min(n_samples, n_features).
+    copy : bool
+        Accepted for compatibility; input is never written.
+    whiten : bool
+        Scores of unit variance.
+    svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, optional
+        scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
+    tol : float, optional
+        Relative accuracy of the singular values. Default 1e-4.
+    iterated_power : int or "auto"
+        Power iterations of the randomized solvers given by name; "auto" is 7 or 4, as in scikit-learn.
+    n_oversamples : int
+        Extra samples of the randomized solvers given by name ("shifted-randomized": at least k of them).
+    power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
+    random_state : int, Generator, RandomState or None
+        None is fresh entropy; the global state is never read.
+    shift : "mean", None or array of shape (n_features,)
+    scale : False, True or "std", "pareto", or positive array of shape (n_features,)
+        "std" has ddof 0, as in `StandardScaler`; columns without variance are left as they are, with a warning.
+    solver : str or Solver
+        "auto", "exact", "randomized", "shifted-randomized", or an object such as ``RandomizedSVD(n_iter=7)``,
+        which brings its own settings.
+    missing : "error"
+        What to do with NaN.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+    verbose : int
+        Accepted for compatibility.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components_, n_features)
+        The largest entry of each is positive.
+    explained_variance_ : array of shape (n_components_,)
+        ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift that is not the mean, a second
+        moment about the shift.
+    explained_variance_ratio_ : array of shape (n_components_,)
+        Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
+    singular_values_ : array of shape (n_components_,)
+    mean_ : array of shape (n_features,)
+        The shift, float64.
+    scale_ : array of shape (n_features,), or None
+        What the columns are divided by.
+    noise_variance_ : float
+        Mean variance of the left out components (Tipping & Bishop 1999).
+    n_components_, n_samples_, n_features_in_ : int
+    feature_names_in_ : array of str
+        If X was a data frame.
+    info_ : Info
+        Solver, passes, rank, and what is known of the accuracy.
+
+    Notes
+    -----
+    Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`).
+
+    References
+    ----------
+    Basirat (2019); Halko, Martinsson & Tropp (2011); Tipping & Bishop (1999); Minka (2000).
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> from scipy.sparse import random_array
+    >>> X = random_array((1000, 50), density=0.05, format="csr", rng=0)
+    >>> ss.PCA(n_components=3).fit_transform(X).shape
+    (1000, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = None,
+        *,
+        copy: bool = True,
+        whiten: bool = False,
+        svd_solver: str | None = None,
+        tol: float | None = None,
+        iterated_power: int | str = "auto",
+        n_oversamples: int = 10,
+        power_iteration_normalizer: str = "auto",
+        random_state: Any = None,
+        shift: Any = "mean",
+        scale: Any = False,
+        solver: Any = "auto",
+        missing: str = "error",
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.copy = copy
+        self.whiten = whiten
+        self.svd_solver = svd_solver
+        self.tol = tol
+        self.iterated_power = iterated_power
+        self.n_oversamples = n_oversamples
+        self.power_iteration_normalizer = power_iteration_normalizer
+        self.random_state = random_state
+        self.shift = shift
+        self.scale = scale
+        self.solver = solver
+        self.missing = missing
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the components of X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array of shape (n_samples,), optional
+            Frequencies: a weight of 2 is the row twice, a weight of 0 is no row.
+
+        Returns
+        -------
+        PCA
+
+        Raises
+        ------
+        ValueError
+            For data or settings that cannot be; nothing is computed before they are checked.
+        """
+        if self.missing != "error":
+            raise ValueError(f'missing must be "error", got {self.missing!r}; fill the gaps first')
+        A = self._operator(X, reset=True)
+        weights = row_weights(sample_weight, A.shape[0])
+        total = float(A.shape[0]) if weights is None else float(weights.sum())
+        k = wanted(self.n_components, A.shape, self.svd_solver)
+        rng = generator(self.random_state)
+        solver = chosen_solver(self, A, k)
+        moments = A.moments(weights)
+        self.mean_ = self._shift(moments)
+        self.scale_ = resolve_scale(self.scale, A.shape[1], moments)
+        squares = self._squares(moments)
+        B = self._shifted(A)
+        if weights is not None:
+            B = Scaled(B, rows=np.sqrt(weights))
+        tol = TOL if self.tol is None else self.tol
+        F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
+        if k == "mle":
+            F = F.truncate(minka_rank(F.S.astype(np.float64) ** 2 / (total - 1), int(total)))
+        self._set(F, squares.sum() / (total - 1), total, A, len(F.S) if k else 0)
+        return self
+
+    def _set(self, F: Any, variance: float, total: float, A: Operator, k: int) -> None:
+        """The fitted attributes of the first k components."""
+        real = A.dtype
+        S = F.S[:k].astype(np.float64)
+        explained = S**2 / (total - 1)
+        left_out = min(A.shape[1], total) - k
+        self.n_samples_ = A.shape[0]
+        self.n_components_ = k
+        self.components_ = np.asarray(F.Vh[:k], real)
+        self.singular_values_ = S.astype(real)
+        self.explained_variance_ = explained.astype(real)
+        self.explained_variance_ratio_ = (explained / variance if variance > 0 else np.zeros(k)).astype(real)
+        self.noise_variance_ = max((variance - explained.sum()) / left_out, 0.0) if left_out >= 1 else 0.0
+        self.info_ = F.info
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """``fit(X).transform(X)``: scores of every row, whatever its weight, shape (n_samples, n_components_)."""
+        return self.fit(X, y, sample_weight=sample_weight).transform(X)
+
+    def transform(self, X: Any) -> Any:
+        """Scores ``(X - mean_) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components_)
+
+        Notes
+        -----
+        One pass; sparse X stays sparse.
+        """
+        check_is_fitted(self)
+        A = self._operator(X, reset=False)
+        Z = self._scores(A)
+        return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
+
+    def inverse_transform(self, X: Any) -> Panel:
+        """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_)."""
+        check_is_fitted(self)
+        Z = np.asarray(X)
+        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
+            raise ValueError(f"scores must have shape (n_samples, {self.n_components_}), got {Z.shape}")
+        Z = Z * self._deviations() if self.whiten else Z
+        back = Z @ self.components_
+        if self.scale_ is not None:
+            back = back * self.scale_
+        return np.asarray((back + self.mean_).astype(np.result_type(Z.dtype, self.components_.dtype)))
+
+    def score_samples(self, X: Any) -> Vector:
+        """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
+
+        Notes
+        -----
+        Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
+        variance is 0 the model lives on the space of the components: the likelihood is that of the
+        degenerate normal distribution there, minus infinity elsewhere.
+        """
+        check_is_fitted(self)
+        A = self._operator(X, reset=False)
+        Z = self._scores(A)
+        rest = (self._shifted(A) - LowRank(Z, self.components_.T)).row_squares()
+        return self._model().log_likelihood(Z, np.asarray(rest))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log-likelihood of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def get_covariance(self) -> Panel:
+        """Covariance of the model in the units of X, shape (n_features, n_features)."""
+        check_is_fitted(self)
+        return self._model().covariance()
+
+    def get_precision(self) -> Panel:
+        """Inverse of `get_covariance`, by the formula of Woodbury."""
+        check_is_fitted(self)
+        return self._model().precision()
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return int(self.n_components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _operator(self, X: Any, reset: bool) -> Operator:
+        """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse=("csr", "csc"),
+            dtype="numeric",
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+        )
+        return as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+
+    def _shift(self, moments: Moments) -> npt.NDArray[np.float64]:
+        """The vector that is subtracted from every row."""
+        if isinstance(self.shift, Operator):
+            raise ValueError(f"a shift of PCA must mean something for new rows, got {self.shift}; use svd instead")
+        if self.shift is None:
+            return np.zeros(len(moments.mean))
+        if isinstance(self.shift, str):
+            if self.shift != "mean":
+                raise ValueError(f'shift must be "mean", None or a vector, got {self.shift!r}')
+            return moments.mean
+        mu = finite_vector("shift", self.shift, len(moments.mean), "feature")
+        if np.iscomplexobj(mu):
+            raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
+        return mu
+
+    def _squares(self, moments: Moments) -> Vector:
+        """Sum of squares of each shifted, scaled column, without cancellation."""
+        assert moments.M2 is not None
+        squares = moments.M2 + moments.count * (moments.mean - self.mean_) ** 2
+        return squares if self.scale_ is None else squares / self.scale_**2
+
+    def _shifted(self, A: Operator) -> Operator:
+        """``(A - 1 mean^T) diag(1 / scale)``."""
+        B = A - LowRank(np.ones(A.shape[0]), self.mean_) if np.any(self.mean_) else A
+        return B if self.scale_ is None else Scaled(B, cols=1 / self.scale_)
+
+    def _scores(self, A: Operator) -> Panel:
+        """Scores before whitening."""
+        with one_blas_thread():
+            return self._shifted(A).matmat(self.components_.T.astype(np.float64))
+
+    def _deviations(self) -> Vector:
+        """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
+        deviations = np.sqrt(self.explained_variance_)
+        return np.asarray(np.maximum(deviations, np.finfo(deviations.dtype).eps))
+
+    def _model(self) -> PPCA:
+        """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
+        variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
+        if self.whiten:
+            # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
+            # to that. A drop-in follows, though a change of units of the scores should not change the model.
+            variance = noise + np.maximum(variance - noise, 0) * variance
+        return PPCA(self.components_, variance, noise, self.scale_)

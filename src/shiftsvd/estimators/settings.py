@@ -1,0 +1,123 @@
+"""What the settings of an estimator mean: components wanted, solver, weights, randomness."""
+
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator, RandomState, default_rng
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Operator
+from shiftsvd.orth import NORMALIZERS
+from shiftsvd.shifts import finite_vector
+from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, Solver
+from shiftsvd.solvers.arpack import Arpack
+
+SVD_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
+MLE_FEATURES = 5000
+
+
+def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) -> Any:
+    """The number of components, a share of the variance, or "mle"; the rules are scikit-learn's."""
+    m, n = shape
+    truncated = svd_solver in ("arpack", "randomized")
+    spelled = f"with svd_solver={svd_solver if truncated else 'full'!r}"
+    if n_components is None:
+        return min(m, n) - (svd_solver == "arpack")
+    if isinstance(n_components, str):
+        return _mle(n_components, shape, f"cannot be a string {spelled}" if truncated else "")
+    if isinstance(n_components, float | np.floating) and 0 < n_components < 1 and not truncated:
+        return float(n_components)
+    if isinstance(n_components, bool) or not isinstance(n_components, int | np.integer):
+        kinds = "an integer" if truncated else 'an integer, a float in (0, 1), None or "mle"'
+        raise ValueError(f"n_components must be {kinds} {spelled}, got {n_components!r}")
+    least = int(truncated)
+    if not least <= n_components <= min(m, n):
+        raise ValueError(
+            f"n_components={n_components} must be between {least} and min(n_samples, n_features)={min(m, n)} {spelled}"
+        )
+    return int(n_components)
+
+
+def _mle(n_components: str, shape: tuple[int, int], refused: str) -> str:
+    """Minka's choice, where it can be made."""
+    m, n = shape
+    if n_components != "mle":
+        raise ValueError(f'n_components must be a number, None or "mle", got {n_components!r}')
+    if refused:
+        raise ValueError(f"n_components='mle' {refused}; leave svd_solver out")
+    if m < n:
+        raise ValueError(f"n_components='mle' is only supported if n_samples >= n_features, got {m} x {n}")
+    if n > MLE_FEATURES:
+        raise ValueError(f"n_components='mle' needs all eigenvalues: at most {MLE_FEATURES} features, got {n}")
+    return "mle"
+
+
+def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
+    """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""
+    solver, svd_solver = pca.solver, pca.svd_solver
+    if svd_solver is not None:
+        if svd_solver not in SVD_SOLVERS:
+            raise ValueError(f"svd_solver must be one of {', '.join(SVD_SOLVERS)} or None, got {svd_solver!r}")
+        if not (isinstance(solver, str) and solver == "auto"):
+            raise ValueError(f"give svd_solver or solver, not both; got {svd_solver!r} and {solver!r}")
+    if pca.tol is not None and not (isinstance(pca.tol, int | float) and pca.tol >= 0):
+        raise ValueError(f"tol must be at least 0, got {pca.tol}")
+    if isinstance(k, str):
+        return Exact()
+    name = svd_solver or solver
+    if name in ("full", "covariance_eigh"):
+        return Exact()
+    if name == "arpack":
+        return Arpack()
+    if name not in ("randomized", "shifted-randomized"):
+        return name  # type: ignore[no-any-return]
+    return _randomized(pca, A, k, name)
+
+
+def _randomized(pca: Any, A: Operator, k: Any, name: str) -> Solver:
+    """A randomized solver with the settings of the estimator."""
+    if isinstance(k, float):
+        raise ValueError(f'a share of the variance (n_components={k}) needs solver="auto" or "exact", got {name!r}')
+    auto = 7 if k < 0.1 * min(A.shape) else 4
+    if pca.iterated_power != "auto" and (
+        not isinstance(pca.iterated_power, int | np.integer) or pca.iterated_power < 0
+    ):
+        raise ValueError(f'iterated_power must be "auto" or an integer of at least 0, got {pca.iterated_power!r}')
+    q = auto if pca.iterated_power == "auto" else int(pca.iterated_power)
+    if not isinstance(pca.n_oversamples, int | np.integer) or pca.n_oversamples < 0:
+        raise ValueError(f"n_oversamples must be an integer of at least 0, got {pca.n_oversamples!r}")
+    if pca.power_iteration_normalizer not in NORMALIZERS:
+        known, got = ", ".join(NORMALIZERS), pca.power_iteration_normalizer
+        raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
+    if name == "shifted-randomized":
+        # Never fewer samples than the paper's 2k; pass ShiftedRandomizedSVD() for its own settings.
+        return ShiftedRandomizedSVD(n_oversamples=max(int(pca.n_oversamples), k), n_iter=q)
+    normalizer = pca.power_iteration_normalizer
+    if A.shape[0] < A.shape[1]:
+        return RandomizedSVD(int(pca.n_oversamples), q, normalizer)
+    # On the tall side "project" gives values below the norms of the scores; ending with A V instead, one product
+    # later, the variance of the scores is explained_variance_, converged or not.
+    return RandomizedSVD(int(pca.n_oversamples), q + 1, normalizer, finish="last")
+
+
+def row_weights(sample_weight: Any, m: int) -> Vector | None:
+    """Frequencies of the rows, checked."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight)
+    weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
+    weights = finite_vector("sample_weight", weights, m, "sample")
+    if np.any(weights < 0):
+        raise ValueError(f"sample_weight must not be negative, got {int((weights < 0).sum())} negative entries")
+    if not weights.sum() > 1:
+        raise ValueError(
+            f"sample_weight counts rows: not all may be zero, and their sum must exceed 1, got {weights.sum():g}"
+        )
+    return weights
+
+
+def generator(random_state: Any) -> Generator:
+    """A Generator from whatever scikit-learn takes for a random state, the global one never."""
+    if isinstance(random_state, RandomState):
+        return default_rng(random_state.randint(0, 2**31 - 1, 4))
+    return default_rng(random_state)

@@ -1,0 +1,148 @@
+"""svd: the front door for singular vectors, where everything is checked before any work."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.checks import affordable
+from shiftsvd.operators import Operator, Scaled
+from shiftsvd.result import SVDResult
+from shiftsvd.shifts import resolve_scale, resolve_shift
+from shiftsvd.solvers import Exact, Solver, solver_named
+from shiftsvd.solvers.base import TOL, check_rank
+
+_LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
+
+
+def svd(
+    X: Any,
+    k: int | float,
+    *,
+    shift: str | npt.ArrayLike | Operator | None = None,
+    scale: bool | str | npt.ArrayLike | None = None,
+    solver: str | Solver = "auto",
+    tol: float = _LEFT_OUT,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    certify: bool = False,
+) -> SVDResult:
+    """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
+
+    Parameters
+    ----------
+    X : anything that `as_operator` takes, of shape (m, n)
+        Rows are samples, columns are features. Complex data work.
+    k : int in 1..min(m, n), or float in (0, 1)
+        Number of components; a float is the share of the squared Frobenius norm to exceed, by the fewest
+        components, which takes an exact solution.
+    shift : None, "mean", array of shape (n,), `LowRank` or `Operator` of shape (m, n)
+        What is subtracted: nothing, the column means, a vector from every row, any matrix.
+    scale : None, "std" or True, "pareto", or positive array of shape (n,)
+        What the columns are divided by after the shift: their standard deviation (ddof 0), its square root, a
+        vector. Columns without variance are left as they are, with a warning that counts them.
+    solver : str or Solver
+        "auto", "randomized", "shifted-randomized", "exact", or an object such as ``RandomizedSVD(n_iter=7)``.
+    tol : float
+        Relative accuracy of the values, for solvers given by name; an error beside a solver object. No solver
+        stops by it yet; certificates are judged by it.
+    rng : int, Generator or None
+        Seed of the test matrix; None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+    certify : bool
+        Compute residuals and bounds of the value errors; three more passes.
+
+    Returns
+    -------
+    SVDResult
+        Unpacks to U (m, k), S (k,) descending, Vh (k, n).
+
+    Raises
+    ------
+    ValueError
+        For data or settings that cannot be: each message gives the rule, the value and the remedy.
+    TypeError
+        Where X is no matrix at all.
+
+    Notes
+    -----
+    Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
+    where shift or scale need them.
+
+    References
+    ----------
+    Basirat (2019), Shifted Randomized Singular Value Decomposition; Halko, Martinsson & Tropp (2011).
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]])
+    >>> U, S, Vh = ss.svd(X, 1, shift="mean")
+    >>> S
+    array([6.32455532])
+    """
+    if isinstance(solver, Solver) and tol is not _LEFT_OUT:
+        raise ValueError(f"tol fills solvers given by name; set it in the solver object, got tol={tol} beside {solver}")
+    if not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}")
+    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    share = float(k) if isinstance(k, float | np.floating) else None
+    if share is None:
+        check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
+    elif not 0 < share < 1:
+        raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
+    A = prepared(A, shift, scale)
+    return decompose(A, k, solver, tol, rng, memory_limit, certify)
+
+
+def prepared(A: Operator, shift: Any, scale: Any) -> Operator:
+    """``(A - shift) diag(1 / scale)``."""
+    moments = A.moments() if _needs_moments(shift, scale) else None
+    shift = resolve_shift(shift, A.shape, moments)
+    divisor = resolve_scale(scale, A.shape[1], moments)
+    A = A if shift is None else A - shift
+    return A if divisor is None else Scaled(A, cols=1 / divisor)
+
+
+def _needs_moments(shift: Any, scale: Any) -> bool:
+    return isinstance(shift, str) or isinstance(scale, str) or scale is True
+
+
+def decompose(
+    A: Operator,
+    k: int | float,
+    solver: str | Solver,
+    tol: float,
+    rng: int | np.random.Generator | None,
+    memory_limit: int | str | None,
+    certify: bool = False,
+) -> SVDResult:
+    """The components of a prepared operator, after a look at the memory."""
+    by_share = isinstance(k, float | np.floating)
+    count = min(A.shape) if by_share else int(k)
+    chosen = Exact() if by_share and solver == "auto" else solver_named(solver, A, count, tol)
+    if by_share and not isinstance(chosen, Exact):
+        raise ValueError(f'a share of the variance (k={k}) needs solver="auto" or "exact", got {chosen}')
+    chosen = replace(chosen, certify=True) if certify else chosen
+    affordable(
+        chosen.peak_bytes(A.shape, count),
+        memory_limit,
+        f"{count} components of a {A.shape[0]} x {A.shape[1]} matrix",
+    )
+    F = chosen(A, count, rng, tol=tol)
+    return F.truncate(components_for(F.S, float(k))) if by_share else F
+
+
+def components_for(S: npt.NDArray[np.floating[Any]], share: float) -> int:
+    """The fewest components whose part of the sum of squares exceeds `share`."""
+    squares = S.astype(np.float64) ** 2
+    total = squares.sum()
+    if total == 0:
+        return 1
+    return min(int(np.searchsorted(np.cumsum(squares) / total, share, side="right")) + 1, len(S))

@@ -1,0 +1,171 @@
+"""SVDResult: the factors, the long one made when asked for, with an account of how they came about."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.orth import phases
+
+Lazy = Panel | Callable[[], Panel]
+
+
+@dataclass(frozen=True, eq=False)
+class Info:
+    """How a factorization came about, and what is known of its accuracy.
+
+    Attributes
+    ----------
+    solver : str
+        The solver and its settings.
+    n_passes : int
+        Reads of the data by the solver; a fused gram is one.
+    sample_size : int
+        Columns of the largest panel multiplied.
+    rank : int
+        How many of the k values are above ``max(m, n) eps sigma_1``; the others are reported as 0.
+    residuals : array of shape (k,), or None
+        ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not asked for.
+    value_errors : array of shape (k,), or None
+        Bounds of ``|sigma - exact| / sigma``, given that each value has an exact partner nearby.
+    converged : bool or None
+        Whether every value error is within the tolerance; None if they were not asked for.
+    frobenius_error : float or None
+        ``||A - U S Vh||_F``, exact down to ``1e-8 ||A||_F``, below which it is that floor; None where the
+        norm of A cannot be had cheaply.
+    seconds : float
+        Wall time of the solver.
+    peak_bytes : int or None
+        By how much the process grew past its size at the start; None where the system does not tell or the
+        process had been larger before.
+    """
+
+    solver: str
+    n_passes: int
+    sample_size: int
+    rank: int
+    residuals: Vector | None
+    value_errors: Vector | None
+    converged: bool | None
+    frobenius_error: float | None
+    seconds: float
+    peak_bytes: int | None
+
+
+class SVDResult(Operator):
+    """``U diag(S) Vh``: unpacks to its factors, and is itself an operator of shape (m, n).
+
+    Attributes
+    ----------
+    U : array of shape (m, k)
+    S : array of shape (k,), descending
+    Vh : array of shape (k, n)
+        The largest entry of each row is real and positive.
+    info : Info
+
+    Notes
+    -----
+    The factor on the long side of A is computed when it is first asked for; until then the result keeps
+    hold of A. ``len``, ``pickle`` and unpacking ask for it.
+    """
+
+    def __init__(self, U: Lazy, S: Vector, Vh: Lazy, info: Info) -> None:
+        self._U, self._Vh = U, Vh
+        self.S, self.info = S, info
+
+    @property
+    def U(self) -> Panel:
+        """Left singular vectors, shape (m, k)."""
+        if callable(self._U):
+            self._U = self._U()
+        return self._U
+
+    @property
+    def Vh(self) -> Panel:
+        """Right singular vectors, conjugate-transposed, shape (k, n)."""
+        if callable(self._Vh):
+            self._Vh = self._Vh()
+        return self._Vh
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.U.shape[0], self.Vh.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        """Of the factors."""
+        return np.result_type(self.S, self.Vh if not callable(self._Vh) else self.U)
+
+    def __iter__(self) -> Iterator[Panel]:
+        return iter((self.U, self.S, self.Vh))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``U (S (Vh V))``."""
+        return np.asarray(self.U @ (self.S[:, None] * (self.Vh @ V)))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``V (S (U^H W))``."""
+        return np.asarray(self.Vh.conj().T @ (self.S[:, None] * (self.U.conj().T @ W)))
+
+    def frobenius_norm(self) -> float:
+        """The length of S."""
+        return float(np.linalg.norm(self.S))
+
+    def as_low_rank(self) -> LowRank:
+        """``L R^H`` with L = U S."""
+        return LowRank(self.U * self.S, self.Vh.conj().T)
+
+    @property
+    def H(self) -> "SVDResult":
+        """The conjugate transpose."""
+        return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
+
+    def truncate(self, k: int) -> "SVDResult":
+        """The first k components."""
+        if not 1 <= k <= len(self.S):
+            raise ValueError(f"k must be in 1..{len(self.S)}, got {k}; fit more components to have more")
+        info = replace(
+            self.info,
+            rank=min(self.info.rank, k),
+            residuals=_first(self.info.residuals, k),
+            value_errors=_first(self.info.value_errors, k),
+            frobenius_error=self._error_of(k),
+        )
+        return SVDResult(lambda: self.U[:, :k], self.S[:k], lambda: self.Vh[:k], info)
+
+    def __repr__(self) -> str:
+        return f"<SVDResult of {len(self.S)} components by {self.info.solver}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SVDResult, (self.U, self.S, self.Vh, self.info)
+
+    def _error_of(self, k: int) -> float | None:
+        """The Frobenius error after truncation to k."""
+        error = self.info.frobenius_error
+        return None if error is None else float(np.hypot(error, np.linalg.norm(self.S[k:])))
+
+
+def _first(values: Vector | None, k: int) -> Vector | None:
+    return None if values is None else values[:k]
+
+
+def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
+    """Both factors with the largest entry of each right vector real and positive; a lazy one stays lazy."""
+    if not callable(Vh):
+        turn = phases(Vh)
+        left = (lambda: U() * turn) if callable(U) else U * turn
+        return left, Vh * turn.conj()[:, None]
+
+    @cache
+    def right() -> tuple[Panel, Vector]:
+        made = Vh()
+        turn = phases(made)
+        made *= turn.conj()[:, None]  # in place: this panel is on the long side, and nobody else has it
+        return made, turn
+
+    return lambda: (U() if callable(U) else U) * right()[1], lambda: right()[0]

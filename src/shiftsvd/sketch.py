@@ -1,0 +1,121 @@
+"""Test matrices: what a random sketch looks like."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Operator, Panel
+
+
+class Sketch(ABC):
+    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument."""
+
+    @abstractmethod
+    def draw(self, n: int, ell: int, rng: Generator) -> Panel:
+        """One test matrix of shape (n, ell), float64."""
+
+    def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
+        """The sample ``A Omega`` of shape (m, ell); one pass."""
+        return A.matmat(self.draw(A.shape[1], ell, rng))
+
+
+@dataclass(frozen=True)
+class Gaussian(Sketch):
+    """Independent standard normal entries (Halko, Martinsson & Tropp 2011)."""
+
+    def draw(self, n: int, ell: int, rng: Generator) -> Panel:
+        """Standard normals."""
+        return rng.standard_normal((n, ell))
+
+
+@dataclass(frozen=True)
+class Rademacher(Sketch):
+    """Independent signs, +1 or -1."""
+
+    def draw(self, n: int, ell: int, rng: Generator) -> Panel:
+        """Random signs."""
+        return rng.integers(0, 2, (n, ell)).astype(np.float64) * 2 - 1
+
+
+@dataclass(frozen=True)
+class SparseSign(Sketch):
+    """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3)."""
+
+    nonzeros: int = 8
+
+    def draw(self, n: int, ell: int, rng: Generator) -> Panel:
+        """``min(nonzeros, ell)`` signs in each row."""
+        zeta = min(self.nonzeros, ell)
+        Omega = np.zeros((n, ell))
+        columns = np.argsort(rng.random((n, ell)), axis=1)[:, :zeta] if zeta < ell else np.tile(np.arange(ell), (n, 1))
+        np.put_along_axis(Omega, columns, (rng.integers(0, 2, (n, zeta)) * 2 - 1) / np.sqrt(zeta), axis=1)
+        return Omega
+
+
+@dataclass(frozen=True)
+class SRFT(Sketch):
+    """Subsampled random Fourier transform: random signs, then a random set of real frequencies.
+
+    On dense blocks the transform is pruned to the sampled frequencies, so that a sample of an m x n matrix
+    costs O(m n log ell) (Woolfe, Liberty, Rokhlin & Tygert 2008; Halko, Martinsson & Tropp 2011, section 4.6).
+    Each frequency gives a cosine and a sine column: Omega is real, its columns orthogonal where no
+    frequency is 0 or n/2.
+    """
+
+    def draw(self, n: int, ell: int, rng: Generator) -> Panel:
+        """The test matrix, formed."""
+        return self.mixer(n, ell, rng).to_array()
+
+    def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
+        """The sample ``A Omega``; dense blocks are transformed, every other operator is multiplied."""
+        return A.mix(self.mixer(A.shape[1], ell, rng))
+
+    def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
+        """Signs and frequencies of one test matrix."""
+        signs = rng.integers(0, 2, n) * 2.0 - 1
+        half = (ell + 1) // 2
+        # 1 .. ceil(n/2)-1 have both a cosine and a sine; 0 and n/2 fill up where ell is nearly n.
+        both = np.arange(1, (n + 1) // 2)
+        rest = np.array([0] if n % 2 else [0, n // 2])
+        chosen = rng.permutation(both)[:half]
+        return FourierMixer(signs, chosen, rng.permutation(rest)[: max(0, ell - 2 * len(chosen))], ell)
+
+
+@dataclass(frozen=True, eq=False)
+class FourierMixer:
+    """One subsampled random Fourier transform, real, of shape (n, ell)."""
+
+    signs: Vector
+    paired: Vector  # frequencies that give a cosine and a sine column
+    single: Vector  # frequencies that give a cosine column only
+    ell: int
+
+    def to_array(self) -> Panel:
+        """Omega itself."""
+        n = len(self.signs)
+        angle = 2 * np.pi / n * (np.outer(np.arange(n), self.paired) % n)
+        alone = 2 * np.pi / n * (np.outer(np.arange(n), self.single) % n)
+        columns = np.hstack([np.sqrt(2) * np.cos(angle), np.sqrt(2) * np.sin(angle), np.cos(alone)])
+        return np.asarray(self.signs[:, None] * columns[:, : self.ell])
+
+    def mix(self, block: Panel) -> Panel:
+        """``block Omega`` by a pruned transform: one level of Cooley-Tukey, then only the sampled outputs."""
+        if np.iscomplexobj(block):
+            return np.asarray(self.mix(block.real) + 1j * self.mix(block.imag))
+        paired, single = (self._transform(block * self.signs, f) for f in (self.paired, self.single))
+        # The transform is of exp(-i angle): its imaginary part is minus the sine.
+        columns = [np.sqrt(2) * paired.real, -np.sqrt(2) * paired.imag, single.real]
+        return np.hstack(columns)[:, : self.ell]
+
+    def _transform(self, block: Panel, frequencies: Vector) -> Panel:
+        """``sum_j x_j exp(-2 pi i j f / n)`` of each row at the given frequencies, in O(n log p + n)."""
+        rows, n = block.shape
+        p = next((d for d in range(min(n, max(2 * len(frequencies), 2)), 0, -1) if n % d == 0), 1)
+        r = n // p
+        # j = a + r b: transform the p values b of each residue a, then sum the r residues.
+        G = np.fft.fft(block.reshape(rows, p, r), axis=1)
+        twiddle = np.exp(-2j * np.pi / n * (np.outer(frequencies, np.arange(r)) % n))
+        return np.asarray(np.einsum("ifa,fa->if", G[:, frequencies % p, :], twiddle))

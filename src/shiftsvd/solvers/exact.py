@@ -1,0 +1,84 @@
+"""The deterministic SVD: one pass that keeps the triangular factor, block by block."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.orth import graded_basis
+from shiftsvd.solvers.base import Factors, Solver
+
+# Entries of a block that is factorized at once (32 MiB of float64).
+ENTRIES = 2**22
+
+
+@dataclass(frozen=True)
+class Exact(Solver):
+    """All digits: a QR factorization of row blocks, one after the other, then the SVD of the last R.
+
+    Nothing of the long side is held: blocks of the shifted matrix are made dense one by one, in double
+    precision. Operators that know no blocks are multiplied by the identity.
+
+    Notes
+    -----
+    One pass, ``2 m n^2`` operations and ``n^2`` numbers for an m x n matrix with m >= n; meant for
+    ``n <= 1000``, or for a larger n where all components are wanted.
+
+    References
+    ----------
+    Demmel, Grigori, Hoemmen & Langou (2012), Communication-optimal QR (the sequential TSQR).
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 2, solver=ss.Exact())
+    >>> F.S
+    array([3., 2.])
+    """
+
+    def factorize(self, A: Operator, k: int, rng: Generator) -> Factors:
+        """The factors of A or of its adjoint, whichever is tall."""
+        return self._tall(A, k) if A.shape[0] >= A.shape[1] else self._tall(A.H, k).H
+
+    def _tall(self, A: Operator, k: int) -> Factors:
+        """A is m x n with m >= n."""
+        n = A.shape[1]
+        _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
+        return Factors(lambda: graded_basis(A.matmat(Vh[:k].conj().T)), S, Vh, 1, n)
+
+    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
+        """Blocks in flight, their triangles, and the long factor if asked for."""
+        n = min(shape)
+        return 8 * (4 * max(ENTRIES, n * n) + 6 * n * n + 2 * max(shape) * k)
+
+
+def _triangle(A: Operator) -> Panel:
+    """R of the QR of A: blocks factorized in threads, then folded in their order."""
+    n = A.shape[1]
+    rows = max(n, ENTRIES // n)
+    threads = default_threads() if n * rows > ENTRIES // 16 else 1
+    R: Panel = np.empty((0, n))
+    for batch in _batches(A, rows, threads):
+        for Ri in ordered(_r_factor, batch, threads):
+            R = _r_factor(np.vstack([R, Ri])) if len(R) else Ri
+    return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])
+
+
+def _r_factor(block: Panel) -> Panel:
+    """R of the QR of one block."""
+    return np.asarray(np.linalg.qr(block, mode="r"))
+
+
+def _batches(A: Operator, rows: int, size: int) -> Iterator[list[Panel]]:
+    """Blocks of A, `size` at a time."""
+    batch: list[Panel] = []
+    for _, block in A.row_blocks(rows):
+        batch.append(block)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,57 @@
+"""check_operator: what an operator of your own must satisfy to be factorized."""
+
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends import as_operator
+from shiftsvd.operators import panel_dtype
+
+
+def check_operator(A: Any, rng: int | np.random.Generator | None = 0) -> None:
+    """Check shape, dtype and the products of an operator, the adjoint identity above all.
+
+    Parameters
+    ----------
+    A : Operator, or anything that `as_operator` takes, of shape (m, n)
+    rng : int, Generator or None
+
+    Raises
+    ------
+    AssertionError
+        Naming what does not hold.
+
+    Notes
+    -----
+    About ten passes with panels of three columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.testing import check_operator
+    >>> check_operator(np.ones((4, 3)))
+    """
+    A = as_operator(A)
+    m, n = A.shape
+    rng = np.random.default_rng(rng)
+    V, W = (rng.standard_normal((side, 3)).astype(panel_dtype(A.dtype)) for side in (n, m))
+    AV, AhW = A.matmat(V), A.rmatmat(W)
+    _hold(AV.shape == (m, 3), f"matmat must map (n, b) to (m, b): expected {(m, 3)}, got {AV.shape}")
+    _hold(AhW.shape == (n, 3), f"rmatmat must map (m, b) to (n, b): expected {(n, 3)}, got {AhW.shape}")
+    size = np.linalg.norm(W) * np.linalg.norm(AV) + np.linalg.norm(AhW) * np.linalg.norm(V)
+    tol = 100 * max(A.eps, np.finfo(np.float64).eps) * np.sqrt(m * n) * max(size, 1.0)
+    gap = np.abs(W.conj().T @ AV - AhW.conj().T @ V).max()
+    _hold(gap <= tol, f"W^H (A V) must equal (A^H W)^H V: they differ by {gap:.2e}, more than {tol:.2e}")
+    gap = np.abs(A.matmat(2 * V[:, :1] - V[:, 1:2]) - (2 * AV[:, :1] - AV[:, 1:2])).max()
+    _hold(gap <= tol, f"matmat must be linear: it is off by {gap:.2e}")
+    scale = max(float(np.abs(A.rmatmat(AV)).max()), 1.0)
+    gap = np.abs(A.gram(V) - A.rmatmat(AV)).max()
+    _hold(gap <= 100 * A.eps * scale * np.sqrt(m), f"gram must be rmatmat of matmat: it is off by {gap:.2e}")
+    gap = np.abs(A.H.matmat(W) - AhW).max()
+    _hold(gap <= tol, f"A.H must multiply like rmatmat: it is off by {gap:.2e}")
+
+
+def _hold(truth: bool, message: str) -> None:
+    """Raise AssertionError also under ``python -O``."""
+    if not truth:
+        raise AssertionError(message)
