@@ -55,12 +55,14 @@ def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     """Moments of the columns of one dense block of shape (rows, n), with one weight for each row."""
     dtype = np.result_type(block.dtype, np.float64)
     block = block.astype(dtype, copy=False)
-    if weights is None:
-        mean = block.mean(axis=0)
-        return Moments(len(block), mean, _square(block - mean).sum(axis=0))
-    total = float(weights.sum())
-    mean = weights @ block / total if total > 0 else np.zeros(block.shape[1], dtype)
-    return Moments(total, mean, weights @ _square(block - mean))
+    w = np.ones(len(block)) if weights is None else weights
+    total = float(w.sum())
+    mean = w @ block / total if total > 0 else np.zeros(block.shape[1], dtype)
+    off = block - mean
+    # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
+    correction = w @ off / total if total > 0 else np.zeros(block.shape[1], dtype)
+    M2 = w @ _square(off) - total * _square(correction)
+    return Moments(total, mean + correction, np.maximum(M2, 0))
 
 
 def _square(x: Vector) -> Vector:

@@ -111,6 +111,11 @@ class Operator(ABC):
         """How many numbers one pass reads."""
         return self.shape[0] * self.shape[1]
 
+    @property
+    def n_threads(self) -> int | None:
+        """Threads that a solver may use; None: the cores that this process may use."""
+        return None
+
     def __matmul__(self, V: npt.ArrayLike) -> Panel:
         X = np.asarray(V)
         if X.ndim not in (1, 2) or X.shape[0] != self.shape[1]:
@@ -152,8 +157,29 @@ def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:
     return np.result_type(dtype, np.complex64) if any(np.iscomplexobj(p) for p in parts) else dtype
 
 
+class Derived(Operator):
+    """An operator made of another one, A: its products cost and round as those of A do."""
+
+    A: Operator
+
+    @property
+    def eps(self) -> float:
+        """As of A."""
+        return self.A.eps
+
+    @property
+    def stored(self) -> int:
+        """As of A."""
+        return self.A.stored
+
+    @property
+    def n_threads(self) -> int | None:
+        """As of A."""
+        return self.A.n_threads
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Adjoint(Operator):
+class Adjoint(Derived):
     """The conjugate transpose of an operator."""
 
     A: Operator
@@ -217,16 +243,6 @@ class Adjoint(Operator):
     def H(self) -> Operator:
         """The operator itself."""
         return self.A
-
-    @property
-    def eps(self) -> float:
-        """As of A."""
-        return self.A.eps
-
-    @property
-    def stored(self) -> int:
-        """As of A."""
-        return self.A.stored
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -297,7 +313,7 @@ class LowRank(Operator):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shifted(Operator):
+class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
 
     A: Operator
@@ -342,19 +358,9 @@ class Shifted(Operator):
         """``A^H - S^H``."""
         return Shifted(self.A.H, self.S.H)
 
-    @property
-    def eps(self) -> float:
-        """As of A."""
-        return self.A.eps
-
-    @property
-    def stored(self) -> int:
-        """As of A."""
-        return self.A.stored
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Scaled(Operator):
+class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
 
     A: Operator
@@ -399,20 +405,26 @@ class Scaled(Operator):
         """The row blocks of the adjoint."""
         return self.H.row_blocks(columns)
 
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where no scale is 0 and A can fuse it."""
+        if any(scale is not None and np.any(scale == 0) for scale in (self.rows, self.cols)):
+            return None
+        L = shift.L if self.rows is None else shift.L / self.rows[:, None]
+        R = shift.R if self.cols is None else shift.R / np.conj(self.cols)[:, None]
+        fused = self.A.with_shift(LowRank(L, R))
+        return None if fused is None else Scaled(fused, self.rows, self.cols)
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The parts of A, each scaled."""
+        A, S = self.A.unshifted()
+        if S is None:
+            return self, None
+        return Scaled(A, self.rows, self.cols), LowRank(_scale(self.rows, S.L), _scale(_conj(self.cols), S.R))
+
     @property
     def H(self) -> "Scaled":
         """``D_c^H A^H D_r^H``."""
         return Scaled(self.A.H, _conj(self.cols), _conj(self.rows))
-
-    @property
-    def eps(self) -> float:
-        """As of A."""
-        return self.A.eps
-
-    @property
-    def stored(self) -> int:
-        """As of A."""
-        return self.A.stored
 
 
 def _factor(name: str, F: npt.ArrayLike) -> Panel:

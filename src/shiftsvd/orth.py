@@ -10,7 +10,6 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Panel
 
-
 # Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
 ROWS = 8192
 # Past condition 1e8 the Cholesky factor of a Gram matrix fails or, worse, does not; a digit of margin.

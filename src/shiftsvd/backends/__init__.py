@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends.array import DenseRows
+from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.checks import (
     affordable,
     finite_dense,
@@ -121,7 +121,8 @@ def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
     by_columns = X.format == "csc"
     shape = X.shape[::-1] if by_columns else X.shape
     data = X.data.conj() if by_columns and X.dtype.kind == "c" else X.data
-    data = data if data.dtype.char in "fdFDbhilqBHILQ?" else data.astype(np.result_type(data, np.float32))
+    if data.dtype.kind in "fc" and data.dtype.char not in "fdFD":  # half precision, long doubles
+        data = data.astype(native_dtype(data.dtype))
     # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
     C = csr_array((data, X.indices, X.indptr), shape=shape, copy=False)
     if not C.has_canonical_format:

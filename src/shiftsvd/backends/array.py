@@ -26,14 +26,9 @@ class DenseRows(Blocked):
     dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        stored = self.X.dtype if self.X.dtype in _NATIVE else np.result_type(self.X.dtype, np.float32)
-        if self.X.dtype.kind in "iub":
-            stored = np.dtype(np.float64)
-        elif stored not in _NATIVE:  # long doubles
-            stored = np.dtype(np.complex128 if stored.kind == "c" else np.float64)
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
         object.__setattr__(self, "shape", self.X.shape)
-        object.__setattr__(self, "dtype", field_of(stored, *parts))
+        object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
 
     def blocks(self) -> list[Rows]:
         """Blocks of about `BLOCK` entries."""
@@ -101,6 +96,12 @@ class DenseRows(Blocked):
         for lo, hi in cut(self.shape[0], rows):
             yield lo, self.block((lo, hi), panel_dtype(self.dtype))
 
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of `columns` rows of the adjoint."""
+        conjugate = self.X.dtype.kind == "c" and not self.conjugate
+        adjoint = replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate)
+        return adjoint.row_blocks(columns)
+
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block, Omega never formed."""
         return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
@@ -113,7 +114,13 @@ class DenseRows(Blocked):
         return replace(self, shift=shift)
 
 
-_NATIVE = {np.dtype(t) for t in (np.float32, np.float64, np.complex64, np.complex128)}
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of BLAS that data are computed in: doubles for integers, booleans and long doubles."""
+    if dtype.kind in "iub":
+        return np.dtype(np.float64)
+    if dtype.kind == "c":
+        return np.dtype(np.complex64 if dtype.itemsize <= 8 else np.complex128)
+    return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
 
 
 def _as_precise(V: Panel, block: Panel) -> Panel:

@@ -103,7 +103,8 @@ class Blocked(Operator):
 
 def cut(n_rows: int, rows: int) -> list[Rows]:
     """Equal ranges of at most `rows` rows."""
-    return [(lo, min(lo + rows, n_rows)) for lo in range(0, n_rows, max(rows, 1))] or [(0, 0)]
+    rows = max(rows, 1)
+    return [(lo, min(lo + rows, n_rows)) for lo in range(0, n_rows, rows)] or [(0, 0)]
 
 
 def _slice(weights: Vector | None, rows: Rows) -> Vector | None:

@@ -124,7 +124,7 @@ class SparseRows(Blocked):
         absent = np.zeros(self.shape[1])
         if self.outside is not None:
             L, R = self.outside.L, self.outside.R
-            absent = np.einsum("jr,rs,js->j", R.conj(), (L.conj().T * w) @ L, R).real
+            absent = np.einsum("jr,rs,js->j", R.conj(), (L.T * w) @ L.conj(), R).real
         squares = absent.copy()
         for i, j, change in self._entry_squares():
             squares += sum_by(j, w[i] * change, self.shape[1])

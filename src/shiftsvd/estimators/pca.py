@@ -11,11 +11,11 @@ from shiftsvd.backends import as_operator
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.settings import chosen_solver, generator, row_weights, wanted
 from shiftsvd.front import decompose
-from shiftsvd.kernels import one_blas_thread
+from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.shifts import finite_vector, resolve_scale
-from shiftsvd.solvers.base import TOL
+from shiftsvd.solvers.base import TOL, rounding
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -185,7 +185,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.singular_values_ = S.astype(real)
         self.explained_variance_ = explained.astype(real)
         self.explained_variance_ratio_ = (explained / variance if variance > 0 else np.zeros(k)).astype(real)
-        self.noise_variance_ = max((variance - explained.sum()) / left_out, 0.0) if left_out >= 1 else 0.0
+        rest = variance - float(explained.sum())
+        if rest <= rounding(A) * variance:  # a difference of equal numbers
+            rest = 0.0
+        self.noise_variance_ = rest / left_out if left_out >= 1 else 0.0
         self.info_ = F.info
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -305,7 +308,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _scores(self, A: Operator) -> Panel:
         """Scores before whitening."""
-        with one_blas_thread():
+        with threads(A.n_threads):
             return self._shifted(A).matmat(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:

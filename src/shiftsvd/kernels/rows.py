@@ -50,10 +50,14 @@ def row_moments(X: CSR, weights: Vector | None) -> Moments:
 def _moments(data: Vector, groups: Vector, n_groups: int, w: Vector, total: float) -> Moments:
     """Weighted moments of each group, whose weights sum to `total` together with the absent zeros."""
     data = data.astype(panel_dtype(data.dtype), copy=False)
-    mean = sum_by(groups, w * data, n_groups) / max(total, np.finfo(float).tiny)
+    count = max(total, np.finfo(float).tiny)
+    mean = sum_by(groups, w * data, n_groups) / count
     absent = np.maximum(total - np.bincount(groups, w, n_groups), 0)
-    within = np.bincount(groups, w * np.abs(data - mean[groups]) ** 2, n_groups)
-    return Moments(total, mean, within + absent * np.abs(mean) ** 2)
+    off = data - mean[groups]
+    # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
+    correction = (sum_by(groups, w * off, n_groups) - absent * mean) / count
+    M2 = np.bincount(groups, w * np.abs(off) ** 2, n_groups) + absent * np.abs(mean) ** 2
+    return Moments(total, mean + correction, np.maximum(M2 - total * np.abs(correction) ** 2, 0))
 
 
 def sum_by(groups: Vector, values: Vector, n_groups: int) -> Vector:

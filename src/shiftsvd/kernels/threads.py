@@ -4,9 +4,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -14,10 +15,13 @@ Block = TypeVar("Block")
 Part = TypeVar("Part")
 
 
+_limit: ContextVar[int | None] = ContextVar("_limit", default=None)
+
+
 def default_threads() -> int:
-    """The cores that this process may use."""
+    """The threads of the running fit; outside of one, the cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    return _limit.get() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
 
 
 def ordered(function: Callable[[Block], Part], blocks: Sequence[Block], n_threads: int) -> Iterator[Part]:
@@ -41,7 +45,15 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread: its own splitting would make results depend on the number of threads."""
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit
+@contextmanager
+def threads(n_threads: int | None = None) -> Iterator[None]:
+    """Run blocks in so many threads (None: all cores), and BLAS in one.
+
+    The splitting that BLAS does by itself would make results depend on the number of threads.
+    """
+    before = _limit.set(n_threads)
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limit.reset(before)

@@ -41,7 +41,7 @@ def auto_solver(A: Any, k: int, tol: float = TOL) -> Solver:
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> ss.auto_solver(np.ones((100, 20)), 5)
-    Exact(certify=False)
+    Exact()
     """
     A = as_operator(A)
     exact, randomized = _operations(A, k)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator, default_rng
 
 from shiftsvd.accuracy import certificate
-from shiftsvd.kernels import one_blas_thread
+from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.result import Info, Lazy, SVDResult, signed
@@ -50,7 +50,7 @@ class Solver(ABC):
         Why `auto_solver` chose it.
     """
 
-    certify: bool = field(default=False, kw_only=True)
+    certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", kw_only=True, compare=False, repr=False)
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Solver(ABC):
         """
         check_rank(k, A.shape)
         watch, started = MemoryWatch(), time.perf_counter()
-        with one_blas_thread():
+        with threads(A.n_threads):
             factors = self.factorize(A, int(k), default_rng(rng))
             F = self._result(A, int(k), factors, tol)
             frobenius = A.frobenius_norm()
@@ -100,7 +100,7 @@ class Solver(ABC):
         real = np.finfo(A.dtype).dtype
         U, Vh = signed(_leading(factors.U, (slice(None), slice(k)), A.dtype), _leading(factors.Vh, slice(k), A.dtype))
         S = factors.S[:k]
-        there = S > rank_floor(A) * S[0]
+        there = S > rank_floor(A, S[0])
         info = Info(
             solver=repr(self),
             n_passes=factors.n_passes + 3 * self.certify,
@@ -135,9 +135,17 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
         raise ValueError(f"k must be an integer in 1..{min(m, n)} for a {m} x {n} matrix, got {k!r}")
 
 
-def rank_floor(A: Operator) -> float:
-    """Values below this fraction of the first are rounding."""
-    double = float(np.finfo(np.float64).eps) * max(A.shape)
+def rounding(A: Operator) -> float:
+    """What rounding leaves of a number that should be 0, relative to the largest value."""
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
-    return max(double, A.eps * float(np.sqrt(max(A.shape)))) if A.eps > 1e-10 else double
+    double = float(np.finfo(np.float64).eps) * max(A.shape)
+    return max(double, A.eps * float(np.sqrt(max(A.shape))) if A.eps > 1e-10 else 0.0)
+
+
+def rank_floor(A: Operator, first: float) -> float:
+    """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
+    _, shift = A.unshifted()
+    # Means are right to an ulp or two.
+    own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
+    return max(rounding(A) * float(first), own)

@@ -59,10 +59,10 @@ def _triangle(A: Operator) -> Panel:
     """R of the QR of A: blocks factorized in threads, then folded in their order."""
     n = A.shape[1]
     rows = max(n, ENTRIES // n)
-    threads = default_threads() if n * rows > ENTRIES // 16 else 1
+    n_threads = default_threads()
     R: Panel = np.empty((0, n))
-    for batch in _batches(A, rows, threads):
-        for Ri in ordered(_r_factor, batch, threads):
+    for batch in _batches(A, rows, n_threads):
+        for Ri in ordered(_r_factor, batch, n_threads):
             R = _r_factor(np.vstack([R, Ri])) if len(R) else Ri
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])
 

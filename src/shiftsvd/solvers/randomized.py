@@ -26,7 +26,8 @@ class RandomizedSVD(Solver):
     n_iter : int or "auto"
         q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
     normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
-        Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what is below ``eps^(1/(2q+1)) sigma_1``.
+        Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
+        is below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
