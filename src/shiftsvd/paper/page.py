@@ -1,0 +1,61 @@
+"""paper.html: every published number beside ours, on one page that needs no other file."""
+
+from base64 import b64encode
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader
+
+from shiftsvd.paper.published import ALL, TABLE
+from shiftsvd.paper.report import Row, document, rows
+from shiftsvd.paper.run import Report
+
+TITLES: Final = {
+    "fig-a": "Figure (a): MSE against the number of components k",
+    "fig-b": "Figure (b): MSE-SUM against the sample size n",
+    "fig-c": "Figure (c): MSE-SUM against the distribution",
+    "fig-d": "Figure (d): MSE-SUM, implicit against explicit centring",
+    "fig-e": "Figure (e): MSE-SUM against the power q, uniform data",
+    "fig-f": "Figure (f): MSE-SUM of S-RSVD minus that of RSVD, against q",
+    "digits": "Table 1: digits",
+    "faces": "Table 1: faces",
+    "words": "Table 1: words",
+}
+
+
+def page(report: Report, figures: dict[str, bytes]) -> bytes:
+    """The page; figures go into it as SVG."""
+    environment = Environment(loader=PackageLoader("shiftsvd.paper", "."), autoescape=True, trim_blocks=True)
+    environment.filters["number"] = number
+    measured = rows(report)
+    data = document(report)
+    sections = {title: [row for row in measured if row.experiment == name] for name, title in TITLES.items()}
+    text = environment.get_template("paper.html.j2").render(
+        data=data,
+        counts={
+            verdict: sum(c["verdict"] == verdict for c in data["checks"]) for verdict in ("ok", "FAILED", "not judged")
+        },
+        sections={title: section for title, section in sections.items() if section},
+        columns=columns(measured),
+        compared=[row for row in measured if row.published is not None],
+        figures={name[:-4]: _data_uri(content) for name, content in figures.items() if name.endswith(".svg")},
+    )
+    return text.encode()
+
+
+def columns(measured: list[Row]) -> dict[str, dict[str, Row]]:
+    """Table 1 as the paper sets it: its columns, and in each the rows by name."""
+    names = {("words", x): f"n = {x}" for _, x in TABLE if x != ALL} | {(e, x): e for e, x in TABLE if x == ALL}
+    found: dict[str, dict[str, Row]] = {names[column]: {} for column in TABLE}
+    for row in measured:
+        if (row.experiment, row.x) in names:
+            found[names[row.experiment, row.x]][row.series] = row
+    return {name: column for name, column in found.items() if column}
+
+
+def number(value: Any) -> str:
+    """Five digits, or a dash."""
+    return "–" if value is None else f"{value:.5g}"
+
+
+def _data_uri(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + b64encode(svg).decode()

@@ -1,0 +1,143 @@
+"""Table 1: digits, faces and words, with both t-tests and win rates; and the picture of reconstructions."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import load_npz
+
+import shiftsvd as ss
+from shiftsvd.paper.metrics import column_errors, paired_p, win_rate
+from shiftsvd.paper.published import (
+    MSE_EXACT,
+    MSE_PLAIN,
+    MSE_SHIFTED,
+    MSE_SVD,
+    MSE_SVD_PLAIN,
+    P2,
+    WR_PLAIN,
+    WR_SHIFTED,
+    Place,
+)
+
+Vector = npt.NDArray[np.float64]
+Values = dict[Place, float]
+
+LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
+STRIP: Final = 50  # columns of the Gram matrix made at a time
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One column of the table: the first `rows` rows of a matrix in a file, and the rank to keep."""
+
+    experiment: str
+    x: int | str
+    path: Path
+    rows: int
+    k: int
+
+    def rng(self, seed: int) -> np.random.Generator:
+        """The generator of Omega: the same for every method."""
+        return np.random.default_rng([seed, crc32(f"{self.experiment} {self.x}".encode())])
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """The matrix as it is, and minus its mean."""
+
+    plain: ss.Operator
+    centred: ss.Operator
+
+
+@lru_cache(maxsize=1)
+def load(data: Dataset) -> Pair:
+    """The matrix, checked and centred once in each process."""
+    A = ss.as_operator(_matrix(data))
+    return Pair(A, ss.center(A))
+
+
+def _matrix(data: Dataset) -> Any:
+    """The samples as rows: sparse in memory, or dense and mapped."""
+    X: Any = load_npz(data.path) if data.path.suffix == ".npz" else np.load(data.path, mmap_mode="r")
+    return X[: data.rows]
+
+
+def measure(data: Dataset, seed: int) -> Values:
+    """One run of all randomized methods: MSEs, win rates, and the t-test over the columns."""
+    A = load(data)
+    printed = ss.ShiftedRandomizedSVD()
+    shifted = column_errors(A.centred, printed(A.centred, data.k, data.rng(seed)).Vh)
+    plain = column_errors(A.plain, printed(A.plain, data.k, data.rng(seed)).Vh)
+    rate = win_rate(shifted, plain)
+    values = {
+        MSE_SHIFTED: float(shifted.mean()),
+        MSE_PLAIN: float(plain.mean()),
+        MSE_EXACT: exact_sample(A.centred, data.k, data.rng(seed)),
+        P2: paired_p(shifted, plain),
+        WR_SHIFTED: rate,
+        WR_PLAIN: 1 - rate,
+    }
+    return {(data.experiment, row, data.x): value for row, value in values.items()}
+
+
+def exact_sample(A: ss.Operator, k: int, rng: np.random.Generator) -> float:
+    """``||A - U S V^T||_F^2 / n`` of the randomized SVD that samples the shifted matrix itself."""
+    F = ss.RandomizedSVD(n_oversamples=k, n_iter=0)(A, k, rng)
+    return (_square(A) - float(np.sum(F.S**2))) / A.shape[0]
+
+
+def deterministic(data: Dataset) -> Values:
+    """The smallest possible MSE at this rank, with the shift and without."""
+    if min(load(data).plain.shape) > LARGEST_GRAM:
+        return {}
+    A = load(data)
+    return {
+        (data.experiment, MSE_SVD, data.x): _smallest(A.centred, data.k),
+        (data.experiment, MSE_SVD_PLAIN, data.x): _smallest(A.plain, data.k),
+    }
+
+
+def _smallest(A: ss.Operator, k: int) -> float:
+    """What the k largest eigenvalues of the Gram matrix on the short side leave."""
+    short = A if A.shape[0] >= A.shape[1] else A.H
+    n = short.shape[1]
+    # In strips: all of A at once would be a panel as tall as the data and as wide as the matrix.
+    C = np.hstack([short.gram(np.eye(n, min(STRIP, n - j), -j)) for j in range(0, n, STRIP)])
+    squares = np.linalg.eigvalsh(C)
+    return (_square(A) - float(squares[-k:].sum())) / A.shape[0]
+
+
+def _square(A: ss.Operator) -> float:
+    """``||A||_F^2``."""
+    norm = A.frobenius_norm()
+    if norm is None:
+        raise ValueError(f"the norm of {A!r} is not to be had; give an array or a sparse matrix")
+    return norm**2
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """The first images, their two reconstructions, and the errors of these."""
+
+    experiment: str
+    rows: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]  # originals, S-RSVD, RSVD
+    errors: tuple[Vector, Vector]
+    height: int
+
+
+def picture(data: Dataset, height: int, count: int = 10) -> Picture:
+    """The run of seed 0 on the first `count` images."""
+    first = _matrix(data)[:count].astype(np.float64)
+    A = load(data)
+    mean = A.plain.moments().mean
+    printed = ss.ShiftedRandomizedSVD()
+    Vs, Vr = (printed(B, data.k, data.rng(0)).Vh for B in (A.centred, A.plain))
+    shifted = mean + ((first - mean) @ Vs.T) @ Vs
+    plain = (first @ Vr.T) @ Vr
+    errors = tuple(((first - rebuilt) ** 2).sum(axis=1) for rebuilt in (shifted, plain))
+    return Picture(data.experiment, (first, shifted, plain), (errors[0], errors[1]), height)
