@@ -11,6 +11,7 @@ from shiftsvd.backends.checks import affordable
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
 from shiftsvd.shifts import resolve_scale, resolve_shift
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Exact, Solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 
@@ -91,6 +92,7 @@ def svd(
         raise ValueError(f"tol fills solvers given by name; set it in the solver object, got tol={tol} beside {solver}")
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
+    rng = generator(rng)
     A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
     share = float(k) if isinstance(k, float | np.floating) else None
     if share is None:
@@ -130,11 +132,8 @@ def decompose(
     if by_share and not isinstance(chosen, Exact):
         raise ValueError(f'a share of the variance (k={k}) needs solver="auto" or "exact", got {chosen}')
     chosen = replace(chosen, certify=True) if certify else chosen
-    affordable(
-        chosen.peak_bytes(A.shape, count),
-        memory_limit,
-        f"{count} components of a {A.shape[0]} x {A.shape[1]} matrix",
-    )
+    what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
+    affordable(chosen.peak_bytes(A.shape, count), memory_limit, what)
     F = chosen(A, count, rng, tol=tol)
     return F.truncate(components_for(F.S, float(k))) if by_share else F
 

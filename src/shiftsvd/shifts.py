@@ -63,7 +63,7 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
             f"{name} must be a numeric vector with one entry per {per}, shape ({size},), "
             f"got {vector.dtype} {vector.shape}"
         )
-    vector = vector.astype(np.result_type(vector, np.float64), copy=False)
+    vector = vector.astype(np.result_type(vector, np.float64))  # a copy: what the caller does to his is his
     if not np.isfinite(vector).all():
         raise ValueError(f"{name} must be finite, got {int((~np.isfinite(vector)).sum())} NaN or infinite entries")
     return vector

@@ -10,6 +10,14 @@ from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
 
+def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
+    """The generator of a seed; None is fresh entropy, and the global state is never read."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a non-negative integer, a Generator or None, got {seed!r}: {error}") from None
+
+
 class Sketch(ABC):
     """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument."""
 
@@ -114,6 +122,8 @@ class FourierMixer:
         """``sum_j x_j exp(-2 pi i j f / n)`` of each row at the given frequencies, in O(n log p + n)."""
         rows, n = block.shape
         p = next((d for d in range(min(n, max(2 * len(frequencies), 2)), 0, -1) if n % d == 0), 1)
+        if 4 * p < len(frequencies):  # a length of few divisors: the whole transform is cheaper
+            return np.asarray(np.fft.fft(block, axis=1)[:, frequencies])
         r = n // p
         # j = a + r b: transform the p values b of each residue a, then sum the r residues.
         G = np.fft.fft(block.reshape(rows, p, r), axis=1)

@@ -109,6 +109,8 @@ def sound_structure(X: Any) -> None:
     lines, across = X.shape if X.format == "csr" else X.shape[::-1]
     indptr, indices = X.indptr, X.indices
     rule = f"corrupt {X.format.upper()} structure: "
+    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        raise ValueError(f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}")
     if indptr.ndim != 1 or len(indptr) != lines + 1:
         raise ValueError(f"{rule}indptr must have {lines + 1} entries, got shape {indptr.shape}")
     if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):

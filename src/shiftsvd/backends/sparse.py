@@ -152,7 +152,9 @@ class SparseRows(Blocked):
             X = take_rows(self.X, lo, hi)
             block = np.zeros(X.shape, panel_dtype(self.dtype))
             block[_coordinates(X)] = X.data
-            yield lo, block if self.shift is None else block - self.shift.rows(lo, hi)
+            if self.shift is not None:
+                block -= self.shift.rows(lo, hi)
+            yield lo, block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
-from shiftsvd.estimators.settings import chosen_solver, generator, row_weights, wanted
+from shiftsvd.estimators.settings import chosen_solver, random_generator, row_weights, wanted
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments, Vector
@@ -157,20 +157,22 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         weights = row_weights(sample_weight, A.shape[0])
         total = float(A.shape[0]) if weights is None else float(weights.sum())
         k = wanted(self.n_components, A.shape, self.svd_solver)
-        rng = generator(self.random_state)
+        rng = random_generator(self.random_state)
         solver = chosen_solver(self, A, k)
         moments = A.moments(weights)
-        self.mean_ = self._shift(moments)
-        self.scale_ = resolve_scale(self.scale, A.shape[1], moments)
-        squares = self._squares(moments)
-        B = self._shifted(A)
+        mean = self._shift(moments)
+        scale = resolve_scale(self.scale, A.shape[1], moments)
+        variance = float(_squares(moments, mean, scale).sum()) / (total - 1)
+        B = _shifted(A, mean, scale)
         if weights is not None:
             B = Scaled(B, rows=np.sqrt(weights))
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
         if k == "mle":
             F = F.truncate(minka_rank(F.S.astype(np.float64) ** 2 / (total - 1), int(total)))
-        self._set(F, squares.sum() / (total - 1), total, A, len(F.S) if k else 0)
+        # Only now: a fit that is refused leaves the estimator as it was.
+        self.mean_, self.scale_ = mean, scale
+        self._set(F, variance, total, A, len(F.S) if k else 0)
         return self
 
     def _set(self, F: Any, variance: float, total: float, A: Operator, k: int) -> None:
@@ -210,14 +212,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         One pass; sparse X stays sparse.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
         Z = self._scores(A)
         return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
     def inverse_transform(self, X: Any) -> Panel:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         Z = np.asarray(X)
         if Z.ndim != 2 or Z.shape[1] != self.n_components_:
             raise ValueError(f"scores must have shape (n_samples, {self.n_components_}), got {Z.shape}")
@@ -236,10 +238,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         variance is 0 the model lives on the space of the components: the likelihood is that of the
         degenerate normal distribution there, minus infinity elsewhere.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
         Z = self._scores(A)
-        rest = (self._shifted(A) - LowRank(Z, self.components_.T)).row_squares()
+        rest = (_shifted(A, self.mean_, self.scale_) - LowRank(Z, self.components_.T)).row_squares()
         return self._model().log_likelihood(Z, np.asarray(rest))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -248,12 +250,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def get_covariance(self) -> Panel:
         """Covariance of the model in the units of X, shape (n_features, n_features)."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         return self._model().covariance()
 
     def get_precision(self) -> Panel:
         """Inverse of `get_covariance`, by the formula of Woodbury."""
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         return self._model().precision()
 
     @property
@@ -269,6 +271,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
+        if hasattr(X, "rmatmat") or isinstance(X, Operator):
+            kind = type(X).__name__
+            raise TypeError(
+                f"PCA takes arrays, sparse matrices and data frames, got {kind}; use svd, which takes operators"
+            )
         X = validate_data(
             self,
             X,
@@ -295,21 +302,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
         return mu
 
-    def _squares(self, moments: Moments) -> Vector:
-        """Sum of squares of each shifted, scaled column, without cancellation."""
-        assert moments.M2 is not None
-        squares = moments.M2 + moments.count * (moments.mean - self.mean_) ** 2
-        return squares if self.scale_ is None else squares / self.scale_**2
-
-    def _shifted(self, A: Operator) -> Operator:
-        """``(A - 1 mean^T) diag(1 / scale)``."""
-        B = A - LowRank(np.ones(A.shape[0]), self.mean_) if np.any(self.mean_) else A
-        return B if self.scale_ is None else Scaled(B, cols=1 / self.scale_)
-
     def _scores(self, A: Operator) -> Panel:
         """Scores before whitening."""
         with threads(A.n_threads):
-            return self._shifted(A).matmat(self.components_.T.astype(np.float64))
+            return _shifted(A, self.mean_, self.scale_).matmat(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
@@ -324,3 +320,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             # to that. A drop-in follows, though a change of units of the scores should not change the model.
             variance = noise + np.maximum(variance - noise, 0) * variance
         return PPCA(self.components_, variance, noise, self.scale_)
+
+
+def _squares(moments: Moments, mean: Vector, scale: Vector | None) -> Vector:
+    """Sum of squares of each shifted, scaled column, without cancellation."""
+    assert moments.M2 is not None
+    squares = moments.M2 + moments.count * (moments.mean - mean) ** 2
+    return squares if scale is None else squares / scale**2
+
+
+def _shifted(A: Operator, mean: Vector, scale: Vector | None) -> Operator:
+    """``(A - 1 mean^T) diag(1 / scale)``."""
+    B = A - LowRank(np.ones(A.shape[0]), mean) if np.any(mean) else A
+    return B if scale is None else Scaled(B, cols=1 / scale)

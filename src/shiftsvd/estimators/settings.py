@@ -3,12 +3,13 @@
 from typing import Any
 
 import numpy as np
-from numpy.random import Generator, RandomState, default_rng
+from numpy.random import Generator, RandomState
 
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.orth import NORMALIZERS
 from shiftsvd.shifts import finite_vector
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, Solver
 from shiftsvd.solvers.arpack import Arpack
 
@@ -62,9 +63,15 @@ def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
             raise ValueError(f"give svd_solver or solver, not both; got {svd_solver!r} and {solver!r}")
     if pca.tol is not None and not (isinstance(pca.tol, int | float) and pca.tol >= 0):
         raise ValueError(f"tol must be at least 0, got {pca.tol}")
-    if isinstance(k, str):
-        return Exact()
+    if pca.tol is not None and isinstance(solver, Solver):
+        raise ValueError(
+            f"tol fills solvers given by name; set it in the solver object, got tol={pca.tol} beside {solver}"
+        )
     name = svd_solver or solver
+    if isinstance(k, str):
+        if not (isinstance(name, Exact) or name in ("auto", "exact", "full", "covariance_eigh")):
+            raise ValueError(f'n_components="mle" needs solver="auto" or "exact", got {name!r}')
+        return Exact()
     if name in ("full", "covariance_eigh"):
         return Exact()
     if name == "arpack":
@@ -107,6 +114,8 @@ def row_weights(sample_weight: Any, m: int) -> Vector | None:
     weights = np.asarray(sample_weight)
     weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
     weights = finite_vector("sample_weight", weights, m, "sample")
+    if np.iscomplexobj(weights):
+        raise ValueError("sample_weight must be real, got complex numbers")
     if np.any(weights < 0):
         raise ValueError(f"sample_weight must not be negative, got {int((weights < 0).sum())} negative entries")
     if not weights.sum() > 1:
@@ -116,8 +125,8 @@ def row_weights(sample_weight: Any, m: int) -> Vector | None:
     return weights
 
 
-def generator(random_state: Any) -> Generator:
+def random_generator(random_state: Any) -> Generator:
     """A Generator from whatever scikit-learn takes for a random state, the global one never."""
     if isinstance(random_state, RandomState):
-        return default_rng(random_state.randint(0, 2**31 - 1, 4))
-    return default_rng(random_state)
+        return generator(int(random_state.randint(0, 2**31 - 1)), "random_state")
+    return generator(random_state, "random_state")

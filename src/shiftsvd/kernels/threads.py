@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,9 +24,9 @@ def default_threads() -> int:
     return _limit.get() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
 
 
-def ordered(function: Callable[[Block], Part], blocks: Sequence[Block], n_threads: int) -> Iterator[Part]:
+def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_threads: int) -> Iterator[Part]:
     """``function(block)`` for each block, in the order of the blocks, at most ``n_threads + 1`` alive."""
-    if n_threads == 1 or len(blocks) == 1:
+    if n_threads == 1 or (isinstance(blocks, Sized) and len(blocks) == 1):
         yield from map(function, blocks)
         return
     with ThreadPoolExecutor(n_threads) as pool:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator, default_rng
+from numpy.random import Generator
 
 from shiftsvd.accuracy import certificate
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.result import Info, Lazy, SVDResult, signed
+from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
 
 TOL = 1e-4
@@ -84,7 +85,7 @@ class Solver(ABC):
         check_rank(k, A.shape)
         watch, started = MemoryWatch(), time.perf_counter()
         with threads(A.n_threads):
-            factors = self.factorize(A, int(k), default_rng(rng))
+            factors = self.factorize(A, int(k), generator(rng))
             F = self._result(A, int(k), factors, tol)
             frobenius = A.frobenius_norm()
         info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())

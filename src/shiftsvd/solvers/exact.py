@@ -1,6 +1,5 @@
 """The deterministic SVD: one pass that keeps the triangular factor, block by block."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +10,8 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import graded_basis
 from shiftsvd.solvers.base import Factors, Solver
 
-# Entries of a block that is factorized at once (32 MiB of float64).
-ENTRIES = 2**22
+# Entries of a block that is factorized at once (16 MiB of float64).
+ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -52,33 +51,20 @@ class Exact(Solver):
     def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
         n = min(shape)
-        return 8 * (4 * max(ENTRIES, n * n) + 6 * n * n + 2 * max(shape) * k)
+        blocks = 4 * min(max(ENTRIES, 2 * n * n), shape[0] * shape[1])
+        return 8 * (blocks + 6 * n * n + 2 * max(shape) * k)
 
 
 def _triangle(A: Operator) -> Panel:
-    """R of the QR of A: blocks factorized in threads, then folded in their order."""
+    """R of the QR of A: blocks factorized in threads while the next are made, then folded in their order."""
     n = A.shape[1]
-    rows = max(n, ENTRIES // n)
-    n_threads = default_threads()
+    blocks = (block for _, block in A.row_blocks(max(2 * n, ENTRIES // n)))
     R: Panel = np.empty((0, n))
-    for batch in _batches(A, rows, n_threads):
-        for Ri in ordered(_r_factor, batch, n_threads):
-            R = _r_factor(np.vstack([R, Ri])) if len(R) else Ri
+    for Ri in ordered(_r_factor, blocks, default_threads()):
+        R = _r_factor(np.vstack([R, Ri])) if len(R) else Ri
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])
 
 
 def _r_factor(block: Panel) -> Panel:
     """R of the QR of one block."""
     return np.asarray(np.linalg.qr(block, mode="r"))
-
-
-def _batches(A: Operator, rows: int, size: int) -> Iterator[list[Panel]]:
-    """Blocks of A, `size` at a time."""
-    batch: list[Panel] = []
-    for _, block in A.row_blocks(rows):
-        batch.append(block)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -1,0 +1,13 @@
+"""Fixtures of all tests, and one BLAS thread for each worker: those of several would only wait for each other."""
+
+import pytest
+from helpers import cut_small
+from threadpoolctl import threadpool_limits
+
+threadpool_limits(1, "blas")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every blocked loop of the library takes a few rows at a time, so that small matrices have many blocks."""
+    cut_small(monkeypatch)
