@@ -48,7 +48,8 @@ format: $(LINT) ## put the source in format
 paper: $(USE) ## every table and figure of the paper, published beside measured; ARGS="--seeds 30 --corpus FILE"
 	@$(BIN)/shiftsvd paper --out paper-out --force $(ARGS)
 
-bench: $(USE) ## the tables of the README
+bench: $(USE) ## the chart and the tables of the README, in about five minutes
+	@$(BIN)/python benchmarks/peers.py
 	@$(BIN)/python benchmarks/off_centre.py
 	@$(BIN)/python benchmarks/memory.py
 

@@ -31,7 +31,7 @@ def compare(F: ss.SVDResult, want: tuple[Array, Array, Array], bound: float) -> 
         gap = S[j - 1] - (S[j] if j < len(S) else 0)
         if gap > 1e3 * bound and j < len(S):
             assert angle(F.Vh[:j].conj().T, U[:, :j]) <= 3 * bound / gap
-            assert angle(F.U[:, :j], V[:, :j].conj().conj()) <= 3 * bound / gap
+            assert angle(F.U[:, :j], V[:, :j]) <= 3 * bound / gap
 
 
 SHAPES = ((20, 90), (90, 20), (30, 30), (1, 12), (12, 1), (2, 3))
@@ -112,19 +112,20 @@ def test_without_a_shift_it_is_the_plain_randomized_svd() -> None:
         ss.LowRank(panel(40, 2), panel(12, 2)),
         ss.LowRank(np.arange(40.0), np.ones(12)),
         ss.LowRank(np.r_[np.ones(39), 1 + 1e-12], np.ones(12)),
-        ss.LowRank(np.ones((40, 3)) * [1, 0, 1], panel(12, 3)) - ss.LowRank(np.zeros(40), np.zeros(12)),
     ],
-    ids=["rank 2", "rank 1, rows differ", "rows differ slightly", "an operator"],
+    ids=["rank 2", "rank 1, rows differ", "rows differ slightly"],
 )
 def test_shifts_of_another_form_are_refused_and_the_remedy_named(shift) -> None:
     for make in (np.asarray, sparse.csr_array, sparse.csc_array):
-        A = ss.as_operator(make(values((40, 12))))
-        if isinstance(shift, ss.LowRank):
-            with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
-                ss.ShiftedRandomizedSVD()(A - shift, 3, 0)
-            with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
-                ss.svd(make(values((40, 12))), 3, shift=shift, solver="shifted-randomized")
-            assert ss.RandomizedSVD()(A - shift, 3, 0).S.shape == (3,)
+        X = make(values((40, 12)))
+        A = ss.as_operator(X)
+        with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
+            ss.ShiftedRandomizedSVD()(A - shift, 3, 0)
+        with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
+            ss.svd(X, 3, shift=shift, solver="shifted-randomized")
+        assert ss.RandomizedSVD()(A - shift, 3, 0).S.shape == (3,)
+        with pytest.raises(ValueError, match="RandomizedSVD"):
+            ss.ShiftedRandomizedSVD()(A - ss.Exact()(A, 2, 0), 3, 0)
 
 
 def test_shift_on_the_other_side_is_refused() -> None:
@@ -260,7 +261,7 @@ def test_paper_sample_is_never_worse_than_an_exact_one_of_a_column_less() -> Non
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array, sparse.csc_array, np.asfortranarray])
 @pytest.mark.parametrize("shape", [(1000, 100), (100, 1000)], ids=str)
 def test_invariants_of_centred_results(shape, make, offset: float) -> None:
-    for seed in range(3):
+    for seed in range(2):
         X = np.random.default_rng(seed).random(shape) + offset * np.random.default_rng(seed + 100).standard_normal(shape[1])
         Xbar = X - X.mean(axis=0)
         ratio = max(1.0, float(np.linalg.norm(X.mean(axis=0)) / np.sqrt(np.mean(np.sum(Xbar**2, axis=1)))))

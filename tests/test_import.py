@@ -1,0 +1,93 @@
+"""`import shiftsvd` loads the standard library only; every public name resolves; every example runs."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import shiftsvd
+
+SOURCE = Path(shiftsvd.__file__).parents[1]
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules loaded in a fresh interpreter after running `code`."""
+    script = f"import sys\n{code}\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    environment = os.environ | {"PYTHONPATH": str(SOURCE)}
+    run = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, env=environment)
+    assert run.returncode == 0, run.stderr
+    return set(run.stdout.split())
+
+
+def test_import_loads_the_standard_library_only() -> None:
+    extra = loaded_by("import shiftsvd") - loaded_by("") - set(sys.stdlib_module_names)
+    assert extra == {"shiftsvd"}
+
+
+def test_listing_the_names_loads_nothing_either() -> None:
+    assert "numpy" not in loaded_by("import shiftsvd; dir(shiftsvd); shiftsvd.__all__")
+
+
+def test_svd_does_not_load_what_it_does_not_need() -> None:
+    loaded = loaded_by("import shiftsvd, numpy; shiftsvd.svd(numpy.eye(4), 2)")
+    assert "numpy" in loaded
+    assert not loaded & {"pandas", "polars", "matplotlib", "sklearn", "click", "rich", "dask"}
+
+
+@pytest.mark.parametrize("name", shiftsvd.__all__)
+def test_public_name_resolves_in_a_fresh_interpreter_and_is_documented(name: str) -> None:
+    value = getattr(shiftsvd, name)
+    assert value.__name__ == name
+    assert (value.__doc__ or "").strip()
+    assert getattr(shiftsvd, name) is value
+
+
+def test_names_are_listed_once_and_sorted_with_their_homes() -> None:
+    assert set(shiftsvd.__all__) == set(shiftsvd._HOME)
+    assert len(shiftsvd.__all__) == len(set(shiftsvd.__all__))
+    assert set(dir(shiftsvd)) == {*shiftsvd.__all__, "__version__"}
+    for name, home in shiftsvd._HOME.items():
+        assert getattr(importlib.import_module(f"shiftsvd.{home}"), name) is getattr(shiftsvd, name)
+
+
+def test_star_import_brings_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from shiftsvd import *", namespace)
+    assert set(shiftsvd.__all__) <= set(namespace)
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = shiftsvd.nonsense
+    with pytest.raises(ImportError):
+        exec("from shiftsvd import nonsense")
+    assert not hasattr(shiftsvd, "np")
+
+
+MODULES = [
+    module.name
+    for module in pkgutil.walk_packages([str(SOURCE / "shiftsvd")], "shiftsvd.")
+    if not module.name.startswith("shiftsvd.paper")
+]
+
+
+@pytest.mark.parametrize("name", ["shiftsvd", *MODULES])
+def test_examples_of_the_docstrings_run(name: str) -> None:
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module):
+        runner.run(example)
+    assert runner.failures == 0
+
+
+def test_public_functions_and_solvers_have_an_example() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    for name in ("svd", "as_operator", "center", "spectral_norm", "auto_solver", "Exact", "RandomizedSVD", "PCA", "ShiftedRandomizedSVD"):
+        examples = finder.find(getattr(shiftsvd, name), name)
+        assert any(example.examples for example in examples), name

@@ -1,0 +1,98 @@
+"""The house: who may import whom, held by walking the imports."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import shiftsvd
+
+ROOT = Path(shiftsvd.__file__).parent
+# DESIGN.md section 3, lowest first.
+LAYERS = (
+    ("operators", "moments", "sketch", "orth", "events", "kernels"),
+    ("backends", "result", "accuracy"),
+    ("solvers",),
+    ("front", "shifts"),
+    ("estimators", "streaming", "checkpoint", "model_file", "io"),
+    ("integrations", "plot", "report", "progress", "paper", "cli", "testing"),
+)
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+MODULES = sorted(ROOT.rglob("*.py"))
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("shiftsvd", *(part for part in parts if part != "__init__")))
+
+
+def house(name: str) -> str:
+    """The part of the house that a module belongs to: its first name below the package."""
+    return name.split(".")[1]
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Modules of the package that a file imports anywhere, but for types only."""
+    tree = ast.parse(file.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "shiftsvd")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "shiftsvd":
+            for alias in node.names:
+                submodule = ROOT.joinpath(*node.module.split(".")[1:], alias.name)
+                is_module = submodule.with_suffix(".py").exists() or submodule.is_dir()
+                yield f"{node.module}.{alias.name}" if is_module else node.module
+
+
+@pytest.mark.parametrize("file", MODULES, ids=module_name)
+def test_module_imports_only_its_layer_and_those_below(file: Path) -> None:
+    name = module_name(file)
+    if name == "shiftsvd":
+        assert list(imports(file)) == []  # names resolve lazily
+        return
+    assert house(name) in LEVEL, f"{name} has no layer: DESIGN.md section 3"
+    for other in imports(file):
+        if other == "shiftsvd":
+            assert LEVEL[house(name)] == len(LAYERS) - 1, f"{name} imports the public names from below the top"
+            continue
+        assert LEVEL[house(other)] <= LEVEL[house(name)], f"{name} imports {other}, which is above it"
+
+
+def test_no_relative_imports() -> None:
+    for file in MODULES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            assert not (isinstance(node, ast.ImportFrom) and node.level), f"{file}: relative import"
+
+
+def test_nothing_calls_back_up() -> None:
+    graph = {module_name(file): {other for other in imports(file) if other != "shiftsvd"} for file in MODULES}
+    # A package may import its own modules, which do not import the package.
+    order = list(TopologicalSorter({name: others - {name} for name, others in graph.items()}).static_order())
+    assert order.index("shiftsvd.operators") < order.index("shiftsvd.front") < order.index("shiftsvd.estimators.pca")
+
+
+def test_the_walk_sees_imports_of_every_form() -> None:
+    seen = {module_name(file): set(imports(file)) for file in MODULES}
+    assert "shiftsvd.moments" in seen["shiftsvd.operators"]
+    assert "shiftsvd.solvers" in seen["shiftsvd.front"]
+    assert "shiftsvd.backends.checks" in seen["shiftsvd.front"]
+
+
+@pytest.mark.parametrize("file", MODULES, ids=module_name)
+def test_algorithms_do_not_ask_what_the_data_are(file: Path) -> None:
+    # "No `if` about data inside an algorithm": only the backends know SciPy's sparse matrices.
+    layer = file.relative_to(ROOT).parts[0].removesuffix(".py")
+    if layer in ("operators", "moments", "sketch", "orth", "result", "accuracy", "solvers", "front", "shifts"):
+        text = file.read_text()
+        assert "issparse" not in text
+        assert "scipy.sparse import" not in text
