@@ -1,8 +1,9 @@
 """Fixtures of all tests, and one BLAS thread for each worker: those of several would only wait for each other."""
 
 import pytest
-from helpers import cut_small
 from threadpoolctl import threadpool_limits
+
+from helpers import cut_small
 
 threadpool_limits(1, "blas")
 

@@ -36,9 +36,15 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 KINDS = ("tall", "wide", "square", "row", "column", "single", "empty lines", "zero")
 _SHAPES = {
-    "tall": (23, 7), "wide": (7, 23), "square": (9, 9), "row": (1, 8), "column": (8, 1), "single": (1, 1),
-    "empty lines": (12, 6), "zero": (6, 4),
-}  # fmt: skip
+    "tall": (23, 7),
+    "wide": (7, 23),
+    "square": (9, 9),
+    "row": (1, 8),
+    "column": (8, 1),
+    "single": (1, 1),
+    "empty lines": (12, 6),
+    "zero": (6, 4),
+}
 
 
 def values(shape: tuple[int, int], dtype: Any = np.float64, seed: int = 0, density: float = 0.6) -> Array:
@@ -73,8 +79,10 @@ def decaying(shape: tuple[int, int], decay: float = 0.6, dtype: Any = np.float64
 
 def with_values(shape: tuple[int, int], S: Array, dtype: Any = np.float64, seed: int = 0) -> Array:
     """A dense matrix with these singular values and random singular vectors."""
-    U, V = (np.linalg.qr(values((side, len(S)), np.result_type(dtype, np.float64), seed + 7 * i, 1.0))[0]
-            for i, side in enumerate(shape))  # fmt: skip
+    U, V = (
+        np.linalg.qr(values((side, len(S)), np.result_type(dtype, np.float64), seed + 7 * i, 1.0))[0]
+        for i, side in enumerate(shape)
+    )
     return ((U * S) @ V.conj().T).astype(dtype)
 
 
@@ -275,17 +283,37 @@ def _containers() -> dict[str, Container]:
 CONTAINERS = _containers()
 # One of each family and precision, for tests that need not see every spelling.
 FEW = (
-    "array float32", "array float64", "array complex64", "array complex128", "array int16", "array bool", "fortran",
-    "csr float32", "csr float64", "csr complex128", "csr int32", "csc float64", "csc complex64", "duck float64",
-    "minimal complex128", "linear operator float32", "memmap",
-)  # fmt: skip
+    "array float32",
+    "array float64",
+    "array complex64",
+    "array complex128",
+    "array int16",
+    "array bool",
+    "fortran",
+    "csr float32",
+    "csr float64",
+    "csr complex128",
+    "csr int32",
+    "csc float64",
+    "csc complex64",
+    "duck float64",
+    "minimal complex128",
+    "linear operator float32",
+    "memmap",
+)
 
 
 def content(X: Any) -> list[bytes]:
     """Every byte that a container holds."""
     if sparse.issparse(X):
-        names = {"csr": "data indices indptr", "csc": "data indices indptr", "bsr": "data indices indptr",
-                 "coo": "data row col", "dia": "data offsets", "lil": "data rows"}  # fmt: skip
+        names = {
+            "csr": "data indices indptr",
+            "csc": "data indices indptr",
+            "bsr": "data indices indptr",
+            "coo": "data row col",
+            "dia": "data offsets",
+            "lil": "data rows",
+        }
         if X.format == "dok":
             return [repr(sorted(X.items())).encode()]
         parts = [getattr(X, name) for name in names[X.format].split()]
@@ -391,8 +419,11 @@ def _products(A: ss.Operator, D: Array, size: float, seed: int) -> None:
 def _moments(A: ss.Operator, D: Array, size: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     m, n = D.shape
-    for w, u in ((None, None), (rng.random(m), rng.random(n)), (rng.integers(0, 3, m) + (np.arange(m) == 0.0),
-                                                                rng.integers(0, 3, n) + (np.arange(n) == 0.0))):  # fmt: skip
+    for w, u in (
+        (None, None),
+        (rng.random(m), rng.random(n)),
+        (rng.integers(0, 3, m) + (np.arange(m) == 0.0), rng.integers(0, 3, n) + (np.arange(n) == 0.0)),
+    ):
         for moments, E, weights in ((A.moments(w), D, w), (A.row_moments(u), D.T, u)):
             weights = np.ones(len(E)) if weights is None else weights
             eps = A.eps if moments.M2 is None else EPS
@@ -413,8 +444,10 @@ def _squares(A: ss.Operator, D: Array, size: float, seed: int) -> None:
         for found, want in ((A.column_squares(w), w @ np.abs(D) ** 2), (A.row_squares(u), np.abs(D) ** 2 @ u)):
             if found is not None:
                 assert_close(found, want, 20 * EPS * size**2, "squares")
-    for plain, weighted in ((A.column_squares(), A.column_squares(np.ones(m))),
-                            (A.row_squares(), A.row_squares(np.ones(n)))):  # fmt: skip
+    for plain, weighted in (
+        (A.column_squares(), A.column_squares(np.ones(m))),
+        (A.row_squares(), A.row_squares(np.ones(n))),
+    ):
         assert (plain is None) == (weighted is None)
         if plain is not None:
             assert_close(plain, weighted, 20 * EPS * size**2, "weights of one")
@@ -426,8 +459,10 @@ def _squares(A: ss.Operator, D: Array, size: float, seed: int) -> None:
 
 def _blocks(A: ss.Operator, D: Array, size: float) -> None:
     for rows in (1, 4, 10**6):
-        for found, E, eps in ((A.row_blocks(rows), D, _block_eps(A, rows=True)),
-                              (A.column_blocks(rows), D.conj().T, _block_eps(A, rows=False))):  # fmt: skip
+        for found, E, eps in (
+            (A.row_blocks(rows), D, _block_eps(A, rows=True)),
+            (A.column_blocks(rows), D.conj().T, _block_eps(A, rows=False)),
+        ):
             next_row, parts = 0, []
             for first, block in found:
                 assert first == next_row

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, EPS, FEW, Counting, assert_close, decaying, in_double, panel, values, with_values
 
 import shiftsvd as ss
+from helpers import CONTAINERS, EPS, FEW, Counting, assert_close, decaying, in_double, panel, values, with_values
 from shiftsvd.accuracy import value_errors
 
 
@@ -137,7 +137,12 @@ def test_truncation_adds_the_next_singular_value() -> None:
 
 @pytest.mark.parametrize(
     ("k", "q", "p", "message"),
-    [(1, 0, None, "k must be in 2..4"), (5, 0, None, "k must be in 2..4"), (2, -1, None, "q >= 0"), (2, 0, 1, "n_oversamples >= 2")],
+    [
+        (1, 0, None, "k must be in 2..4"),
+        (5, 0, None, "k must be in 2..4"),
+        (2, -1, None, "q >= 0"),
+        (2, 0, 1, "n_oversamples >= 2"),
+    ],
 )
 def test_settings_outside_the_theorems_are_refused(k, q, p, message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -224,7 +229,9 @@ def test_value_errors_do_not_depend_on_the_order_of_the_quotients() -> None:
     rho, r = np.sort(rng.random(8) * 10)[::-1], rng.random(8) * 0.3
     S = np.sqrt(rho) * 0.99
     order = rng.permutation(8)
-    np.testing.assert_allclose(value_errors(S, rho, r)[order], value_errors(S[order], rho[order], r[order]), rtol=100 * EPS)
+    np.testing.assert_allclose(
+        value_errors(S, rho, r)[order], value_errors(S[order], rho[order], r[order]), rtol=100 * EPS
+    )
 
 
 def test_value_errors_of_zeros_are_zero_when_their_residual_is_rounding() -> None:

@@ -3,6 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+import shiftsvd as ss
 from helpers import (
     CONTAINERS,
     EPS,
@@ -18,10 +22,6 @@ from helpers import (
     panel,
     values,
 )
-from scipy import sparse
-from scipy.sparse.linalg import LinearOperator
-
-import shiftsvd as ss
 from shiftsvd.backends.array import DenseRows
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.sparse import SparseRows

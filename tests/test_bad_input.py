@@ -258,8 +258,10 @@ def test_a_vector_has_one_finite_number_per_feature(vector, name, door):
 
 
 def test_a_shift_or_scale_that_is_misspelt_is_quoted_beside_the_choices():
-    refuses("""shift must be None, "mean", a vector, a LowRank or an Operator, got 'meen'""",
-            lambda: ss.svd(X, 2, shift="meen"))  # fmt: skip
+    refuses(
+        """shift must be None, "mean", a vector, a LowRank or an Operator, got 'meen'""",
+        lambda: ss.svd(X, 2, shift="meen"),
+    )
     refuses("""shift must be "mean", None or a vector, got 'meen'""", lambda: ss.PCA(2, shift="meen").fit(X))
     for door in OURS.values():
         message = """scale must be None, "std", "pareto" or a vector, got 'stdd'"""
@@ -274,20 +276,27 @@ def test_a_scale_is_positive(scale):
 
 def test_a_complex_shift_is_for_svd_and_not_for_pca():
     assert ss.svd(X, 2, shift=1j * np.ones(6)).U.dtype == np.complex128
-    refuses("a shift of PCA must be real, got complex numbers; use svd instead",
-            lambda: ss.PCA(2, shift=1j * np.ones(6)).fit(X))  # fmt: skip
+    refuses(
+        "a shift of PCA must be real, got complex numbers; use svd instead",
+        lambda: ss.PCA(2, shift=1j * np.ones(6)).fit(X),
+    )
 
 
 def test_factors_of_a_low_rank_matrix_fit_each_other():
-    refuses("LowRank needs L (m, r) and R (n, r) of equal r, got (10, 2) and (6, 3)",
-            lambda: ss.LowRank(np.ones((10, 2)), np.ones((6, 3))))  # fmt: skip
-    refuses("L holds NaN or infinite values: a shift must be finite",
-            lambda: ss.LowRank(np.full((10, 2), np.nan), np.ones((6, 2))))  # fmt: skip
+    refuses(
+        "LowRank needs L (m, r) and R (n, r) of equal r, got (10, 2) and (6, 3)",
+        lambda: ss.LowRank(np.ones((10, 2)), np.ones((6, 3))),
+    )
+    refuses(
+        "L holds NaN or infinite values: a shift must be finite",
+        lambda: ss.LowRank(np.full((10, 2), np.nan), np.ones((6, 2))),
+    )
     refuses("R holds NaN or infinite values", lambda: ss.LowRank(np.ones(10), np.full(6, np.inf)))
-    refuses("L must be a numeric array of one or two dimensions, got float64 (10, 2, 1)",
-            lambda: ss.LowRank(np.ones((10, 2, 1)), np.ones((6, 2))))  # fmt: skip
-    refuses("R must be a numeric array of one or two dimensions, got <U1",
-            lambda: ss.LowRank(np.ones(1), ["a"]))  # fmt: skip
+    refuses(
+        "L must be a numeric array of one or two dimensions, got float64 (10, 2, 1)",
+        lambda: ss.LowRank(np.ones((10, 2, 1)), np.ones((6, 2))),
+    )
+    refuses("R must be a numeric array of one or two dimensions, got <U1", lambda: ss.LowRank(np.ones(1), ["a"]))
 
 
 @pytest.mark.parametrize("shape", [(10, 5), (9, 6), (6, 10)])

@@ -4,11 +4,11 @@ import os
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, Array, panel, values
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import shiftsvd as ss
+from helpers import CONTAINERS, Array, panel, values
 from shiftsvd import orth
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.solvers import exact
@@ -83,7 +83,9 @@ def test_long_panels_have_the_same_bits_on_any_number_of_cores(monkeypatch) -> N
     results = []
     for cores in (1, 2, 3, 8):
         monkeypatch.setattr(orth, "default_threads", lambda cores=cores: cores)
-        results.append(b"".join(f(Y).tobytes() for f in (orth.orth, orth.well_conditioned, orth.triangle, orth.graded_basis)))
+        results.append(
+            b"".join(f(Y).tobytes() for f in (orth.orth, orth.well_conditioned, orth.triangle, orth.graded_basis))
+        )
     assert len(set(results)) == 1
 
 

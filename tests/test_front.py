@@ -4,11 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, EPS, FEW, Array, assert_close, content, in_double, panel, values, with_values
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 import shiftsvd as ss
+from helpers import CONTAINERS, EPS, FEW, Array, assert_close, content, in_double, panel, values, with_values
 from shiftsvd.front import components_for
 
 COMPLETE = ss.Exact()
@@ -48,7 +48,9 @@ def test_every_kind_of_shift_is_subtracted(name: str) -> None:
         assert content(X) == before
 
 
-@pytest.mark.parametrize("name", ["array float64", "array float32", "csr float64", "csc float64", "fortran", "duck float64"])
+@pytest.mark.parametrize(
+    "name", ["array float64", "array float32", "csr float64", "csc float64", "fortran", "duck float64"]
+)
 def test_every_kind_of_scale_divides_the_columns(name: str) -> None:
     for shape in ((40, 12), (12, 40)):
         D = (1 + values(shape, seed=2)) * (values(shape, seed=4, density=0.8) != 0) * np.geomspace(1, 100, shape[1])
@@ -159,7 +161,7 @@ def test_solvers_are_found_by_name() -> None:
 
 
 def test_unknown_solvers_are_refused_with_the_names_there_are() -> None:
-    with pytest.raises(ValueError, match="auto, shifted-randomized, randomized, exact.*'arnoldi'"):
+    with pytest.raises(ValueError, match=r"auto, shifted-randomized, randomized, exact.*'arnoldi'"):
         ss.svd(values((9, 4)), 2, solver="arnoldi")
 
 
@@ -206,7 +208,9 @@ def test_memory_limit_refuses_what_would_pass_it() -> None:
 def test_generators_and_seeds_are_taken() -> None:
     X = values((60, 30))
     solver = ss.RandomizedSVD(n_iter=0)
-    assert np.array_equal(ss.svd(X, 3, solver=solver, rng=1).S, ss.svd(X, 3, solver=solver, rng=np.random.default_rng(1)).S)
+    assert np.array_equal(
+        ss.svd(X, 3, solver=solver, rng=1).S, ss.svd(X, 3, solver=solver, rng=np.random.default_rng(1)).S
+    )
     assert not np.array_equal(ss.svd(X, 3, solver=solver).S, ss.svd(X, 3, solver=solver).S)
 
 

@@ -88,6 +88,16 @@ def test_examples_of_the_docstrings_run(name: str) -> None:
 
 def test_public_functions_and_solvers_have_an_example() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    for name in ("svd", "as_operator", "center", "spectral_norm", "auto_solver", "Exact", "RandomizedSVD", "PCA", "ShiftedRandomizedSVD"):
+    for name in (
+        "svd",
+        "as_operator",
+        "center",
+        "spectral_norm",
+        "auto_solver",
+        "Exact",
+        "RandomizedSVD",
+        "PCA",
+        "ShiftedRandomizedSVD",
+    ):
         examples = finder.find(getattr(shiftsvd, name), name)
         assert any(example.examples for example in examples), name

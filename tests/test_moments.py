@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers import EPS, Counting, assert_close, compressed, panel, values
 from scipy import sparse
 
 import shiftsvd as ss
+from helpers import EPS, Counting, assert_close, compressed, panel, values
 from shiftsvd.moments import Moments, of_block
 
 

@@ -4,10 +4,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from helpers import EPS, Array, Minimal, with_values
 from scipy import sparse
 
 import shiftsvd as ss
+from helpers import EPS, Array, Minimal, with_values
 
 SINGLE = 2e-6
 RUNS = {

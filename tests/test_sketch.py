@@ -4,10 +4,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from helpers import CONTAINERS, EPS, FEW, assert_close, in_double, values
 from scipy import stats
 
 import shiftsvd as ss
+from helpers import CONTAINERS, EPS, FEW, assert_close, in_double, values
 from shiftsvd.sketch import Sketch
 
 SKETCHES = (ss.Gaussian(), ss.Rademacher(), ss.SparseSign(), ss.SparseSign(nonzeros=3), ss.SRFT())

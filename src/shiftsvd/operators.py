@@ -301,10 +301,8 @@ class LowRank(Operator):
         return self
 
     def row_vector(self) -> Vector | None:
-        """mu, if this is ``1 mu^T``; else None."""
-        if self.L.shape[1] != 1 or not np.all(self.L == 1):
-            return None
-        return np.asarray(self.R[:, 0].conj())
+        """mu, if this is ``1 mu^T`` however it is written; else None."""
+        return np.asarray(self.R.conj() @ self.L[0]) if np.all(self.L == self.L[0]) else None
 
     @property
     def H(self) -> "LowRank":

@@ -71,7 +71,7 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
         if not d.min() > REACH:
             return None
         inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T
-        Q = _blockwise(Q, inverse / lengths[:, None])
+        Q = _blockwise(Q, inverse / lengths[:, None], None if Q is Y else Q)
         if d.min() > 0.5:  # orthonormal to eps already, since the error is eps times the condition squared
             break
     return Q
@@ -83,9 +83,9 @@ def _gram(Y: Panel) -> Panel:
     return np.asarray(reduce(np.add, parts))
 
 
-def _blockwise(Y: Panel, C: Panel) -> Panel:
-    """``Y C``, block by block."""
-    out = np.empty((len(Y), C.shape[1]), np.result_type(Y, C))
+def _blockwise(Y: Panel, C: Panel, out: Panel | None = None) -> Panel:
+    """``Y C``, block by block, so that `out` may be Y."""
+    out = np.empty((len(Y), C.shape[1]), np.result_type(Y, C)) if out is None else out
     blocks = _blocks(Y)
     for rows, part in zip(blocks, ordered(lambda rows: Y[rows] @ C, blocks, default_threads()), strict=True):
         out[rows] = part

@@ -23,7 +23,8 @@ class Info:
     solver : str
         The solver and its settings.
     n_passes : int
-        Reads of the data by the solver; a fused gram is one.
+        Reads of the data by the solver; a fused gram is one. Not counted: the read for the moments, that for the
+        exact norm behind `frobenius_error`, and that for the long-side factor of `Exact` where it is asked for.
     sample_size : int
         Columns of the largest panel multiplied.
     rank : int
@@ -70,7 +71,7 @@ class SVDResult(Operator):
     Notes
     -----
     The factor on the long side of A is computed when it is first asked for; until then the result keeps
-    hold of A. ``len``, ``pickle`` and unpacking ask for it.
+    hold of A. Unpacking, pickling and multiplying ask for it.
     """
 
     def __init__(self, U: Lazy, S: Vector, Vh: Lazy, info: Info) -> None:

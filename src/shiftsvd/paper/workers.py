@@ -11,6 +11,7 @@ from typing import Any, Final
 from threadpoolctl import threadpool_limits
 
 from shiftsvd.events import Event, Listener, silent
+from shiftsvd.kernels import threads
 from shiftsvd.paper.published import Place
 
 Values = dict[Place, float]
@@ -33,6 +34,7 @@ def execute(tasks: Sequence[Task], jobs: int, listen: Listener = silent) -> list
     finished: Iterator[tuple[Task, Values]]
     results: dict[Task, Values] = {}
     with ExitStack() as stack:
+        stack.enter_context(threads())  # BLAS in one thread, as in the workers: the same bits for any number of jobs
         finished = ((task, task.call()) for task in tasks) if jobs == 1 else _in_processes(tasks, jobs, stack)
         done = 0.0
         for task, values in finished:

@@ -27,6 +27,7 @@ class Factors(NamedTuple):
     Vh: Lazy
     n_passes: int
     sample_size: int
+    factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
 
     @property
     def H(self) -> "Factors":
@@ -104,7 +105,7 @@ class Solver(ABC):
         there = S > rank_floor(A, S[0])
         info = Info(
             solver=repr(self),
-            n_passes=factors.n_passes + 3 * self.certify,
+            n_passes=factors.n_passes + (3 + factors.factor_passes) * self.certify,
             sample_size=factors.sample_size,
             rank=int(there.sum()),
             residuals=None,

@@ -46,7 +46,7 @@ class Exact(Solver):
         """A is m x n with m >= n."""
         n = A.shape[1]
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
-        return Factors(lambda: graded_basis(A.matmat(Vh[:k].conj().T)), S, Vh, 1, n)
+        return Factors(lambda: graded_basis(A.matmat(Vh[:k].conj().T)), S, Vh, 1, n, 1)
 
     def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""

@@ -7,7 +7,7 @@ from numpy.random import Generator
 from scipy.linalg import qr_update
 
 from shiftsvd.moments import Vector
-from shiftsvd.operators import Operator, Scaled, panel_dtype
+from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
 from shiftsvd.orth import graded_basis, qr, triangle
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Factors, Solver
@@ -94,12 +94,17 @@ def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
         X, mu = take_apart(Xbar.A)
         return Scaled(X, Xbar.rows, Xbar.cols), mu if Xbar.rows is None else Xbar.rows * mu
     X, shift = Xbar.unshifted()
-    if shift is None:
+    if shift is None and not isinstance(X, Shifted):
         return X, np.zeros(X.shape[0], dtype)
-    row = shift.H.row_vector()  # (mu 1^T)^H = 1 mu^H
+    row = shift.H.row_vector() if shift else None  # (mu 1^T)^H = 1 mu^H
     if row is None:
         raise ValueError(
-            f"ShiftedRandomizedSVD takes shifts of the form 1 mu^T, got one of rank {shift.L.shape[1]}; "
+            f"ShiftedRandomizedSVD takes shifts of the form 1 mu^T, got {_described(shift)}; "
             "use RandomizedSVD, which takes any"
         )
     return X, row.conj()
+
+
+def _described(shift: LowRank | None) -> str:
+    """What a shift is that is not ``1 mu^T``."""
+    return "an operator" if shift is None else f"one of rank {shift.L.shape[1]}"
