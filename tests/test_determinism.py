@@ -8,7 +8,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import shiftsvd as ss
-from helpers import CONTAINERS, Array, panel, values
+from helpers import CONTAINERS, Array, Counting, panel, values
 from shiftsvd import orth
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.solvers import exact
@@ -107,6 +107,22 @@ def test_blas_threads_do_not_change_the_bits(solver, large: Array) -> None:
             for X in (large, large.T.copy()):
                 found.add(bits(ss.svd(X, 3, shift="mean", solver=solver, rng=5)))
     assert len(found) == 2  # one for each orientation
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_every_product_is_made_with_one_blas_thread(solver) -> None:
+    seen = set()
+
+    class Watching(Counting):
+        def _read(self, name: str, *args):
+            seen.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            return super()._read(name, *args)
+
+    with threadpool_limits(2, "blas"):
+        for shape in ((30, 12), (12, 30)):
+            F = solver(Watching(values(shape)), 3, 0)
+            assert F.U.shape[1] == len(F.Vh) == 3
+    assert seen == {1}
 
 
 def test_blas_threads_are_given_back() -> None:

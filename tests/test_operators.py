@@ -158,7 +158,14 @@ class TestLowRank:
         assert np.array_equal(S.row_vector(), mu)
         assert_close(S @ np.eye(4), np.ones((3, 1)) * mu, EPS * 10 * np.linalg.norm(mu))
         assert ss.LowRank(np.arange(3.0), mu).row_vector() is None
-        assert ss.LowRank(np.ones((3, 2)), np.ones((4, 2))).row_vector() is None
+        assert ss.LowRank(np.ones((3, 2)) * [[1], [1], [2]], np.ones((4, 2))).row_vector() is None
+
+    def test_row_vector_is_found_however_it_is_written(self) -> None:
+        for dtype in (np.float64, np.complex128):
+            left, R = panel(1, 3, dtype, 1), panel(4, 3, dtype, 2)
+            S = ss.LowRank(np.ones((5, 1)) * left, R)
+            mu = (left @ R.conj().T)[0]
+            assert_close(S.row_vector(), mu, 20 * EPS * np.linalg.norm(left) * np.linalg.norm(R))
 
     def test_frobenius_norm_does_not_cancel(self) -> None:
         # ||L R^H||^2 as a trace of Gram products would lose every digit here.

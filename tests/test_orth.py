@@ -35,7 +35,7 @@ def test_normalizers_span_what_qr_spans(normalizer, shape, dtype, blocks, reques
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("condition", [1.0, 1e4, 1e7, 1e9, 1e12, 1e15])
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e7, 3e7, 1e8, 3e8, 1e9, 1e12, 1e15])
 @pytest.mark.parametrize("name", ["orth", "QR", "CholeskyQR2"])
 def test_orthonormal_at_every_condition(name, condition, dtype, request) -> None:
     request.getfixturevalue("small_blocks")
@@ -47,7 +47,7 @@ def test_orthonormal_at_every_condition(name, condition, dtype, request) -> None
         assert_close(Q @ (Q.conj().T @ Y), Y, 100 * EPS * np.linalg.norm(Y) * np.sqrt(shape[1]))
 
 
-@pytest.mark.parametrize("condition", [1.0, 1e4, 1e7, 1e9, 1e12])
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e7, 3e7, 1e8, 3e8, 1e9, 1e12])
 @pytest.mark.parametrize("normalizer", ["auto", "LU"])
 def test_loop_normalizers_keep_every_direction_and_stay_well_conditioned(normalizer, condition) -> None:
     Y = ill((200, 15), condition)
@@ -80,6 +80,26 @@ def test_orthonormal_whatever_the_rank(name, rank, dtype, blocks, request) -> No
         assert Q.shape == (100, 15)
         assert_orthonormal(Q)
         assert_close(Q @ (Q.conj().T @ (Y / scale)), Y / scale, 100 * EPS * max(np.linalg.norm(Y / scale), 1e-9))
+
+
+@pytest.mark.parametrize("name", ["orth", "CholeskyQR2", "graded_basis"])
+@pytest.mark.parametrize("k", [5, 10, 20, 30, 40, 60])
+@pytest.mark.parametrize("d", [0.51, 0.6, 0.9])
+def test_orthonormal_where_the_diagonal_of_the_triangle_hides_the_condition(d: float, k: int, name: str) -> None:
+    # Columns of unit length, each leaning on the one before: no diagonal entry is small, the condition grows like d^-k.
+    R = np.diag(np.r_[1, np.full(k - 1, d)]) + np.diag(np.full(k - 1, np.sqrt(1 - d * d)), 1)
+    Y = np.linalg.qr(values((300, k), seed=k, density=1.0))[0] @ R
+    Q = basis(name, Y) if name in NORMALIZERS else getattr(orth, name)(Y)
+    assert_orthonormal(Q)
+    assert_close(Q @ (Q.T @ Y), Y, 100 * EPS * np.linalg.norm(Y) * np.sqrt(k))
+
+
+@pytest.mark.parametrize("name", ["orth", "QR", "CholeskyQR2"])
+def test_orthonormal_where_cholesky_fails_now_and_then(name: str) -> None:
+    # Around condition 1e8 the Gram matrix is singular to rounding: some factorizations fail, some are wrong.
+    for seed, condition in enumerate(np.geomspace(1e6, 1e10, 40)):
+        Y = ill((60, 8), condition, seed=seed)
+        assert_orthonormal(orth.orth(Y) if name == "orth" else basis(name, Y))
 
 
 @pytest.mark.parametrize("normalizer", ["auto", "LU"])

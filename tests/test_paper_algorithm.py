@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from helpers import CONTAINERS, EPS, FEW, Array, angle, assert_close, in_double, panel, values, with_values
+from helpers import CONTAINERS, EPS, FEW, Array, Minimal, angle, assert_close, in_double, panel, values, with_values
 
 
 def algorithm_1(X: Array, mu: Array, k: int, K: int, q: int, Omega: Array) -> tuple[Array, Array, Array]:
@@ -141,6 +141,13 @@ def test_shift_on_the_other_side_is_refused() -> None:
     with pytest.raises(ValueError, match="RandomizedSVD"):
         ss.ShiftedRandomizedSVD()(A - columns, 3, 0)
     assert ss.ShiftedRandomizedSVD()((A - columns).H, 3, 0).S.shape == (3,)
+
+
+def test_shift_that_cannot_be_looked_into_is_refused() -> None:
+    A, S = ss.as_operator(values((40, 12))), Minimal(np.ones((40, 1)) * panel(12, 1).T)
+    for B in (A - S, ss.Scaled(A - S, cols=np.ones(12)), (A.H - S.H).H):
+        with pytest.raises(ValueError, match="RandomizedSVD"):
+            ss.ShiftedRandomizedSVD()(B, 3, 0)
 
 
 def test_any_way_to_write_one_mu_transposed_is_taken() -> None:

@@ -1,7 +1,10 @@
 """Solvers: what they return, how often they read, what they do at low rank, and their settings."""
 
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
+from importlib import import_module
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,6 +16,8 @@ from helpers import (
     EPS,
     FEW,
     Counting,
+    Duck,
+    Minimal,
     angle,
     assert_close,
     assert_is,
@@ -266,6 +271,48 @@ def test_auto_iterations_are_those_of_scikit_learn() -> None:
     assert ss.RandomizedSVD()(A, 6, 0).info.n_passes == 2 * 4 + 2
 
 
+class _Pool(ThreadPoolExecutor):
+    """A pool that remembers how many threads it was given."""
+
+    sizes: ClassVar[list[int]] = []
+
+    def __init__(self, n_threads: int) -> None:
+        self.sizes.append(n_threads)
+        super().__init__(n_threads)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("solver", SOLVERS[:-1], ids=repr)
+def test_as_many_threads_run_as_were_asked_for(solver: Solver, monkeypatch) -> None:
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    for D in (values((60, 12)), values((12, 60))):
+        for X in (D, sparse.csr_array(D), sparse.csc_array(D)):
+            for n_threads in (1, 2, 3):
+                _Pool.sizes.clear()
+                ss.svd(X, 3, shift="mean", scale="std", solver=solver, rng=0, n_threads=n_threads, certify=True)
+                assert set(_Pool.sizes) == ({n_threads} if n_threads > 1 else set())
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("solver", [ss.Exact(), ss.RandomizedSVD(), ss.ShiftedRandomizedSVD()], ids=repr)
+def test_the_long_factor_is_made_in_as_many_threads_as_the_rest(solver: Solver, monkeypatch) -> None:
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    for D in (values((60, 12)), values((12, 60))):
+        _Pool.sizes.clear()
+        F = ss.svd(D, 3, shift="mean", solver=solver, rng=0, n_threads=1)
+        assert (F.U * F.S @ F.Vh).shape == D.shape
+        assert not _Pool.sizes
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_number_of_threads_holds_for_operators_of_ones_own(monkeypatch) -> None:
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    for X in (Minimal(values((60, 12))), Duck(values((60, 12)))):
+        _Pool.sizes.clear()
+        ss.svd(X, 3, rng=0, n_threads=1)
+        assert not _Pool.sizes
+
+
 # --- info -----------------------------------------------------------------------------------------------------
 
 
@@ -415,7 +462,8 @@ class _Sized(Counting):
 def test_auto_is_exact_when_small_and_randomized_when_large() -> None:
     for shape in ((100, 20), (20, 100), (1000, 1000), (5_000, 1_000)):
         assert ss.auto_solver(_Sized(shape), 5) == ss.Exact()
-    for shape in ((10**6, 5000), (5000, 10**6), (20_000, 20_000)):
+    # Past a short side of 1000 its triangle alone is a burden, whatever the operations.
+    for shape in ((10**6, 5000), (5000, 10**6), (20_000, 20_000), (1500, 1500)):
         assert ss.auto_solver(_Sized(shape), 5) == ss.RandomizedSVD(n_iter=4)
     assert ss.auto_solver(_Sized((200_000, 20_000), 4_000_000), 50) == ss.RandomizedSVD(n_iter=4)
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.checks import affordable
+from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
 from shiftsvd.shifts import resolve_scale, resolve_shift
@@ -100,7 +101,8 @@ def svd(
     elif not 0 < share < 1:
         raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
     A = prepared(A, shift, scale)
-    return decompose(A, k, solver, tol, rng, memory_limit, certify)
+    with threads(n_threads):
+        return decompose(A, k, solver, tol, rng, memory_limit, certify)
 
 
 def prepared(A: Operator, shift: Any, scale: Any) -> Operator:

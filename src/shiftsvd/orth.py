@@ -67,12 +67,12 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
             C = np.linalg.cholesky(G / np.outer(lengths, lengths))
         except np.linalg.LinAlgError:
             return None
-        d = np.diagonal(C).real
-        if not d.min() > REACH:
+        # Not the diagonal of C: columns that each lean on the one before have a large one at any condition.
+        condition = np.linalg.cond(C)
+        if not condition < 1 / REACH:
             return None
-        inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T
-        Q = _blockwise(Q, inverse / lengths[:, None], None if Q is Y else Q)
-        if d.min() > 0.5:  # orthonormal to eps already, since the error is eps times the condition squared
+        Q = _solved(Q, C, lengths, None if Q is Y else Q)
+        if condition < 4:  # orthonormal to eps already, since the error is eps times the condition squared
             break
     return Q
 
@@ -83,11 +83,17 @@ def _gram(Y: Panel) -> Panel:
     return np.asarray(reduce(np.add, parts))
 
 
-def _blockwise(Y: Panel, C: Panel, out: Panel | None = None) -> Panel:
-    """``Y C``, block by block, so that `out` may be Y."""
-    out = np.empty((len(Y), C.shape[1]), np.result_type(Y, C)) if out is None else out
+def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Panel:
+    """``Y diag(1 / lengths) C^-H``, block by block, so that `out` may be Y."""
+    out = np.empty(Y.shape, np.result_type(Y, C)) if out is None else out
+
+    def solved(rows: slice) -> Panel:
+        # A product with the inverse would be faster, and would leave the span of Y by eps times the condition.
+        part = linalg.solve_triangular(C, (Y[rows] / lengths).conj().T, lower=True, check_finite=False)
+        return np.asarray(part.conj().T)
+
     blocks = _blocks(Y)
-    for rows, part in zip(blocks, ordered(lambda rows: Y[rows] @ C, blocks, default_threads()), strict=True):
+    for rows, part in zip(blocks, ordered(solved, blocks, default_threads()), strict=True):
         out[rows] = part
     return out
 

@@ -45,13 +45,18 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def given_threads() -> int | None:
+    """The threads that the running fit was given, if it was."""
+    return _limit.get()
+
+
 @contextmanager
 def threads(n_threads: int | None = None) -> Iterator[None]:
-    """Run blocks in so many threads (None: all cores), and BLAS in one.
+    """Run blocks in so many threads (None: as many as around this), and BLAS in one.
 
     The splitting that BLAS does by itself would make results depend on the number of threads.
     """
-    before = _limit.set(n_threads)
+    before = _limit.set(n_threads or _limit.get())
     try:
         with _controller().limit(limits=1, user_api="blas"):
             yield

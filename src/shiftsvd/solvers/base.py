@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.accuracy import certificate
-from shiftsvd.kernels import threads
+from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
-from shiftsvd.operators import Operator
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Info, Lazy, SVDResult, signed
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
@@ -100,7 +100,9 @@ class Solver(ABC):
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
         """k components with their signs, rank and certificate."""
         real = np.finfo(A.dtype).dtype
-        U, Vh = signed(_leading(factors.U, (slice(None), slice(k)), A.dtype), _leading(factors.Vh, slice(k), A.dtype))
+        left = _leading(factors.U, (slice(None), slice(k)), A)
+        right = _leading(factors.Vh, (slice(k), slice(None)), A)
+        U, Vh = signed(left, right)
         S = factors.S[:k]
         there = S > rank_floor(A, S[0])
         info = Info(
@@ -123,11 +125,17 @@ class Solver(ABC):
         return F
 
 
-def _leading(F: Lazy, part: slice | tuple[slice, slice], dtype: np.dtype[np.generic]) -> Lazy:
-    """The leading vectors of a factor in the dtype of the data."""
-    if callable(F):
-        return lambda: np.asarray(F()[part], dtype)
-    return np.asarray(F[part], dtype)
+def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
+    """The leading vectors of a factor in the dtype of the data; a lazy one is made in the threads of this fit."""
+    if not callable(F):
+        return np.asarray(F[part], A.dtype)
+    n_threads = A.n_threads or given_threads()
+
+    def made() -> Panel:
+        with threads(n_threads):
+            return np.asarray(F()[part], A.dtype)
+
+    return made
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:
