@@ -177,7 +177,10 @@ def test_objects_that_are_numbers_work():
 def test_complex_data_are_for_svd_and_not_for_pca(container):
     refuses("Complex data not supported", lambda: ss.PCA(2).fit(container(X * 1j)))
     refuses("Complex data not supported", lambda: ss.PCA(2).fit(container(X)).transform(container(X * 1j)))
-    assert np.allclose(ss.svd(container(X * 1j), 2).S, ss.svd(X, 2).S, rtol=1e-13)
+    for A in (X + 2j * X[::-1], (X + 2j * X[::-1]).T):
+        U, S, Vh = ss.svd(container(A), 2)
+        assert np.allclose(S, np.linalg.svd(A, compute_uv=False)[:2], rtol=1e-13)
+        assert np.abs(U.conj().T @ A @ Vh.conj().T - np.diag(S)).max() <= 1e-13 * S[0]
 
 
 # Numbers of components
