@@ -58,7 +58,7 @@ def svd(
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
     certify : bool
-        Compute residuals and bounds of the value errors; three more passes.
+        Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
 
     Returns
     -------

@@ -12,6 +12,7 @@ from shiftsvd.shifts import finite_vector
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, Solver
 from shiftsvd.solvers.arpack import Arpack
+from shiftsvd.solvers.randomized import auto_iterations
 
 SVD_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
 MLE_FEATURES = 5000
@@ -85,12 +86,11 @@ def _randomized(pca: Any, A: Operator, k: Any, name: str) -> Solver:
     """A randomized solver with the settings of the estimator."""
     if isinstance(k, float):
         raise ValueError(f'a share of the variance (n_components={k}) needs solver="auto" or "exact", got {name!r}')
-    auto = 7 if k < 0.1 * min(A.shape) else 4
     if pca.iterated_power != "auto" and (
         not isinstance(pca.iterated_power, int | np.integer) or pca.iterated_power < 0
     ):
         raise ValueError(f'iterated_power must be "auto" or an integer of at least 0, got {pca.iterated_power!r}')
-    q = auto if pca.iterated_power == "auto" else int(pca.iterated_power)
+    q = auto_iterations(k, A.shape) if pca.iterated_power == "auto" else int(pca.iterated_power)
     if not isinstance(pca.n_oversamples, int | np.integer) or pca.n_oversamples < 0:
         raise ValueError(f"n_oversamples must be an integer of at least 0, got {pca.n_oversamples!r}")
     if pca.power_iteration_normalizer not in NORMALIZERS:

@@ -47,7 +47,8 @@ class Solver(ABC):
     Attributes
     ----------
     certify : bool
-        Also compute the residuals from both sides and bounds of the value errors; three more passes.
+        Also compute the residuals from both sides and bounds of the value errors; three more passes, and one for
+        the long-side factor of `Exact`.
     reason : str
         Why `auto_solver` chose it.
     """

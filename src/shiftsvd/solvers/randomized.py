@@ -92,10 +92,15 @@ class RandomizedSVD(Solver):
 
     def _sizes(self, shape: tuple[int, int], k: int) -> tuple[int, int]:
         """(columns of the sample, power iterations)."""
-        auto = 7 if k < 0.1 * min(shape) else 4
-        return min(k + self.n_oversamples, *shape), auto if self.n_iter == "auto" else int(self.n_iter)
+        q = auto_iterations(k, shape) if self.n_iter == "auto" else int(self.n_iter)
+        return min(k + self.n_oversamples, *shape), q
 
     def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
         """Three panels on the long side, four on the short one."""
         ell, _ = self._sizes(shape, k)
         return 8 * ell * (3 * max(shape) + 4 * min(shape))
+
+
+def auto_iterations(k: int, shape: tuple[int, int]) -> int:
+    """scikit-learn's rule for the power iterations."""
+    return 7 if k < 0.1 * min(shape) else 4
