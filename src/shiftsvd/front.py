@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.checks import affordable
+from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult

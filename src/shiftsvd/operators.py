@@ -51,9 +51,21 @@ class Operator(ABC):
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``, (m, b) -> (n, b)."""
 
-    def gram(self, V: Panel) -> Panel:
-        """``A^H (A V)``, (n, b) -> (n, b); one pass where a backend fuses it, else two."""
-        return self.rmatmat(self.matmat(V))
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
+
+        `weights` has one entry a row; without them, ``A^H A V``. A single precision V says that single precision
+        is enough.
+        """
+        return self.rmatmat(_scale(weights, self.matmat(V)))
+
+    def fused(self, passes: float) -> "Operator":
+        """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
+        return self
+
+    def transposed(self, passes: float) -> "Operator | None":
+        """The adjoint with a `gram` of one read, if getting there pays back; None if it does not."""
+        return None
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, ``mean = A^T w / sum(w)``; one pass. `weights` has one entry a row."""
@@ -224,6 +236,10 @@ class Adjoint(Derived):
         """The row blocks of A."""
         return self.A.row_blocks(columns)
 
+    def fused(self, passes: float) -> Operator:
+        """A sorted the other way, where that pays."""
+        return self.A.transposed(passes) or self
+
     def with_shift(self, shift: "LowRank") -> Operator | None:
         """``(A - shift^H)^H``."""
         fused = self.A.with_shift(shift.H)
@@ -333,6 +349,10 @@ class Shifted(Derived):
         """``A^H W - S^H W``."""
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
+    def fused(self, passes: float) -> "Shifted":
+        """As A."""
+        return Shifted(self.A.fused(passes), self.S)
+
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A minus the same rows of S."""
         S = self.S.as_low_rank()
@@ -382,6 +402,15 @@ class Scaled(Derived):
     def rmatmat(self, W: Panel) -> Panel:
         """``D_c^H (A^H (D_r^H W))``."""
         return _scale(_conj(self.cols), self.A.rmatmat(_scale(_conj(self.rows), W)))
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
+        Z = self.A.gram(_scale(self.cols, V).astype(_precision(V, self.cols), copy=False), _power(self.rows, weights))
+        return _scale(_conj(self.cols), Z)
+
+    def fused(self, passes: float) -> "Scaled":
+        """As A."""
+        return Scaled(self.A.fused(passes), self.rows, self.cols)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """``|c_j|^2`` times the weighted squares of A."""
@@ -447,6 +476,11 @@ def _scale(scale: Vector | None, V: Panel) -> Panel:
     if scale is None:
         return V
     return np.asarray(scale[:, None] * V if V.ndim == 2 else scale * V)
+
+
+def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
+    """The precision of V, made complex if the scale is."""
+    return field_of(V.dtype, *() if scale is None else (scale,))
 
 
 def _conj(scale: Vector | None) -> Vector | None:

@@ -7,7 +7,6 @@ from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.checks import (
-    affordable,
     finite_dense,
     finite_sparse,
     from_frame,
@@ -16,6 +15,7 @@ from shiftsvd.backends.checks import (
     sound_structure,
 )
 from shiftsvd.backends.foreign import Foreign
+from shiftsvd.backends.memory import affordable
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, LowRank, Operator
@@ -129,5 +129,5 @@ def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
         affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
         C = C.copy()
         C.sum_duplicates()
-    A = SparseRows(C, n_threads=n_threads)
+    A = SparseRows(C, n_threads=n_threads, memory_limit=memory_limit)
     return Adjoint(A) if by_columns else A

@@ -45,25 +45,50 @@ class DenseRows(Blocked):
         # this one by eps at every ratio (tests/test_off_centre.py).
         return np.subtract(X, self.shift.rows(*rows), dtype=panel_dtype(self.dtype)).astype(dtype, copy=False)
 
-    def times(self, rows: Rows, V: Panel) -> Panel:
-        """``A[rows] V`` in the precision of the data."""
-        block = self.block(rows)
-        return np.asarray(block @ _as_precise(V, block))
+    def matmat(self, V: Panel) -> Panel:
+        """``A V`` in the precision of the data: each block writes its rows."""
+        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.dtype, V.dtype))
 
-    def adjoint_times(self, rows: Rows, W: Panel) -> Panel:
-        """``A[rows]^H W`` in the precision of the data."""
-        block = self.block(rows)
-        return np.asarray((block.T if block.dtype.kind == "f" else block.conj().T) @ _as_precise(W, block))
+        def part(rows: Rows) -> None:
+            block = self.block(rows)
+            Y[rows[0] : rows[1]] = block @ _as_precise(V, block)
 
-    def gram(self, V: Panel) -> Panel:
-        """``A^H (A V)`` in one pass; each block is formed once."""
+        for _ in self._each(part):
+            pass
+        return Y
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
 
         def part(rows: Rows) -> Panel:
             block = self.block(rows)
-            Y = block @ _as_precise(V, block)
-            return np.asarray((block.T if block.dtype.kind == "f" else block.conj().T) @ Y)
+            return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
 
-        return self._sum(part, V)
+        return self._sum(part).astype(np.result_type(self.dtype, W.dtype), copy=False)
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one pass and the precision of V; each block is formed once."""
+        dtype = self.dtype if V.dtype.itemsize <= self.dtype.itemsize else panel_dtype(self.dtype)
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows, dtype)
+            Y = block @ _as_precise(V, block)
+            if weights is not None:
+                Y *= weights[rows[0] : rows[1], None].astype(Y.real.dtype)
+            return np.asarray(_adjoint(block) @ Y)
+
+        return self._sum(part)
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed in double precision from the shifted blocks; one pass."""
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows, panel_dtype(self.dtype))
+            if weights is None:
+                return np.asarray(_adjoint(block) @ block)
+            return np.asarray((_adjoint(block) * weights[rows[0] : rows[1]]) @ block)
+
+        return self._sum(part)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of these rows, in double."""
@@ -121,6 +146,11 @@ def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "c":
         return np.dtype(np.complex64 if dtype.itemsize <= 8 else np.complex128)
     return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+
+
+def _adjoint(block: Panel) -> Panel:
+    """The conjugate transpose, a view where it can be."""
+    return block.T if block.dtype.kind == "f" else block.conj().T
 
 
 def _as_precise(V: Panel, block: Panel) -> Panel:

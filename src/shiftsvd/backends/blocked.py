@@ -28,14 +28,6 @@ class Blocked(Operator):
         """The row ranges, in order."""
 
     @abstractmethod
-    def times(self, rows: Rows, V: Panel) -> Panel:
-        """``A[rows] V``."""
-
-    @abstractmethod
-    def adjoint_times(self, rows: Rows, W: Panel) -> Panel:
-        """``A[rows]^H W`` for the rows of W that belong to them, as a new array."""
-
-    @abstractmethod
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of ``A[rows]``."""
 
@@ -47,24 +39,9 @@ class Blocked(Operator):
     def with_shift(self, shift: LowRank) -> "Blocked":
         """This matrix with one more shift."""
 
-    def matmat(self, V: Panel) -> Panel:
-        """``A V``: each block writes its rows."""
-        Y = np.empty((self.shape[0], V.shape[1]), self._result(V))
-        for (lo, hi), part in self._each(lambda rows: self.times(rows, V)):
-            Y[lo:hi] = part
-        return Y
-
-    def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``: the parts of the blocks are added in order."""
-        return self._sum(lambda rows: self.adjoint_times(rows, W[rows[0] : rows[1]]), W)
-
-    def gram(self, V: Panel) -> Panel:
-        """``A^H (A V)`` in one pass, without an m x b panel."""
-        return self._sum(lambda rows: self.adjoint_times(rows, self.times(rows, V)), V)
-
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks."""
-        blocks = self._each(lambda rows: self.block_moments(rows, _slice(weights, rows)))
+        blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)))
         parts: Iterator[Moments] = (part for _, part in blocks)
         return reduce(Moments.merge, parts)
 
@@ -87,18 +64,14 @@ class Blocked(Operator):
         blocks = self.blocks()
         yield from zip(blocks, ordered(function, blocks, self.n_threads), strict=True)
 
-    def _sum(self, part: Callable[[Rows], Panel], panel: Panel) -> Panel:
+    def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
         """The parts of all blocks, added in order in double precision."""
         parts: Iterator[Panel] = (values for _, values in self._each(part))
         total = next(parts)
         total = total.astype(np.result_type(total, np.float64), copy=False)
         for values in parts:
             total += values
-        return total.astype(self._result(panel), copy=False)
-
-    def _result(self, panel: Panel) -> np.dtype[Any]:
-        """The dtype of a product with this panel."""
-        return np.result_type(self.dtype, panel.dtype)
+        return total
 
 
 def cut(n_rows: int, rows: int) -> list[Rows]:
@@ -107,6 +80,6 @@ def cut(n_rows: int, rows: int) -> list[Rows]:
     return [(lo, min(lo + rows, n_rows)) for lo in range(0, n_rows, rows)] or [(0, 0)]
 
 
-def _slice(weights: Vector | None, rows: Rows) -> Vector | None:
-    """The weights of these rows."""
-    return None if weights is None else weights[rows[0] : rows[1]]
+def slice_of(weights: Vector | None, rows: Rows) -> Vector | None:
+    """The weights of these rows, in double precision."""
+    return None if weights is None else np.asarray(weights[rows[0] : rows[1]], np.float64)

@@ -1,6 +1,5 @@
 """What is refused at the door, each with its rule, the value, and the remedy."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +8,6 @@ import numpy.typing as npt
 
 from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import cut
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def numeric_array(X: Any) -> npt.NDArray[Any]:
@@ -122,39 +119,3 @@ def sound_structure(X: Any) -> None:
     used = indices[: indptr[-1]]
     if len(used) and (used.min() < 0 or used.max() >= across):
         raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")
-
-
-def parse_bytes(size: int | float | str) -> int:
-    """Bytes from a number or a text such as "800MB" or "1.5GB"."""
-    if isinstance(size, str):
-        text = size.strip().upper().removesuffix("B").removesuffix("I")
-        unit = text[-1:] if text[-1:] in _UNITS else ""
-        try:
-            size = float(text.removesuffix(unit)) * _UNITS[unit]
-        except ValueError:
-            raise ValueError(f'memory_limit must be bytes or a text such as "2GB", got {size!r}') from None
-    if not size > 0:
-        raise ValueError(f"memory_limit must be positive, got {size!r}")
-    return int(size)
-
-
-def available_memory() -> int | None:
-    """Bytes of memory that are free to use now, if the system tells."""
-    try:
-        with open("/proc/meminfo") as lines:
-            free = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return free.get("MemAvailable")
-    except OSError:
-        pages = getattr(os, "sysconf", lambda name: -1)("SC_PHYS_PAGES")
-        return int(pages * os.sysconf("SC_PAGE_SIZE")) if pages > 0 else None
-
-
-def affordable(needed: int, memory_limit: int | str | None, what: str) -> None:
-    """Refuse a step that would pass the memory limit (default: half of the available memory)."""
-    free = available_memory()
-    limit = parse_bytes(memory_limit) if memory_limit is not None else free and free // 2
-    if limit is not None and needed > limit:
-        raise ValueError(
-            f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
-            "raise memory_limit or ask for fewer components"
-        )

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.backends.blocked import Blocked, Rows, cut
-from shiftsvd.kernels import gather, moments, row_moments, scatter, take_rows
-from shiftsvd.kernels.rows import CSR, sum_by
+from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
+from shiftsvd.backends.memory import spare
+from shiftsvd.kernels import Kernels, kernels_for
+from shiftsvd.kernels.panels import Groups
+from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 
@@ -18,6 +20,12 @@ from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 FULL = 0.99
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
+# Entries of a block: enough to keep a thread busy for a millisecond.
+ENTRIES = 2**18
+# Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
+ACCUMULATOR = 2**26
+# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
+SORT_PASSES = 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,33 +39,41 @@ class SparseRows(Blocked):
     X: CSR
     shift: LowRank | None = None
     n_threads: int = 1
+    memory_limit: int | str | None = None
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
     missing: CSR | None = field(init=False)  # minus the shift where those rows and columns store nothing
-    outside: LowRank | None = field(init=False)  # the shift of everything else
+    outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
+    ready: CSR | None = field(init=False)  # the stored entries as the kernels take them, full lines shifted
 
     def __post_init__(self) -> None:
         kind = self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64)
-        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        shift = _contiguous(self.shift) if self.shift else _none(self.X.shape)
         set_ = object.__setattr__
         set_(self, "shape", self.X.shape)
-        set_(self, "dtype", field_of(kind, *parts))
+        set_(self, "dtype", field_of(kind, shift.L, shift.R))
         set_(self, "full", None if self.shift is None else self._full_lines())
         set_(self, "missing", None)
-        set_(self, "outside", self.shift)
-        if self.full is not None and self.shift is not None:
-            rows, columns = self.full
+        set_(self, "outside", shift)
+        set_(self, "ready", None)
+        if self.full is not None:
             set_(self, "missing", self._missing())
-            L, R = (
-                np.where(mask[:, None], 0, F) for mask, F in zip(self.full, (self.shift.L, self.shift.R), strict=True)
-            )
-            set_(self, "outside", None if rows.all() or columns.all() else LowRank(L, R))
+            factors = zip(self.full, (shift.L, shift.R), strict=True)
+            whole = any(mask.all() for mask in self.full)
+            kept = LowRank(*(np.where(mask[:, None], 0, F) for mask, F in factors))
+            set_(self, "outside", _none(self.X.shape) if whole else kept)
+        set_(self, "ready", self._ready())
 
     @property
     def eps(self) -> float:
-        """Products are made in double whatever the data are stored as."""
-        return float(np.finfo(np.float64).eps)
+        """Products are made in double; full lines are shifted in double and rounded to the data's type."""
+        return float(np.finfo(np.float64 if self.full is None else self.dtype).eps)
+
+    @property
+    def kernels(self) -> Kernels:
+        """What multiplies."""
+        return kernels_for(self.dtype)
 
     @property
     def stored(self) -> int:
@@ -67,40 +83,84 @@ class SparseRows(Blocked):
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
-        entries = max(2**18, 4 * n, self.X.nnz // 64)
+        entries = max(ENTRIES, 16 * n, self.X.nnz // 64)
+        entries = min(entries, max(self.X.nnz // 8, ENTRIES // 8), 8 * ENTRIES)
         edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
         edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
         return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
 
-    def block(self, rows: Rows) -> CSR:
-        """These rows, full lines already shifted."""
-        X = take_rows(self.X, *rows)
-        if self.full is None:
-            return X
-        full_rows, full_columns = self.full
-        i, j = _coordinates(X)
-        inside = full_rows[rows[0] + i] | full_columns[j]
-        data = X.data.astype(panel_dtype(self.dtype))
-        data[inside] -= _entries(self.shift, rows[0] + i[inside], j[inside])
-        return csr_array((data, X.indices, X.indptr), shape=X.shape)
+    def block(self, rows: Rows) -> tuple[CSR, Rows]:
+        """A matrix that the kernels take, and where in it these rows are."""
+        if self.ready is not None:
+            return self.ready, rows
+        # Small integers are exact in single precision, where products are faster.
+        small = self.full is None and self.X.dtype.itemsize <= 2
+        return self._made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
 
-    def times(self, rows: Rows, V: Panel) -> Panel:
-        """``A[rows] V``."""
-        Y = gather(self.block(rows), V)
-        if self.missing is not None:
-            Y = Y + gather(take_rows(self.missing, *rows), V)
-        if self.outside is not None:
-            Y = _minus_product(Y, self.outside.L[rows[0] : rows[1]], self.outside.R.conj().T @ V)
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``."""
+        if self._apart(V):
+            return _joined(self.matmat(_apart(V)))
+        P = self.kernels.panel(V, np.float64)
+        C = self.outside.R.conj().T @ V
+        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(panel_dtype(self.dtype), V))
+
+        def part(rows: Rows) -> None:
+            X, place = self.block(rows)
+            self.kernels.gather(X, place, P, Y[rows[0] : rows[1]])
+            _subtract_product(Y[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]], C)
+
+        for _ in self._each(part):
+            pass
         return Y
 
-    def adjoint_times(self, rows: Rows, W: Panel) -> Panel:
-        """``A[rows]^H W``."""
-        Z = scatter(self.block(rows), W)
-        if self.missing is not None:
-            Z = Z + scatter(take_rows(self.missing, *rows), W)
-        if self.outside is not None:
-            Z = _minus_product(Z, self.outside.R, self.outside.L[rows[0] : rows[1]].conj().T @ W)
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``."""
+        if self._apart(W):
+            return _joined(self.rmatmat(_apart(W)))
+        Z = np.empty((self.shape[1], W.shape[1]), np.result_type(panel_dtype(self.dtype), W))
+        at_once = max(16, ACCUMULATOR // (8 * self.shape[1]))
+        for lo in range(0, W.shape[1], at_once):
+            part = W[:, lo : lo + at_once]
+
+            def scattered(rows: Rows, part: Panel = part) -> Groups:
+                X, place = self.block(rows)
+                return self.kernels.scatter(X, place, part[rows[0] : rows[1]], np.float64)
+
+            Z[:, lo : lo + at_once] = _total(values for _, values in self._each(scattered))
+        _subtract_product(Z, self.outside.R, self.outside.L.conj().T @ W)
         return Z
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one pass, in single precision if both V and the data are."""
+        if self._apart(V):
+            return _joined(self.gram(_apart(V), weights))
+        single = V.dtype == self.X.dtype == np.float32
+        P = self.kernels.panel(V, np.float32 if single else np.float64)
+        C = self.kernels.panel(self.outside.R.conj().T @ V, P.flat.dtype)
+
+        def part(rows: Rows) -> tuple[Groups, Groups]:
+            X, place = self.block(rows)
+            w = slice_of(weights, rows)
+            return self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
+
+        Z, sums = _totals(values for _, values in self._each(part))
+        _subtract_product(Z, self.outside.R, sums)
+        return Z
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
+        L, R = self.outside.L, self.outside.R
+        wL = L if weights is None else weights[:, None] * L
+
+        def part(rows: Rows) -> Panel:
+            X, place = self.block(rows)
+            return self.kernels.outer(X, place, slice_of(weights, rows))
+
+        lower: Panel = reduce_in_order(values for _, values in self._each(part))
+        G = lower + np.tril(lower, -1).conj().T
+        XL = self._replace_shift(None).rmatmat(wL) if self.full is None else self._inside().rmatmat(wL)
+        return np.asarray(G - R @ XL.conj().T - XL @ R.conj().T + R @ (L.conj().T @ wL) @ R.conj().T)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""
@@ -112,33 +172,41 @@ class SparseRows(Blocked):
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""
-        return moments(take_rows(self.X, *rows), weights)
+        total = float(rows[1] - rows[0]) if weights is None else float(weights.sum())
+        X, place = self.block(rows)
+        return Moments(total, *self.kernels.moments(X, place, weights, total))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the stored rows."""
-        return row_moments(take_rows(self.X, *rows), weights)
+        total = float(self.shape[1]) if weights is None else float(weights.sum())
+        X, place = self.block(rows)
+        return Moments(total, *self.kernels.row_moments(X, place, weights, total))
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms: the stored entries, and what the shift puts everywhere else."""
-        w = np.ones(self.shape[0]) if weights is None else weights
-        absent = np.zeros(self.shape[1])
-        if self.outside is not None:
-            L, R = self.outside.L, self.outside.R
-            absent = np.einsum("jr,rs,js->j", R.conj(), (L.T * w) @ L.conj(), R).real
-        squares = absent.copy()
-        for i, j, change in self._entry_squares():
-            squares += sum_by(j, w[i] * change, self.shape[1])
+        L, R = self.outside.L, self.outside.R
+        wL = L if weights is None else weights[:, None] * L
+        absent = np.einsum("jr,rs,js->j", R.conj(), wL.T @ L.conj(), R).real
+        Rt = np.ascontiguousarray(R.conj())
+
+        def part(rows: Rows) -> Vector:
+            # Squares are exact; what the products were rounded to is not enough for them.
+            exact = self.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
+            X, place = self.block(rows) if exact else (self._made(rows, panel_dtype(self.dtype)), (0, rows[1] - rows[0]))
+            w = slice_of(weights, rows)
+            return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
+
+        squares: Vector = absent + reduce_in_order(values for _, values in self._each(part))
         if np.any(squares < CANCELLED * absent):
+            w = np.ones(self.shape[0]) if weights is None else weights
             return np.asarray(sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self.row_blocks(1024)))
         return squares
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms: the stored entries, and what the shift puts everywhere else."""
         w = np.ones(self.shape[1]) if weights is None else weights
-        absent = np.zeros(self.shape[0])
-        if self.outside is not None:
-            L, R = self.outside.L, self.outside.R
-            absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
+        L, R = self.outside.L, self.outside.R
+        absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
         squares = absent.copy()
         for i, j, change in self._entry_squares():
             squares += sum_by(i, w[j] * change, self.shape[0])
@@ -161,6 +229,14 @@ class SparseRows(Blocked):
         X = self.X.conj() if self.X.dtype.kind == "c" else self.X
         adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H)
         return adjoint.row_blocks(columns)
+
+    def transposed(self, passes: float) -> "SparseRows | None":
+        """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
+        size = self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1]
+        if passes < SORT_PASSES or not spare(size, self.memory_limit):
+            return None
+        X = self.X.conj() if self.X.dtype.kind == "c" else self.X
+        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H)
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
@@ -202,25 +278,99 @@ class SparseRows(Blocked):
     def _entry_squares(self) -> Iterator[tuple[Vector, Vector, Vector]]:
         """(row, column, what the entry adds to the square of the implicit shift there), block by block."""
         for rows in self.blocks():
-            X = self.block(rows)
+            X = self._made(rows, panel_dtype(self.dtype))
             i, j = _coordinates(X)
             i = rows[0] + i
             x = X.data.astype(panel_dtype(X.dtype), copy=False)
-            change = np.abs(x) ** 2
-            if self.outside is not None:
-                change -= 2 * (x.conj() * _entries(self.outside, i, j)).real
-            yield i, j, change
-        if self.missing is not None:
-            i, j = _coordinates(self.missing)
-            yield i, j, np.abs(self.missing.data) ** 2
+            yield i, j, np.abs(x) ** 2 - 2 * (x.conj() * _entries(self.outside, i, j)).real
+
+    def _ready(self) -> CSR | None:
+        """The matrix for the kernels: X itself, or one copy with its full lines shifted if the memory allows it."""
+        if self.full is None:
+            return self.X if self.X.dtype.kind in "fc" else None
+        nnz = self.X.nnz + (0 if self.missing is None else self.missing.nnz)
+        if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), self.memory_limit):
+            return None
+        parts = [self._made(rows, self.dtype) for rows in self.blocks()]
+        ends = np.cumsum([0] + [part.nnz for part in parts])
+        indptr = np.concatenate([[0], *(end + part.indptr[1:] for end, part in zip(ends, parts, strict=False))])
+        data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
+        return csr_array((data, indices, indptr), shape=self.shape)
+
+    def _made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
+        """These rows in `dtype`, full lines shifted; rounded once, after the subtraction in double."""
+        X = take_rows(self.X, *rows)
+        if self.full is None:
+            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+        full_rows, full_columns = self.full
+        i, j = _coordinates(X)
+        inside = full_rows[rows[0] + i] | full_columns[j]
+        data = X.data.astype(panel_dtype(self.dtype))
+        data[inside] -= _entries(self.shift, rows[0] + i[inside], j[inside])
+        X = csr_array((data, X.indices, X.indptr), shape=X.shape)
+        X = X if self.missing is None else X + take_rows(self.missing, *rows)
+        return csr_array(X.astype(dtype, copy=False))
+
+    def _inside(self) -> "SparseRows":
+        """The stored entries with full lines shifted, as an operator of its own."""
+        return replace(self, X=self.ready if self.ready is not None else self._made((0, self.shape[0]), self.dtype), shift=None)
+
+    def _apart(self, V: Panel) -> bool:
+        """Whether real kernels meet a complex panel."""
+        return np.iscomplexobj(V) and self.dtype.kind != "c"
 
 
-def _minus_product(Y: Panel, L: Panel, C: Panel) -> Panel:
-    """``Y - L C``, in place and part by part: a panel on the long side is not held twice."""
-    Y = Y.astype(np.result_type(Y, L, C), copy=False)
-    for lo, hi in cut(len(Y), 8192):
-        Y[lo:hi] -= L[lo:hi] @ C
-    return Y
+def _none(shape: tuple[int, int]) -> LowRank:
+    """A shift of rank 0."""
+    return LowRank(np.zeros((shape[0], 0)), np.zeros((shape[1], 0)))
+
+
+def _contiguous(S: LowRank) -> LowRank:
+    """The same shift, its factors by rows as the kernels read them."""
+    return LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
+
+
+def _apart(V: Panel) -> Panel:
+    """The real and imaginary columns of a complex panel, side by side."""
+    V = np.ascontiguousarray(V, np.complex128)
+    return V.view(np.float64)
+
+
+def _joined(V: Panel) -> Panel:
+    """The complex panel of such columns."""
+    return np.ascontiguousarray(V).view(np.complex128)
+
+
+def reduce_in_order(parts: Iterator[Any]) -> Any:
+    """The sum of arrays, in their order and in place of the first."""
+    total = next(parts)
+    for values in parts:
+        total += values
+    return total
+
+
+def _total(parts: Iterator[Groups]) -> Panel:
+    """The sum of panels in their order, in double precision."""
+    return _totals((part,) for part in parts)[0]
+
+
+def _totals(parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
+    """The sums of several panels at once."""
+    first = next(parts)
+    totals = [part.flat.astype(np.result_type(part.flat, np.float64), copy=False) for part in first]
+    for values in parts:
+        for total, part in zip(totals, values, strict=True):
+            total += part.flat
+    return [part.empty_like(total).join() for part, total in zip(first, totals, strict=True)]
+
+
+def _subtract_product(Y: Panel, L: Panel, C: Panel) -> None:
+    """``Y -= L C`` part by part: a panel on the long side is not held twice."""
+    if not L.shape[1]:
+        return
+    step = max(1, 2**18 // max(Y.shape[1], 1))
+    for lo in range(0, len(Y), step):
+        Y[lo : lo + step] -= L[lo : lo + step] @ C
 
 
 def _coordinates(X: CSR) -> tuple[Vector, Vector]:
@@ -231,7 +381,7 @@ def _coordinates(X: CSR) -> tuple[Vector, Vector]:
 def _entries(S: LowRank | None, i: Vector, j: Vector) -> Vector:
     """Entries of a low-rank matrix."""
     assert S is not None
-    entries: Vector = S.L[i, 0] * S.R[j, 0].conj()
-    for r in range(1, S.L.shape[1]):
+    entries = np.zeros(len(i), np.result_type(S.L, S.R))
+    for r in range(S.L.shape[1]):
         entries += S.L[i, r] * S.R[j, r].conj()
     return entries

@@ -1,16 +1,85 @@
-"""Sparse x panel, one range of rows at a time, on SciPy's routines; and the threads that drive them."""
+"""Sparse x panel, one range of rows at a time: compiled where it can be, else by SciPy; and the threads.
 
-from shiftsvd.kernels.rows import gather, moments, row_moments, scatter, take_rows
+``SHIFTSVD_KERNELS`` says what to do where the compiled kernels are missing: ``auto`` (the default) takes SciPy and logs
+one line, ``require`` is an error; ``off`` takes SciPy always.
+"""
+
+import logging
+import os
+from typing import Any, Protocol
+
+import numpy as np
+
+from shiftsvd.kernels import twin
+from shiftsvd.kernels.panels import Array, Groups
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, threads
 
-__all__ = [
-    "default_threads",
-    "gather",
-    "given_threads",
-    "moments",
-    "ordered",
-    "row_moments",
-    "scatter",
-    "take_rows",
-    "threads",
-]
+__all__ = ["Kernels", "best", "default_threads", "given_threads", "instruction_set", "kernels_for", "ordered", "threads"]
+
+
+class Kernels(Protocol):
+    """What both the compiled kernels and their twin provide."""
+
+    instruction_set: str
+
+    def panel(self, V: Array, dtype: Any) -> Groups:
+        """V as these kernels want it."""
+
+    def gather(self, X: Any, rows: tuple[int, int], V: Groups, Y: Array) -> None:
+        """``Y = X[rows] V``."""
+
+    def scatter(self, X: Any, rows: tuple[int, int], W: Array, dtype: Any) -> Groups:
+        """``X[rows]^H W``."""
+
+    def gram(
+        self, X: Any, rows: tuple[int, int], V: Groups, weights: Array | None, L: Array, C: Groups
+    ) -> tuple[Groups, Groups]:
+        """``X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
+
+    def moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
+        """Means of the columns of these rows, and squares about them."""
+
+    def row_moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
+        """Means of these rows, and squares about them; the weights belong to the columns."""
+
+    def column_squares(self, X: Any, rows: tuple[int, int], weights: Array | None, L: Array, R: Array) -> Array:
+        """What the stored entries of these rows add to the squared norms of the columns of ``L R^T``."""
+
+    def outer(self, X: Any, rows: tuple[int, int], weights: Array | None) -> Array:
+        """The lower triangle of ``X[rows]^H diag(weights) X[rows]``."""
+
+    def inspect(self, X: Any, rows: tuple[int, int]) -> tuple[int, int, int, int, bool]:
+        """(NaN, infinities, least and largest index, whether each row is strictly sorted)."""
+
+
+def _best() -> Kernels:
+    """The compiled kernels, if they are there and wanted."""
+    wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
+    if wanted not in ("auto", "require", "off"):
+        raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
+    if wanted == "off":
+        return twin
+    try:
+        from shiftsvd.kernels import compiled
+    except ImportError:
+        if wanted == "require":
+            raise
+        logging.getLogger("shiftsvd").warning(
+            "the compiled kernels are missing: sparse products are several times slower; "
+            "install a C++ compiler and reinstall shiftsvd"
+        )
+        return twin
+    return compiled
+
+
+best = _best()
+
+
+def instruction_set() -> str:
+    """What the sparse products run on."""
+    return best.instruction_set
+
+
+def kernels_for(dtype: np.dtype[Any]) -> Kernels:
+    """The kernels for an operator of this dtype; only SciPy's take complex numbers."""
+    return twin if dtype.kind == "c" else best

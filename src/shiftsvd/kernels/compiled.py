@@ -1,0 +1,102 @@
+"""The compiled kernels over ranges of rows of a CSR matrix: real data, panels in single or double precision."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-not-found]
+from shiftsvd.kernels.panels import Array, Groups, grouped, zeros
+
+CSR = Any
+Range = tuple[int, int]  # first row and one past the last
+
+# Entries of a range that all groups of columns pass over before the next range is read: 4 MiB stay in cache.
+ENTRIES = 2**19
+
+instruction_set: str = _compiled.instruction_set
+
+
+def panel(V: Array, dtype: Any) -> Groups:
+    """V as the kernels want it, in `dtype`."""
+    return grouped(V, dtype)
+
+
+def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
+    """``Y = X[rows] V``."""
+    for lo, hi in _ranges(X, rows):
+        for part, where in zip(V.parts, V.columns(), strict=True):
+            _compiled.gather(X.data, X.indices, X.indptr, lo, hi, part, Y[lo - rows[0] : hi - rows[0], where])
+
+
+def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
+    """``X[rows]^T W``."""
+    W = _unit_stride(W, dtype)
+    Z = zeros(X.shape[1], W.shape[1], dtype)
+    for lo, hi in _ranges(X, rows):
+        for part, where in zip(Z.parts, Z.columns(), strict=True):
+            _compiled.scatter(X.data, X.indices, X.indptr, lo, hi, W[lo - rows[0] : hi - rows[0], where], part)
+    return Z
+
+
+def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups) -> tuple[Groups, Groups]:
+    """``Z = X[rows]^T Y`` and ``L^T Y`` with ``Y = diag(weights) (X[rows] V - L C)``, read once."""
+    dtype = V.flat.dtype
+    Z, sums = zeros(X.shape[1], V.width, dtype), zeros(L.shape[1], V.width, dtype)
+    for lo, hi in _ranges(X, rows):
+        a, b = lo - rows[0], hi - rows[0]
+        for part, c, s, z in zip(V.parts, C.parts, sums.parts, Z.parts, strict=True):
+            w = None if weights is None else weights[a:b]
+            _compiled.gram(X.data, X.indices, X.indptr, lo, hi, part, w, L[a:b], c, s, z)
+    return Z, sums
+
+
+def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
+    """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
+    mean, squares = np.empty(X.shape[1]), np.empty(X.shape[1])
+    _compiled.moments(X.data, X.indices, X.indptr, *rows, weights, total, mean, squares)
+    return mean, squares
+
+
+def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
+    """Means of these rows, and squared distances from them; `weights` belong to the columns."""
+    mean, squares = np.empty(rows[1] - rows[0]), np.empty(rows[1] - rows[0])
+    _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], weights, total, mean, squares)
+    return mean, squares
+
+
+def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
+    """``sum_i w_i (x_ij^2 - 2 x_ij (L R^T)_ij)`` over the stored entries of these rows."""
+    squares = np.zeros(X.shape[1])
+    _compiled.column_squares(X.data, X.indices, X.indptr, *rows, weights, L, R, squares)
+    return squares
+
+
+def outer(X: CSR, rows: Range, weights: Array | None) -> Array:
+    """The lower triangle of ``X[rows]^T diag(weights) X[rows]``; the rows are sorted."""
+    G = np.zeros((X.shape[1], X.shape[1]))
+    _compiled.outer(X.data, X.indices, X.indptr, *rows, weights, G)
+    return G
+
+
+def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
+    """(NaN, infinities, least and largest index, whether each row is strictly sorted) of these rows."""
+    seen: tuple[int, int, int, int, bool] = _compiled.inspect(X.data, X.indices, X.indptr, *rows)
+    return seen
+
+
+def _ranges(X: CSR, rows: Range) -> list[Range]:
+    """The rows in ranges of about `ENTRIES` entries."""
+    lo, hi = rows
+    first, last = int(X.indptr[lo]), int(X.indptr[hi])
+    if last - first <= 2 * ENTRIES:
+        return [rows]
+    edges = lo + np.searchsorted(X.indptr[lo : hi + 1], np.arange(first + ENTRIES, last, ENTRIES))
+    edges = np.unique(np.concatenate([[lo], edges, [hi]]))
+    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
+    """W in `dtype`, its rows contiguous."""
+    W = W.astype(dtype, copy=False)
+    return W if W.shape[1] == 1 or W.strides[1] == W.itemsize else np.ascontiguousarray(W)

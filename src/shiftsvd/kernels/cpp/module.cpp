@@ -1,0 +1,239 @@
+// The Python module: picks the instruction set at import, releases the GIL, and checks nothing but types and shapes.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "rows.hpp"
+
+namespace nb = nanobind;
+
+namespace shiftsvd {
+namespace {
+
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+
+enum class Isa { baseline, avx2, avx512 };
+
+// SHIFTSVD_ISA names a lesser set, to test or to compare.
+Isa pick() {
+#ifdef SHIFTSVD_X86
+  const char *asked = std::getenv("SHIFTSVD_ISA");
+  std::string limit = asked ? asked : "avx512";
+  __builtin_cpu_init();
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+  bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (wide && narrow && limit == "avx512") return Isa::avx512;
+  if (narrow && limit != "baseline") return Isa::avx2;
+#endif
+  return Isa::baseline;
+}
+
+const Isa isa = pick();
+
+template <class D, class T, class I>
+const Products<D, T, I> &products() {
+  static const Products<D, T, I> table =
+#ifdef SHIFTSVD_X86
+      isa == Isa::avx512 ? Tables<Avx512>::products<D, T, I>()
+      : isa == Isa::avx2 ? Tables<Avx2>::products<D, T, I>()
+                         :
+#endif
+                         Tables<Baseline>::products<D, T, I>();
+  return table;
+}
+
+template <class D, class I>
+const Statistics<D, I> &statistics() {
+  static const Statistics<D, I> table =
+#ifdef SHIFTSVD_X86
+      isa == Isa::avx512 ? Tables<Avx512>::statistics<D, I>()
+      : isa == Isa::avx2 ? Tables<Avx2>::statistics<D, I>()
+                         :
+#endif
+                         Tables<Baseline>::statistics<D, I>();
+  return table;
+}
+
+void require(bool sound, const char *rule) {
+  if (!sound) throw std::invalid_argument(rule);
+}
+
+template <class D, class I>
+Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, const Vector<const I> &indptr,
+                 std::int64_t lo, std::int64_t hi) {
+  require(0 <= lo && lo <= hi && std::size_t(hi) < indptr.shape(0), "rows out of range");
+  require(0 <= indptr.data()[lo] && indptr.data()[lo] <= indptr.data()[hi], "indptr decreases");
+  require(std::size_t(indptr.data()[hi]) <= indices.shape(0) && indices.shape(0) <= data.shape(0), "indptr too large");
+  return {data.data(), indices.data(), indptr.data(), lo, hi};
+}
+
+bool power_of_two(std::int64_t width) { return width > 0 && (width & (width - 1)) == 0; }
+
+template <class T>
+int width_of(std::int64_t width) {
+  require(power_of_two(width) && width * std::int64_t(sizeof(T)) <= panel_bytes, "panels are 2^p columns, <= 128 bytes");
+  return int(width);
+}
+
+const double *or_null(const std::optional<Vector<const double>> &weights, std::int64_t rows) {
+  if (!weights) return nullptr;
+  require(weights->shape(0) == std::size_t(rows), "one weight a row");
+  return weights->data();
+}
+
+template <class T>
+Panel<T> columns(const Strided<T> &Y, std::int64_t rows, std::int64_t width) {
+  std::int64_t used = Y.shape(1);
+  require(Y.shape(0) == std::size_t(rows) && used <= width && (Y.stride(1) == 1 || used <= 1), "panel of wrong shape");
+  return {Y.data(), Y.stride(0), used};
+}
+
+template <class D, class T, class I>
+void define_products(nb::module_ &m) {
+  m.def(
+      "gather",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         Matrix<const T> V, Strided<T> Y) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        int width = width_of<T>(V.shape(1));
+        auto out = columns<T>(Y, hi - lo, width);
+        nb::gil_scoped_release released;
+        products<D, T, I>().gather(X, V.data(), width, out);
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("V").noconvert(), nb::arg("Y").noconvert());
+  m.def(
+      "scatter",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         Strided<const T> W, Matrix<T> Z) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        int width = width_of<T>(Z.shape(1));
+        auto in = columns<const T>(W, hi - lo, width);
+        nb::gil_scoped_release released;
+        products<D, T, I>().scatter(X, in, width, Z.data());
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("W").noconvert(), nb::arg("Z").noconvert());
+  m.def(
+      "gram",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         Matrix<const T> V, std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const T> C,
+         Matrix<T> sums, Matrix<T> Z) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        int width = width_of<T>(V.shape(1));
+        std::size_t w = width;
+        require(Z.shape(0) == V.shape(0) && Z.shape(1) == w, "Z must have the shape of V");
+        require(L.shape(0) == std::size_t(hi - lo) && L.shape(1) == C.shape(0), "L must have a row for each row");
+        require(C.shape(1) == w && sums.shape(0) == C.shape(0) && sums.shape(1) == w, "C and sums are rank x width");
+        Shift<T> S{L.data(), std::int64_t(L.shape(1)), C.data(), sums.data(), or_null(weights, hi - lo)};
+        nb::gil_scoped_release released;
+        products<D, T, I>().gram(X, V.data(), width, S, Z.data());
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("V").noconvert(), nb::arg("weights").none(), nb::arg("L").noconvert(),
+      nb::arg("C").noconvert(), nb::arg("sums").noconvert(), nb::arg("Z").noconvert());
+}
+
+template <class D, class I>
+void define_statistics(nb::module_ &m) {
+  m.def(
+      "moments",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         std::optional<Vector<const double>> weights, double total, Vector<double> mean, Vector<double> squares) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        require(mean.shape(0) == squares.shape(0), "mean and squares have an entry for each column");
+        const double *w = or_null(weights, hi - lo);
+        nb::gil_scoped_release released;
+        statistics<D, I>().moments(X, mean.shape(0), w, total, {mean.data(), squares.data()});
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("weights").none(), nb::arg("total"), nb::arg("mean").noconvert(),
+      nb::arg("squares").noconvert());
+  m.def(
+      "row_moments",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         std::int64_t n, std::optional<Vector<const double>> weights, double total, Vector<double> mean,
+         Vector<double> squares) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        std::size_t rows = hi - lo;
+        require(mean.shape(0) == rows && squares.shape(0) == rows, "mean and squares have an entry for each row");
+        const double *w = or_null(weights, n);
+        nb::gil_scoped_release released;
+        statistics<D, I>().row_moments(X, w, total, {mean.data(), squares.data()});
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("n"), nb::arg("weights").none(), nb::arg("total"), nb::arg("mean").noconvert(),
+      nb::arg("squares").noconvert());
+  m.def(
+      "column_squares",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         std::optional<Vector<const double>> weights, Matrix<const double> L, Matrix<const double> R,
+         Vector<double> squares) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        require(L.shape(0) == std::size_t(hi - lo) && L.shape(1) == R.shape(1), "L must have a row for each row");
+        require(R.shape(0) == squares.shape(0), "R must have a row for each column");
+        const double *w = or_null(weights, hi - lo);
+        nb::gil_scoped_release released;
+        statistics<D, I>().column_squares(X, w, L.data(), R.data(), L.shape(1), squares.data());
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(),
+      nb::arg("squares").noconvert());
+  m.def(
+      "outer",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         std::optional<Vector<const double>> weights, Matrix<double> G) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        require(G.shape(0) == G.shape(1), "G must be square");
+        const double *w = or_null(weights, hi - lo);
+        nb::gil_scoped_release released;
+        statistics<D, I>().outer(X, w, G.shape(0), G.data());
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("weights").none(), nb::arg("G").noconvert());
+  m.def(
+      "inspect",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        Inspection seen;
+        {
+          nb::gil_scoped_release released;
+          seen = statistics<D, I>().inspect(X);
+        }
+        return nb::make_tuple(seen.nan, seen.infinite, seen.least, seen.largest, seen.sorted);
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"));
+}
+
+}  // namespace
+}  // namespace shiftsvd
+
+NB_MODULE(_compiled, m) {
+  using namespace shiftsvd;
+  define_products<float, float, std::int32_t>(m);
+  define_products<float, double, std::int32_t>(m);
+  define_products<double, double, std::int32_t>(m);
+  define_products<float, float, std::int64_t>(m);
+  define_products<float, double, std::int64_t>(m);
+  define_products<double, double, std::int64_t>(m);
+  define_statistics<float, std::int32_t>(m);
+  define_statistics<double, std::int32_t>(m);
+  define_statistics<float, std::int64_t>(m);
+  define_statistics<double, std::int64_t>(m);
+  const char *names[] = {"baseline", "AVX2", "AVX-512"};
+  m.attr("instruction_set") = names[int(isa)];
+  m.attr("panel_bytes") = panel_bytes;
+}

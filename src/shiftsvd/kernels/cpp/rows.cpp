@@ -1,0 +1,276 @@
+// One source for every instruction set: compiled once for each, with ISA naming which.
+//
+// (GCC lowers generic vectors before it applies target_clones, so a clone would run baseline code.)
+#include "rows.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+namespace shiftsvd {
+namespace {
+
+// The columns of a panel's row as vectors of at most 64 bytes; W is a power of two, so they stay in registers.
+template <class T, int W>
+struct Lanes {
+  static constexpr int bytes = W * sizeof(T) < 64 ? W * sizeof(T) : 64;
+  static constexpr int lanes = bytes / sizeof(T);
+  static constexpr int count = W / lanes;
+  typedef T Vector __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
+  Vector v[count];
+
+  static Lanes zero() {
+    Lanes x;
+    for (int r = 0; r < count; r++) x.v[r] = Vector{};
+    return x;
+  }
+  static Lanes load(const T *p) {
+    Lanes x;
+    for (int r = 0; r < count; r++) x.v[r] = *reinterpret_cast<const Vector *>(p + r * lanes);
+    return x;
+  }
+  void store(T *p) const {
+    for (int r = 0; r < count; r++) *reinterpret_cast<Vector *>(p + r * lanes) = v[r];
+  }
+  void add(T a, const T *p) {
+    for (int r = 0; r < count; r++) v[r] += a * *reinterpret_cast<const Vector *>(p + r * lanes);
+  }
+  void add(const Lanes &other) {
+    for (int r = 0; r < count; r++) v[r] += other.v[r];
+  }
+  void scale(T a) {
+    for (int r = 0; r < count; r++) v[r] *= a;
+  }
+  void add_to(T a, T *p) const {
+    for (int r = 0; r < count; r++) *reinterpret_cast<Vector *>(p + r * lanes) += a * v[r];
+  }
+  // The first `width` columns of a row, the others zero.
+  static Lanes load(const T *p, std::int64_t width) {
+    if (width == W) return load(p);
+    T row[W] = {};
+    std::memcpy(row, p, width * sizeof(T));
+    return load(row);
+  }
+  void store(T *p, std::int64_t width) const {
+    if (width == W) return store(p);
+    T row[W];
+    store(row);
+    std::memcpy(p, row, width * sizeof(T));
+  }
+};
+
+// y += sum_k x_k V[j_k]: two sums, since each addition waits four cycles for the one before.
+template <int W, class D, class T, class I>
+inline Lanes<T, W> row_times(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y) {
+  Lanes<T, W> z = Lanes<T, W>::zero();
+  std::int64_t k = 0;
+  for (; k + 1 < n; k += 2) {
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
+  }
+  if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);
+  y.add(z);
+  return y;
+}
+
+// Z[j_k] += x_k y
+template <int W, class D, class T, class I>
+inline void row_outer(const D *x, const I *j, std::int64_t n, const Lanes<T, W> &y, T *Z) {
+  for (std::int64_t k = 0; k < n; k++) y.add_to(T(x[k]), Z + std::size_t(j[k]) * W);
+}
+
+template <int W, class D, class T, class I>
+void gather(Rows<D, I> X, const T *V, Panel<T> Y) {
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    std::int64_t first = X.indptr[i], n = X.indptr[i + 1] - X.indptr[i];
+    Lanes<T, W> y = row_times<W>(X.data + first, X.indices + first, n, V, Lanes<T, W>::zero());
+    y.store(Y.values + (i - X.lo) * Y.stride, Y.width);
+  }
+}
+
+template <int W, class D, class T, class I>
+void scatter(Rows<D, I> X, Panel<const T> Y, T *Z) {
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    std::int64_t first = X.indptr[i], n = X.indptr[i + 1] - X.indptr[i];
+    Lanes<T, W> y = Lanes<T, W>::load(Y.values + (i - X.lo) * Y.stride, Y.width);
+    row_outer<W>(X.data + first, X.indices + first, n, y, Z);
+  }
+}
+
+template <int W, class D, class T, class I>
+void gram(Rows<D, I> X, const T *V, Shift<T> S, T *Z) {
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    std::int64_t first = X.indptr[i], n = X.indptr[i + 1] - X.indptr[i];
+    const double *left = S.left + (i - X.lo) * S.rank;
+    Lanes<T, W> y = Lanes<T, W>::zero();
+    for (std::int64_t s = 0; s < S.rank; s++) y.add(T(-left[s]), S.right + s * W);
+    y = row_times<W>(X.data + first, X.indices + first, n, V, y);
+    if (S.weights) y.scale(T(S.weights[i - X.lo]));
+    for (std::int64_t s = 0; s < S.rank; s++) y.add_to(T(left[s]), S.sums + s * W);
+    row_outer<W>(X.data + first, X.indices + first, n, y, Z);
+  }
+}
+
+// Calls `f.template operator()<W>` for the width that was asked for: a constant, or the columns would spill.
+template <class T, class F>
+void with_width(int width, F f) {
+  switch (width) {
+    case 1: return f(std::integral_constant<int, 1>());
+    case 2: return f(std::integral_constant<int, 2>());
+    case 4: return f(std::integral_constant<int, 4>());
+    case 8: return f(std::integral_constant<int, 8>());
+    case 16: return f(std::integral_constant<int, 16>());
+    default: return f(std::integral_constant<int, panel_bytes / sizeof(T)>());
+  }
+}
+
+template <class D, class T, class I>
+void any_gather(Rows<D, I> X, const T *V, int width, Panel<T> Y) {
+  with_width<T>(width, [&](auto w) { gather<w()>(X, V, Y); });
+}
+
+template <class D, class T, class I>
+void any_scatter(Rows<D, I> X, Panel<const T> W, int width, T *Z) {
+  with_width<T>(width, [&](auto w) { scatter<w()>(X, W, Z); });
+}
+
+template <class D, class T, class I>
+void any_gram(Rows<D, I> X, const T *V, int width, Shift<T> S, T *Z) {
+  with_width<T>(width, [&](auto w) { gram<w()>(X, V, S, Z); });
+}
+
+// Chan et al. (1983), the corrected two-pass algorithm: the second pass tells by how much the mean was rounded,
+// so that a constant column has variance 0. Absent entries lie `mean` away.
+template <class D, class I>
+void moments(Rows<D, I> X, std::int64_t n, const double *weights, double total, Sums out) {
+  struct Pair {
+    double a, b;
+  };
+  std::vector<Pair> first(n, Pair{0, 0}), second(n, Pair{0, 0});
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double w = weights ? weights[i - X.lo] : 1;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      Pair &sum = first[X.indices[k]];
+      sum.a += w * X.data[k];
+      sum.b += w;
+    }
+  }
+  double count = total > 0 ? total : 1;
+  for (std::int64_t j = 0; j < n; j++) first[j].a /= count;
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double w = weights ? weights[i - X.lo] : 1;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      Pair &sum = second[X.indices[k]];
+      double off = X.data[k] - first[X.indices[k]].a;
+      sum.a += w * off;
+      sum.b += w * off * off;
+    }
+  }
+  for (std::int64_t j = 0; j < n; j++) {
+    double mean = first[j].a, absent = total > first[j].b ? total - first[j].b : 0;
+    double correction = (second[j].a - absent * mean) / count;
+    double squares = second[j].b + absent * mean * mean - total * correction * correction;
+    out.mean[j] = mean + correction;
+    out.squares[j] = squares > 0 ? squares : 0;
+  }
+}
+
+template <class D, class I>
+void row_moments(Rows<D, I> X, const double *weights, double total, Sums out) {
+  double count = total > 0 ? total : 1;
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double sum = 0, stored = 0, offs = 0, squares = 0;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      double w = weights ? weights[X.indices[k]] : 1;
+      sum += w * X.data[k];
+      stored += w;
+    }
+    double mean = sum / count, absent = total > stored ? total - stored : 0;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      double w = weights ? weights[X.indices[k]] : 1, off = X.data[k] - mean;
+      offs += w * off;
+      squares += w * off * off;
+    }
+    double correction = (offs - absent * mean) / count;
+    squares += absent * mean * mean - total * correction * correction;
+    out.mean[i - X.lo] = mean + correction;
+    out.squares[i - X.lo] = squares > 0 ? squares : 0;
+  }
+}
+
+template <class D, class I>
+void column_squares(Rows<D, I> X, const double *weights, const double *left, const double *right, std::int64_t rank,
+                    double *squares) {
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double w = weights ? weights[i - X.lo] : 1;
+    const double *l = left + (i - X.lo) * rank;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      double x = X.data[k], shift = 0;
+      const double *r = right + X.indices[k] * rank;
+      for (std::int64_t s = 0; s < rank; s++) shift += l[s] * r[s];
+      squares[X.indices[k]] += w * x * (x - 2 * shift);
+    }
+  }
+}
+
+template <class D, class I>
+void outer(Rows<D, I> X, const double *weights, std::int64_t n, double *G) {
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double w = weights ? weights[i - X.lo] : 1;
+    const D *x = X.data + X.indptr[i];
+    const I *j = X.indices + X.indptr[i];
+    std::int64_t stored = X.indptr[i + 1] - X.indptr[i];
+    for (std::int64_t k = 0; k < stored; k++) {
+      double a = w * x[k];
+      double *row = G + std::size_t(j[k]) * n;
+      // Sorted rows: everything up to the diagonal.
+      for (std::int64_t l = 0; l <= k; l++) row[j[l]] += a * double(x[l]);
+    }
+  }
+}
+
+template <class D, class I>
+Inspection inspect(Rows<D, I> X) {
+  Inspection seen;
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    std::int64_t before = -1;
+    bool sorted = true;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
+      std::int64_t j = X.indices[k];
+      sorted &= j > before;
+      before = j;
+      if (j < seen.least) seen.least = j;
+      if (j > seen.largest) seen.largest = j;
+      if (!std::isfinite(X.data[k])) std::isnan(X.data[k]) ? seen.nan++ : seen.infinite++;
+    }
+    seen.sorted &= sorted;
+  }
+  return seen;
+}
+
+}  // namespace
+
+template <>
+template <class D, class T, class I>
+Products<D, T, I> Tables<ISA>::products() {
+  return {any_gather<D, T, I>, any_scatter<D, T, I>, any_gram<D, T, I>};
+}
+
+template <>
+template <class D, class I>
+Statistics<D, I> Tables<ISA>::statistics() {
+  return {moments<D, I>, row_moments<D, I>, column_squares<D, I>, outer<D, I>, inspect<D, I>};
+}
+
+#define SHIFTSVD_FOR_INDEX(I)                                              \
+  template Products<float, float, I> Tables<ISA>::products();              \
+  template Products<float, double, I> Tables<ISA>::products();             \
+  template Products<double, double, I> Tables<ISA>::products();            \
+  template Statistics<float, I> Tables<ISA>::statistics();                 \
+  template Statistics<double, I> Tables<ISA>::statistics();
+
+SHIFTSVD_FOR_INDEX(std::int32_t)
+SHIFTSVD_FOR_INDEX(std::int64_t)
+
+}  // namespace shiftsvd

@@ -1,0 +1,88 @@
+"""Panels as the compiled kernels want them: groups of 2^p columns, each contiguous and aligned to a cache line."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+GROUP = 128  # bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache
+LINE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """A panel of `width` columns, cut into groups that follow each other in one buffer; padding columns are zero.
+
+    Attributes
+    ----------
+    flat : array
+        Everything; two panels of the same shape add by adding these.
+    parts : list of arrays (rows, 2^p)
+    width : int
+        Columns without padding.
+    """
+
+    flat: Array
+    parts: list[Array]
+    width: int
+
+    def columns(self) -> list[slice]:
+        """The columns of each group in the whole panel."""
+        return spans([part.shape[1] for part in self.parts], self.width)
+
+    def join(self) -> Array:
+        """The panel as one array (rows, width)."""
+        panel = np.empty((len(self.parts[0]), self.width), self.flat.dtype)
+        for part, where in zip(self.parts, self.columns(), strict=True):
+            panel[:, where] = part[:, : where.stop - where.start]
+        return panel
+
+    def empty_like(self, flat: Array) -> "Groups":
+        """The same cut of another buffer."""
+        return Groups(flat, _views(flat, len(self.parts[0]), [p.shape[1] for p in self.parts]), self.width)
+
+
+def widths(width: int, dtype: Any) -> list[int]:
+    """Powers of two that cover `width` columns, at most a third of a group being padding."""
+    widest = GROUP // np.dtype(dtype).itemsize
+    cut = [widest] * (width // widest)
+    left = width % widest
+    while left:
+        above = 1 << (left - 1).bit_length()
+        step = above if 3 * above <= 4 * left else above // 2
+        cut.append(step)
+        left -= min(step, left)
+    return cut
+
+
+def spans(cut: list[int], width: int) -> list[slice]:
+    """The columns that each group covers."""
+    edges = np.concatenate([[0], np.cumsum(cut)])
+    return [slice(int(lo), min(int(hi), width)) for lo, hi in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def zeros(rows: int, width: int, dtype: Any) -> Groups:
+    """A panel of zeros."""
+    cut = widths(width, dtype)
+    dtype = np.dtype(dtype)
+    raw = np.zeros(rows * sum(cut) * dtype.itemsize + LINE, np.uint8)
+    start = -raw.ctypes.data % LINE
+    flat = raw[start : start + rows * sum(cut) * dtype.itemsize].view(dtype)
+    return Groups(flat, _views(flat, rows, cut), width)
+
+
+def grouped(V: Array, dtype: Any) -> Groups:
+    """The panel V, cut."""
+    groups = zeros(*V.shape, dtype)
+    for part, where in zip(groups.parts, groups.columns(), strict=True):
+        part[:, : where.stop - where.start] = V[:, where]
+    return groups
+
+
+def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
+    """The groups in their buffer."""
+    edges = rows * np.concatenate([[0], np.cumsum(cut)])
+    return [flat[lo:hi].reshape(rows, w) for lo, hi, w in zip(edges[:-1], edges[1:], cut, strict=True)]

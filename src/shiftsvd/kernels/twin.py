@@ -1,0 +1,127 @@
+"""What the compiled kernels do, by SciPy's routines: the fallback, the oracle of the tests, and complex data."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd.kernels.panels import Array, Groups
+
+CSR = Any  # csr_array: SciPy's stubs make it generic in ways that say nothing here
+Range = tuple[int, int]
+
+instruction_set = "SciPy"
+
+
+def take_rows(X: CSR, lo: int, hi: int) -> CSR:
+    """Rows lo to hi of X, sharing its memory."""
+    if lo == 0 and hi == X.shape[0]:
+        return X
+    start, stop = X.indptr[lo], X.indptr[hi]
+    parts = X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start
+    return csr_array(parts, shape=(hi - lo, X.shape[1]))
+
+
+def panel(V: Array, dtype: Any) -> Groups:
+    """V as one group of all columns, in `dtype`, or complex if V is."""
+    return _one_group(V.astype(np.result_type(dtype, np.complex64) if np.iscomplexobj(V) else dtype, copy=False))
+
+
+def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
+    """``Y = X[rows] V``."""
+    Y[:] = take_rows(X, *rows) @ V.parts[0]
+
+
+def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
+    """``X[rows]^H W``; the panel is conjugated, not the matrix."""
+    return _one_group(_adjoint_times(take_rows(X, *rows), panel(W, dtype).parts[0]))
+
+
+def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups) -> tuple[Groups, Groups]:
+    """``Z = X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
+    X = take_rows(X, *rows)
+    Y = X @ V.parts[0]
+    shift = L @ C.parts[0]
+    Y = Y - shift.astype(np.result_type(Y, np.complex64) if np.iscomplexobj(shift) else Y.dtype, copy=False)
+    if weights is not None:
+        Y *= weights[:, None].astype(Y.real.dtype)
+    return _one_group(_adjoint_times(X, Y)), _one_group(np.asarray(L.conj().T @ Y))
+
+
+def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
+    """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
+    X = take_rows(X, *rows)
+    w = np.ones(X.shape[0]) if weights is None else weights
+    return grouped_moments(X.data, X.indices, X.shape[1], np.repeat(w, np.diff(X.indptr)), total)
+
+
+def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
+    """Means of these rows, and squared distances from them; `weights` belong to the columns."""
+    X = take_rows(X, *rows)
+    i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    w = np.ones(len(X.data)) if weights is None else weights[X.indices]
+    return grouped_moments(X.data, i, X.shape[0], w, total)
+
+
+def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
+    """``sum_i w_i (|x_ij|^2 - 2 Re conj(x_ij) (L R^T)_ij)`` over the stored entries of these rows."""
+    X = take_rows(X, *rows)
+    i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
+    x = X.data.astype(np.result_type(X.dtype, np.float64), copy=False)
+    shift = np.einsum("er,er->e", L[i], R[X.indices]) if L.shape[1] else np.zeros(len(i))
+    change = np.abs(x) ** 2 - 2 * (x.conj() * shift).real
+    return sum_by(X.indices, change if weights is None else weights[i] * change, X.shape[1])
+
+
+def outer(X: CSR, rows: Range, weights: Array | None) -> Array:
+    """The lower triangle of ``X[rows]^H diag(weights) X[rows]``."""
+    X = take_rows(X, *rows).astype(np.result_type(X.dtype, np.float64))
+    Y = X if weights is None else csr_array(X * weights[:, None])
+    return np.asarray(np.tril((Y.conj().T @ X).toarray()))
+
+
+def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
+    """(NaN, infinities, least and largest index, whether each row is strictly sorted) of these rows."""
+    first, last = X.indptr[rows[0]], X.indptr[rows[1]]
+    data, indices = X.data[first:last], X.indices[first:last]
+    if not len(indices):
+        return 0, 0, 0, -1, True
+    finite = np.isfinite(data)
+    n_nan = 0 if finite.all() else int(np.isnan(data).sum())
+    ends = X.indptr[rows[0] + 1 : rows[1]] - first - 1  # the last entry of each row but the last
+    within = np.ones(len(indices) - 1, bool)
+    within[ends[(ends >= 0) & (ends < len(within))]] = False
+    ordered = bool(np.all(np.diff(indices)[within] > 0))
+    return n_nan, int((~finite).sum()) - n_nan, int(indices.min()), int(indices.max()), ordered
+
+
+def grouped_moments(data: Array, groups: Array, n_groups: int, w: Array, total: float) -> tuple[Array, Array]:
+    """Weighted mean of each group and squares about it; the weights sum to `total` with the absent zeros."""
+    data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
+    count = max(total, np.finfo(float).tiny)
+    mean = sum_by(groups, w * data, n_groups) / count
+    absent = np.maximum(total - np.bincount(groups, w, n_groups), 0)
+    off = data - mean[groups]
+    # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
+    correction = (sum_by(groups, w * off, n_groups) - absent * mean) / count
+    squares = np.bincount(groups, w * np.abs(off) ** 2, n_groups) + absent * np.abs(mean) ** 2
+    return mean + correction, np.maximum(squares - total * np.abs(correction) ** 2, 0)
+
+
+def sum_by(groups: Array, values: Array, n_groups: int) -> Array:
+    """Sum of the values of each group, real or complex."""
+    if np.iscomplexobj(values):
+        real, imag = (np.bincount(groups, part, n_groups) for part in (values.real, values.imag))
+        return np.asarray(real + 1j * imag)
+    return np.bincount(groups, values, n_groups).astype(np.float64, copy=False)
+
+
+def _adjoint_times(X: CSR, Y: Array) -> Array:
+    """``X^H Y``."""
+    return np.asarray((X.T @ Y.conj()).conj() if np.iscomplexobj(X.data) else X.T @ Y)
+
+
+def _one_group(V: Array) -> Groups:
+    """V as a panel of one group."""
+    V = np.ascontiguousarray(V)
+    return Groups(V.reshape(-1), [V], V.shape[1])
