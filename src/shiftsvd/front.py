@@ -14,7 +14,7 @@ from shiftsvd.result import SVDResult
 from shiftsvd.shifts import resolve_scale, resolve_shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Exact, Solver, solver_named
-from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.solvers.base import TOL, check_rank, components_for
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
 
@@ -137,13 +137,4 @@ def decompose(
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     affordable(chosen.peak_bytes(A.shape, count), memory_limit, what)
     F = chosen(A, count, rng, tol=tol)
-    return F.truncate(components_for(F.S, float(k))) if by_share else F
-
-
-def components_for(S: npt.NDArray[np.floating[Any]], share: float) -> int:
-    """The fewest components whose part of the sum of squares exceeds `share`."""
-    squares = S.astype(np.float64) ** 2
-    total = squares.sum()
-    if total == 0:
-        return 1
-    return min(int(np.searchsorted(np.cumsum(squares) / total, share, side="right")) + 1, len(S))
+    return F.truncate(components_for(F.S.astype(np.float64) ** 2, float(k))) if by_share else F

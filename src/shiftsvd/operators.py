@@ -119,6 +119,16 @@ class Operator(ABC):
         return float(np.finfo(self.dtype).eps)
 
     @property
+    def gram_reads(self) -> int:
+        """How often `gram` reads the data."""
+        return 2
+
+    @property
+    def gram_eps(self) -> float:
+        """Rounding unit of `gram` for panels in double precision."""
+        return self.eps
+
+    @property
     def stored(self) -> int:
         """How many numbers one pass reads."""
         return self.shape[0] * self.shape[1]
@@ -178,6 +188,11 @@ class Derived(Operator):
     def eps(self) -> float:
         """As of A."""
         return self.A.eps
+
+    @property
+    def gram_eps(self) -> float:
+        """As of A."""
+        return self.A.gram_eps
 
     @property
     def stored(self) -> int:
@@ -407,6 +422,11 @@ class Scaled(Derived):
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
         Z = self.A.gram(_scale(self.cols, V).astype(_precision(V, self.cols), copy=False), _power(self.rows, weights))
         return _scale(_conj(self.cols), Z)
+
+    @property
+    def gram_reads(self) -> int:
+        """As of A."""
+        return self.A.gram_reads
 
     def fused(self, passes: float) -> "Scaled":
         """As A."""

@@ -78,9 +78,24 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
 
 
 def _gram(Y: Panel) -> Panel:
-    """``Y^H Y``, the parts of the blocks added in their order."""
-    parts = ordered(lambda rows: Y[rows].conj().T @ Y[rows], _blocks(Y), default_threads())
+    """``Y^H Y``."""
+    return inner(Y, Y)
+
+
+def inner(B: Panel, W: Panel) -> Panel:
+    """``B^H W``, the parts of the blocks of rows added in their order."""
+    parts = ordered(lambda rows: B[rows].conj().T @ W[rows], _blocks(W), default_threads())
     return np.asarray(reduce(np.add, parts))
+
+
+def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
+    """``W -= B C``, block by block."""
+
+    def part(rows: slice) -> None:
+        W[rows] -= B[rows] @ C
+
+    for _ in ordered(part, _blocks(W), default_threads()):
+        pass
 
 
 def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Panel:

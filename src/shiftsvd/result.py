@@ -15,6 +15,15 @@ Lazy = Panel | Callable[[], Panel]
 
 
 @dataclass(frozen=True, eq=False)
+class Certificate:
+    """What is known of each component: see `Info`."""
+
+    residuals: Vector
+    value_errors: Vector
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
 class Info:
     """How a factorization came about, and what is known of its accuracy.
 

@@ -22,6 +22,8 @@ class Blocked(Operator):
 
     n_threads: int
     shift: LowRank | None
+    gram_reads = 1
+    gram_eps = float(np.finfo(np.float64).eps)  # of panels in double precision
 
     @abstractmethod
     def blocks(self) -> list[Rows]:

@@ -20,8 +20,8 @@ from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 FULL = 0.99
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
-# Entries of a block: enough to keep a thread busy for a millisecond.
-ENTRIES = 2**18
+# Entries of a block: enough to keep a thread busy for a few milliseconds.
+ENTRIES = 2**19
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**26
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
@@ -40,6 +40,7 @@ class SparseRows(Blocked):
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
+    memo: dict[str, Moments] = field(default_factory=dict)  # shared by all that store the same X
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -83,8 +84,7 @@ class SparseRows(Blocked):
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
-        entries = max(ENTRIES, 16 * n, self.X.nnz // 64)
-        entries = min(entries, max(self.X.nnz // 8, ENTRIES // 8), 8 * ENTRIES)
+        entries = min(max(ENTRIES, 16 * n), max(self.X.nnz // 8, ENTRIES // 16))
         edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
         edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
         return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
@@ -127,7 +127,7 @@ class SparseRows(Blocked):
                 X, place = self.block(rows)
                 return self.kernels.scatter(X, place, part[rows[0] : rows[1]], np.float64)
 
-            Z[:, lo : lo + at_once] = _total(values for _, values in self._each(scattered))
+            (Z[:, lo : lo + at_once],) = self._totals((values,) for _, values in self._each(scattered))
         _subtract_product(Z, self.outside.R, self.outside.L.conj().T @ W)
         return Z
 
@@ -144,7 +144,7 @@ class SparseRows(Blocked):
             w = slice_of(weights, rows)
             return self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
 
-        Z, sums = _totals(values for _, values in self._each(part))
+        Z, sums = self._totals(values for _, values in self._each(part))
         _subtract_product(Z, self.outside.R, sums)
         return Z
 
@@ -164,7 +164,12 @@ class SparseRows(Blocked):
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""
-        return super().moments(weights) if self.shift is None else Operator.moments(self, weights)
+        if self.shift is not None:
+            return Operator.moments(self, weights)
+        moments = super().moments(weights)
+        if weights is None:
+            self.memo["columns"] = moments
+        return moments
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
@@ -184,6 +189,11 @@ class SparseRows(Blocked):
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms: the stored entries, and what the shift puts everywhere else."""
+        mu = None if self.shift is None else self.shift.row_vector()
+        if weights is None and mu is not None and "columns" in self.memo:
+            known = self.memo["columns"]
+            assert known.M2 is not None
+            return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
         absent = np.einsum("jr,rs,js->j", R.conj(), wL.T @ L.conj(), R).real
@@ -227,7 +237,7 @@ class SparseRows(Blocked):
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""
         X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H)
+        adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={})
         return adjoint.row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
@@ -236,7 +246,7 @@ class SparseRows(Blocked):
         if passes < SORT_PASSES or not spare(size, self.memory_limit):
             return None
         X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H)
+        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={})
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
@@ -249,8 +259,18 @@ class SparseRows(Blocked):
         """Masks of the rows and the columns that are nearly full; None if there are none."""
         m, n = self.shape
         rows = np.diff(self.X.indptr) > FULL * n
-        columns = np.bincount(self.X.indices, minlength=n) > FULL * m
+        columns = self._stored_by_column() > FULL * m
         return (rows, columns) if rows.any() or columns.any() else None
+
+    def _stored_by_column(self) -> Vector:
+        """How many entries each column stores."""
+        if self.X.nnz <= FULL * self.shape[0]:
+            return np.zeros(self.shape[1])  # not enough for one full column
+
+        def part(rows: Rows) -> Vector:
+            return kernels_for(self.X.dtype if self.X.dtype.kind == "f" else np.dtype(complex)).column_counts(self.X, rows)
+
+        return np.asarray(reduce_in_order(values for _, values in self._each(part)))
 
     def _missing(self) -> CSR:
         """Minus the shift at the entries of full rows and columns that are not stored."""
@@ -313,7 +333,16 @@ class SparseRows(Blocked):
 
     def _inside(self) -> "SparseRows":
         """The stored entries with full lines shifted, as an operator of its own."""
-        return replace(self, X=self.ready if self.ready is not None else self._made((0, self.shape[0]), self.dtype), shift=None)
+        return replace(self, X=self.ready if self.ready is not None else self._made((0, self.shape[0]), self.dtype), shift=None, memo={})
+
+    def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
+        """The sums of panels in their order, in double precision."""
+        first = next(parts)
+        totals = [part.flat.astype(np.result_type(part.flat, np.float64), copy=False) for part in first]
+        for values in parts:
+            for total, part in zip(totals, values, strict=True):
+                self.kernels.add(part.flat, total)
+        return [part.empty_like(total).join() for part, total in zip(first, totals, strict=True)]
 
     def _apart(self, V: Panel) -> bool:
         """Whether real kernels meet a complex panel."""
@@ -347,21 +376,6 @@ def reduce_in_order(parts: Iterator[Any]) -> Any:
     for values in parts:
         total += values
     return total
-
-
-def _total(parts: Iterator[Groups]) -> Panel:
-    """The sum of panels in their order, in double precision."""
-    return _totals((part,) for part in parts)[0]
-
-
-def _totals(parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
-    """The sums of several panels at once."""
-    first = next(parts)
-    totals = [part.flat.astype(np.result_type(part.flat, np.float64), copy=False) for part in first]
-    for values in parts:
-        for total, part in zip(totals, values, strict=True):
-            total += part.flat
-    return [part.empty_like(total).join() for part, total in zip(first, totals, strict=True)]
 
 
 def _subtract_product(Y: Panel, L: Panel, C: Panel) -> None:

@@ -36,11 +36,17 @@ class Kernels(Protocol):
     ) -> tuple[Groups, Groups]:
         """``X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
 
+    def add(self, part: Array, total: Array) -> None:
+        """``total += part`` for vectors; `total` is in double precision."""
+
     def moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
         """Means of the columns of these rows, and squares about them."""
 
     def row_moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
         """Means of these rows, and squares about them; the weights belong to the columns."""
+
+    def column_counts(self, X: Any, rows: tuple[int, int]) -> Array:
+        """Stored entries of each column in these rows."""
 
     def column_squares(self, X: Any, rows: tuple[int, int], weights: Array | None, L: Array, R: Array) -> Array:
         """What the stored entries of these rows add to the squared norms of the columns of ``L R^T``."""

@@ -51,6 +51,11 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return Z, sums
 
 
+def add(part: Array, total: Array) -> None:
+    """``total += part`` for vectors; `total` is in double precision."""
+    _compiled.add(part, total)
+
+
 def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
     """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
     mean, squares = np.empty(X.shape[1]), np.empty(X.shape[1])
@@ -63,6 +68,13 @@ def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tup
     mean, squares = np.empty(rows[1] - rows[0]), np.empty(rows[1] - rows[0])
     _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], weights, total, mean, squares)
     return mean, squares
+
+
+def column_counts(X: CSR, rows: Range) -> Array:
+    """Stored entries of each column in these rows."""
+    counts = np.zeros(X.shape[1], np.int64)
+    _compiled.column_counts(X.data, X.indices, X.indptr, *rows, counts)
+    return counts
 
 
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:

@@ -48,6 +48,11 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return _one_group(_adjoint_times(X, Y)), _one_group(np.asarray(L.conj().T @ Y))
 
 
+def add(part: Array, total: Array) -> None:
+    """``total += part``."""
+    total += part
+
+
 def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
     """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
     X = take_rows(X, *rows)
@@ -61,6 +66,11 @@ def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tup
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     w = np.ones(len(X.data)) if weights is None else weights[X.indices]
     return grouped_moments(X.data, i, X.shape[0], w, total)
+
+
+def column_counts(X: CSR, rows: Range) -> Array:
+    """Stored entries of each column in these rows."""
+    return np.bincount(X.indices[X.indptr[rows[0]] : X.indptr[rows[1]]], minlength=X.shape[1])
 
 
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:

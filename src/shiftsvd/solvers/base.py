@@ -12,7 +12,7 @@ from shiftsvd.accuracy import certificate
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.result import Info, Lazy, SVDResult, signed
+from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
 
@@ -28,6 +28,7 @@ class Factors(NamedTuple):
     n_passes: int
     sample_size: int
     factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
+    certificate: Certificate | None = None  # of a solver that knows when to stop
 
     @property
     def H(self) -> "Factors":
@@ -101,6 +102,7 @@ class Solver(ABC):
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
         """k components with their signs, rank and certificate."""
         real = np.finfo(A.dtype).dtype
+        known = factors.certificate
         left = _leading(factors.U, (slice(None), slice(k)), A)
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
         U, Vh = signed(left, right)
@@ -108,18 +110,18 @@ class Solver(ABC):
         there = S > rank_floor(A, S[0])
         info = Info(
             solver=repr(self),
-            n_passes=factors.n_passes + (3 + factors.factor_passes) * self.certify,
+            n_passes=factors.n_passes + (3 + factors.factor_passes) * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
-            residuals=None,
-            value_errors=None,
-            converged=None,
+            residuals=known and known.residuals,
+            value_errors=known and known.value_errors,
+            converged=known and known.converged,
             frobenius_error=None,
             seconds=0.0,
             peak_bytes=None,
         )
         F = SVDResult(U, np.where(there, S, 0).astype(real), Vh, info)
-        if self.certify:
+        if self.certify and known is None:
             residuals, errors = certificate(A, F)
             converged = bool(np.all(errors <= tol))
             F.info = replace(info, residuals=residuals, value_errors=errors, converged=converged)
@@ -160,3 +162,11 @@ def rank_floor(A: Operator, first: float) -> float:
     # Means are right to an ulp or two.
     own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
     return max(rounding(A) * float(first), own)
+
+
+def components_for(squares: Vector, share: float, total: float | None = None) -> int:
+    """The fewest components whose part of the sum of squares exceeds `share`."""
+    total = float(squares.sum()) if total is None else total
+    if total <= 0:
+        return 1
+    return min(int(np.searchsorted(np.cumsum(squares) / total, share, side="right")) + 1, len(squares))

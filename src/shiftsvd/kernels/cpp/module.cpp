@@ -146,6 +146,21 @@ void define_products(nb::module_ &m) {
       nb::arg("C").noconvert(), nb::arg("sums").noconvert(), nb::arg("Z").noconvert());
 }
 
+template <class T>
+void define_add(nb::module_ &m) {
+  m.def(
+      "add",
+      [](Vector<const T> part, Vector<double> total) {
+        require(part.shape(0) == total.shape(0), "sums of different length");
+        const T *x = part.data();
+        double *sum = total.data();
+        std::size_t n = part.shape(0);
+        nb::gil_scoped_release released;
+        for (std::size_t i = 0; i < n; i++) sum[i] += x[i];
+      },
+      nb::arg("part").noconvert(), nb::arg("total").noconvert());
+}
+
 template <class D, class I>
 void define_statistics(nb::module_ &m) {
   m.def(
@@ -192,6 +207,17 @@ void define_statistics(nb::module_ &m) {
       nb::arg("hi"), nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(),
       nb::arg("squares").noconvert());
   m.def(
+      "column_counts",
+      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         Vector<std::int64_t> counts) {
+        auto X = range<D, I>(data, indices, indptr, lo, hi);
+        std::int64_t *count = counts.data();
+        nb::gil_scoped_release released;
+        for (std::int64_t k = X.indptr[lo]; k < X.indptr[hi]; k++) count[X.indices[k]]++;
+      },
+      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
+      nb::arg("hi"), nb::arg("counts").noconvert());
+  m.def(
       "outer",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
          std::optional<Vector<const double>> weights, Matrix<double> G) {
@@ -229,6 +255,8 @@ NB_MODULE(_compiled, m) {
   define_products<float, float, std::int64_t>(m);
   define_products<float, double, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
+  define_add<float>(m);
+  define_add<double>(m);
   define_statistics<float, std::int32_t>(m);
   define_statistics<double, std::int32_t>(m);
   define_statistics<float, std::int64_t>(m);

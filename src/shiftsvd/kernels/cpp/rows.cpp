@@ -98,18 +98,45 @@ void scatter(Rows<D, I> X, Panel<const T> Y, T *Z) {
   }
 }
 
+// The products of a row with V and, at the same time, of the row before with its own result: loads of V overlap
+// with stores to Z (5 to 10 % faster than one after the other; benchmarks/kernels.py).
+template <int W, class D, class T, class I>
+inline Lanes<T, W> row_times_and_outer(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y,
+                                       const D *x0, const I *j0, std::int64_t n0, const Lanes<T, W> &y0, T *Z) {
+  Lanes<T, W> z = Lanes<T, W>::zero();
+  std::int64_t k = 0, both = n < n0 ? n : n0;
+  for (; k + 1 < both; k += 2) {
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+    y0.add_to(T(x0[k]), Z + std::size_t(j0[k]) * W);
+    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
+    y0.add_to(T(x0[k + 1]), Z + std::size_t(j0[k + 1]) * W);
+  }
+  row_outer<W>(x0 + k, j0 + k, n0 - k, y0, Z);
+  for (; k + 1 < n; k += 2) {
+    y.add(T(x[k]), V + std::size_t(j[k]) * W);
+    z.add(T(x[k + 1]), V + std::size_t(j[k + 1]) * W);
+  }
+  if (k < n) y.add(T(x[k]), V + std::size_t(j[k]) * W);
+  y.add(z);
+  return y;
+}
+
 template <int W, class D, class T, class I>
 void gram(Rows<D, I> X, const T *V, Shift<T> S, T *Z) {
+  Lanes<T, W> before = Lanes<T, W>::zero();
+  std::int64_t first0 = 0, n0 = 0;
   for (std::int64_t i = X.lo; i < X.hi; i++) {
     std::int64_t first = X.indptr[i], n = X.indptr[i + 1] - X.indptr[i];
     const double *left = S.left + (i - X.lo) * S.rank;
     Lanes<T, W> y = Lanes<T, W>::zero();
     for (std::int64_t s = 0; s < S.rank; s++) y.add(T(-left[s]), S.right + s * W);
-    y = row_times<W>(X.data + first, X.indices + first, n, V, y);
+    y = row_times_and_outer<W>(X.data + first, X.indices + first, n, V, y, X.data + first0, X.indices + first0, n0,
+                               before, Z);
     if (S.weights) y.scale(T(S.weights[i - X.lo]));
     for (std::int64_t s = 0; s < S.rank; s++) y.add_to(T(left[s]), S.sums + s * W);
-    row_outer<W>(X.data + first, X.indices + first, n, y, Z);
+    before = y, first0 = first, n0 = n;
   }
+  row_outer<W>(X.data + first0, X.indices + first0, n0, before, Z);
 }
 
 // Calls `f.template operator()<W>` for the width that was asked for: a constant, or the columns would spill.

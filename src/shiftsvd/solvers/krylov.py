@@ -1,0 +1,157 @@
+"""The basis of a block Lanczos run: orthonormal columns B, the projected matrix H = B^H G B, and what comes next."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.orth import inner, orth, subtract_product
+
+# A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
+TWICE = 0.1
+
+
+@dataclass(eq=False)
+class Basis:
+    """``G B = B H + Q C E^H``: Q is the next block, and E picks the columns of B that were multiplied last.
+
+    Attributes
+    ----------
+    B : array (n, capacity), by columns
+        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q.
+    H : array (capacity, capacity)
+        Hermitian; rows and columns up to size + width are set.
+    """
+
+    B: Panel
+    H: Panel
+    rng: Generator
+    size: int = 0
+    width: int = 0
+    last: int = 0  # columns that were multiplied last
+    C: Panel = field(default_factory=lambda: np.empty((0, 0)))  # (width, last)
+    scale: float = 0.0  # the largest norm of a product so far: what rounding is measured by
+
+    @classmethod
+    def of(cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator) -> "Basis":
+        """An empty basis; memory is taken as it is filled."""
+        return cls(np.empty((n, capacity), dtype, order="F"), np.zeros((capacity, capacity), dtype), rng)
+
+    @property
+    def block(self) -> Panel:
+        """Q, of shape (n, width)."""
+        return self.B[:, self.size : self.size + self.width]
+
+    @property
+    def room(self) -> int:
+        """Columns that are left."""
+        return self.B.shape[1] - self.size - self.width
+
+    def reserve(self, columns: int) -> None:
+        """Room for so many columns in all."""
+        have = self.B.shape[1]
+        if columns > have:
+            B = np.empty((self.B.shape[0], columns), self.B.dtype, order="F")
+            B[:, : self.size + self.width] = self.B[:, : self.size + self.width]
+            self.B, self.H = B, np.pad(self.H, (0, columns - have))
+
+    def begin(self, Q: Panel) -> None:
+        """Start from the span of Q."""
+        self.size = self.last = 0
+        self.width = Q.shape[1]
+        self.B[:, : self.width] = orth(Q)
+        self.H[:] = 0
+
+    def widen(self, columns: int) -> int:
+        """Put fresh random directions, orthogonal to everything so far, beside Q; how many there was space for."""
+        end = self.size + self.width
+        columns = min(columns, self.B.shape[0] - end, self.room)
+        if columns <= 0:
+            return 0
+        self.B[:, end : end + columns] = self._fresh(end, columns)
+        self.C = np.vstack([self.C, np.zeros((columns, self.C.shape[1]), self.C.dtype)])
+        self.width += columns
+        return columns
+
+    def extend(self, W: Panel) -> None:
+        """Take in ``W = G Q``; the part of it that is new becomes the next block."""
+        old, end = self.size, self.size + self.width
+        self.scale = max(self.scale, float(np.sqrt(np.max(np.sum(np.abs(W) ** 2, axis=0), initial=0))))
+        # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
+        near = max(0, old - self.last)
+        coefficients = np.zeros((end, self.width), self.H.dtype)
+        for lo in (near, 0):
+            before = _lengths(W)
+            part = inner(self.B[:, lo:end], W)
+            subtract_product(W, self.B[:, lo:end], part)
+            coefficients[lo:] += part
+        if np.any(_lengths(W) < TWICE * before):
+            subtract_product(W, self.B[:, :end], inner(self.B[:, :end], W))
+        D = coefficients[old:]
+        self.H[:old, old:end] = coefficients[:old]
+        self.H[old:end, :old] = coefficients[:old].conj().T
+        self.H[old:end, old:end] = (D + D.conj().T) / 2
+        self.size, self.last = end, self.width
+        Q = self._next(W)
+        self.C = Q.conj().T @ W
+        self.width = Q.shape[1]
+        self.B[:, end : end + self.width] = Q
+        # The next projection finds these again; a check before it needs nothing but C.
+
+    def values(self) -> tuple[Vector, Panel, Panel]:
+        """(Ritz values, descending; their vectors within B; their residuals within Q, which cost nothing)."""
+        theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
+        theta, Z = theta[::-1], Z[:, ::-1]
+        return theta, Z, self.C @ Z[self.size - self.last : self.size]
+
+    def vectors(self, Z: Panel) -> Panel:
+        """``B Z``."""
+        out = np.zeros((self.B.shape[0], Z.shape[1]), self.B.dtype)
+        subtract_product(out, self.B[:, : self.size], -Z)
+        return out
+
+    def restart(self, theta: Vector, Z: Panel) -> None:
+        """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
+        kept, width = Z.shape[1], self.width
+        border = self.C @ Z[self.size - self.last : self.size]
+        Q = self.block.copy()
+        self.B[:, :kept] = self.vectors(Z)
+        self.B[:, kept : kept + width] = Q
+        self.H[:] = 0
+        self.H[:kept, :kept] = np.diag(theta)
+        # The kept vectors all have a residual along Q: they count as multiplied last.
+        self.C, self.size, self.last = border, kept, kept
+
+    def _next(self, W: Panel) -> Panel:
+        """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones."""
+        n, end = self.B.shape[0], self.size
+        width = min(W.shape[1], n - end, self.B.shape[1] - end)
+        lengths, P = np.linalg.eigh(inner(W, W))
+        noise = n * float(np.finfo(np.float64).eps) * self.scale
+        there = np.flatnonzero(np.sqrt(np.maximum(lengths, 0)) > noise)[-width:] if width else np.empty(0, int)
+        Q = np.empty((n, 0), W.dtype)
+        if len(there):
+            Q = np.zeros((n, len(there)), W.dtype)
+            subtract_product(Q, W, -P[:, there] / np.sqrt(lengths[there]))
+            if lengths[there[0]] < TWICE**4 * lengths[-1]:  # short columns have rounding along B
+                subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
+            Q = orth(Q)
+        if len(there) < width:
+            self.B[:, end : end + len(there)] = Q
+            Q = np.hstack([Q, self._fresh(end + len(there), width - len(there))])
+        return Q
+
+    def _fresh(self, end: int, columns: int) -> Panel:
+        """Random orthonormal directions orthogonal to the first `end` columns of B."""
+        F: Panel = self.rng.standard_normal((self.B.shape[0], columns)).astype(self.B.dtype)
+        for _ in range(2):
+            F = orth(F)
+            subtract_product(F, self.B[:, :end], inner(self.B[:, :end], F))
+        return orth(F)
+
+
+def _lengths(W: Panel) -> Vector:
+    """Norms of the columns."""
+    return np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real)
