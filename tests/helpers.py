@@ -355,8 +355,10 @@ class Counting(ss.Operator):
     def rmatmat(self, W: Array) -> Array:
         return self._read("rmatmat", W)
 
-    def gram(self, V: Array) -> Array:
-        return self._read("gram", V)
+    gram_reads = 1
+
+    def gram(self, V: Array, weights: Array | None = None) -> Array:
+        return self._read("gram", V, weights)
 
     def row_blocks(self, rows: int) -> Any:
         return self._read("row_blocks", rows)

@@ -232,11 +232,11 @@ def test_minka_needs_tall_data_of_at_most_5000_features():
 
 
 def test_a_share_or_mle_takes_an_exact_solution():
-    message = 'needs solver="auto" or "exact", got'
+    message = 'needs solver="auto", "lanczos", "gram" or "exact", got'
     for solver in ("randomized", "shifted-randomized", ss.RandomizedSVD()):
         refuses(message, lambda solver=solver: ss.svd(X, 0.5, solver=solver))
         refuses(message, lambda solver=solver: ss.PCA(0.5, solver=solver).fit(X))
-        refuses(message, lambda solver=solver: ss.PCA("mle", solver=solver).fit(X))
+        refuses('needs solver="auto" or "exact", got', lambda solver=solver: ss.PCA("mle", solver=solver).fit(X))
 
 
 # Shifts and scales
@@ -415,7 +415,10 @@ SETTINGS = [
     ({"random_state": -1, "solver": "randomized"}, "random_state"),
 ]
 SETTINGS_OF_BOTH = [
-    ({"solver": "exakt"}, "one of auto, shifted-randomized, randomized, exact, or a solver object, got 'exakt'"),
+    (
+        {"solver": "exakt"},
+        "one of auto, lanczos, gram, exact, randomized, shifted-randomized, or a solver object, got 'exakt'",
+    ),
     ({"solver": 3}, "solver must be one of auto"),
     ({"solver": None}, "solver must be one of auto"),
     ({"solver": ss.Exact}, "solver must be one of auto"),

@@ -12,7 +12,6 @@ from helpers import CONTAINERS, Array, Counting, panel, values
 from shiftsvd import orth
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.solvers import exact
-from shiftsvd.solvers.arpack import Arpack
 
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),
@@ -20,7 +19,9 @@ SOLVERS = (
     ss.RandomizedSVD(n_iter=1, sketch=ss.SRFT()),
     ss.ShiftedRandomizedSVD(n_iter=1),
     ss.Exact(),
-    Arpack(),
+    ss.BlockLanczos(),
+    ss.BlockLanczos(tol=0, block_size=3),
+    ss.Gram(),
 )
 FORMATS = {
     "C": np.ascontiguousarray,

@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 import shiftsvd as ss
 from helpers import CONTAINERS, EPS, FEW, Array, assert_close, content, in_double, panel, values, with_values
-from shiftsvd.front import components_for
+from shiftsvd.solvers.base import components_for
 
 COMPLETE = ss.Exact()
 
@@ -112,11 +112,11 @@ def test_share_picks_the_fewest_components_that_exceed_it() -> None:
 
 def test_share_is_exceeded_and_not_only_reached() -> None:
     S = np.array([2.0, 1.0, 1.0, 1.0, 1.0])  # the first holds exactly a half
-    assert components_for(S, 0.5) == 2
-    assert components_for(S, 0.5 - 1e-12) == 1
-    assert components_for(S, 0.999) == 5
-    assert components_for(S, 1 - 1e-16) == 5
-    assert components_for(S, 1e-9) == 1
+    assert components_for(S**2, 0.5) == 2
+    assert components_for(S**2, 0.5 - 1e-12) == 1
+    assert components_for(S**2, 0.999) == 5
+    assert components_for(S**2, 1 - 1e-16) == 5
+    assert components_for(S**2, 1e-9) == 1
     assert components_for(np.zeros(3), 0.9) == 1
 
 
@@ -125,7 +125,7 @@ def test_share_counts_the_shifted_and_scaled_matrix() -> None:
     assert len(ss.svd(X, 0.99).S) == 1
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     S = dense_svd(Z, 6)
-    expected = components_for(S, 0.8)
+    expected = components_for(S**2, 0.8)
     assert 1 < expected < 6
     assert len(ss.svd(X, 0.8, shift="mean", scale="std").S) == expected
     assert len(ss.svd(X, np.float32(0.8), shift="mean", scale="std").S) == expected
@@ -139,7 +139,7 @@ def test_truncated_share_keeps_the_whole_norm_in_its_error() -> None:
 
 @pytest.mark.parametrize("solver", ["randomized", "shifted-randomized", ss.RandomizedSVD()])
 def test_share_takes_an_exact_solution(solver) -> None:
-    with pytest.raises(ValueError, match='"auto" or "exact"'):
+    with pytest.raises(ValueError, match='"lanczos", "gram" or "exact"'):
         ss.svd(values((9, 4)), 0.5, solver=solver)
     assert len(ss.svd(values((9, 4)), 0.5, solver=ss.Exact()).S) >= 1
 
@@ -161,7 +161,7 @@ def test_solvers_are_found_by_name() -> None:
 
 
 def test_unknown_solvers_are_refused_with_the_names_there_are() -> None:
-    with pytest.raises(ValueError, match=r"auto, shifted-randomized, randomized, exact.*'arnoldi'"):
+    with pytest.raises(ValueError, match=r"auto, lanczos, gram, exact, randomized, shifted-randomized.*'arnoldi'"):
         ss.svd(values((9, 4)), 2, solver="arnoldi")
 
 

@@ -172,7 +172,7 @@ def test_settings_of_the_randomized_solver_arrive_there():
 
 @pytest.mark.parametrize(
     ("svd_solver", "name"),
-    [("full", "Exact"), ("covariance_eigh", "Exact"), ("arpack", "Arpack"), ("randomized", "RandomizedSVD")],
+    [("full", "Exact"), ("covariance_eigh", "Gram"), ("arpack", "BlockLanczos"), ("randomized", "RandomizedSVD")],
 )
 def test_the_account_names_the_solver_that_ran(svd_solver, name):
     pca = ss.PCA(3, svd_solver=svd_solver).fit(counts((50, 20)))

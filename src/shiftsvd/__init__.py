@@ -12,14 +12,26 @@ if TYPE_CHECKING:
     from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
     from shiftsvd.result import Info, SVDResult
     from shiftsvd.sketch import SRFT, Gaussian, Rademacher, SparseSign
-    from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, auto_solver
+    from shiftsvd.solvers import (
+        BlockLanczos,
+        Estimate,
+        Exact,
+        Gram,
+        RandomizedSVD,
+        ShiftedRandomizedSVD,
+        auto_solver,
+        estimate,
+    )
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
 _HOME = {
     "Adjoint": "operators",
+    "BlockLanczos": "solvers",
+    "Estimate": "solvers",
     "Exact": "solvers",
     "Gaussian": "sketch",
+    "Gram": "solvers",
     "Info": "result",
     "LowRank": "operators",
     "Moments": "moments",
@@ -36,6 +48,7 @@ _HOME = {
     "as_operator": "backends",
     "auto_solver": "solvers",
     "center": "backends",
+    "estimate": "solvers",
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
     "residuals": "accuracy",
@@ -47,8 +60,11 @@ __all__ = [
     "PCA",
     "SRFT",
     "Adjoint",
+    "BlockLanczos",
+    "Estimate",
     "Exact",
     "Gaussian",
+    "Gram",
     "Info",
     "LowRank",
     "Moments",
@@ -63,6 +79,7 @@ __all__ = [
     "as_operator",
     "auto_solver",
     "center",
+    "estimate",
     "frobenius_error",
     "halko_bound",
     "residuals",

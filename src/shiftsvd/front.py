@@ -13,8 +13,8 @@ from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
 from shiftsvd.shifts import resolve_scale, resolve_shift
 from shiftsvd.sketch import generator
-from shiftsvd.solvers import Exact, Solver, solver_named
-from shiftsvd.solvers.base import TOL, check_rank, components_for
+from shiftsvd.solvers import Solver, solver_named
+from shiftsvd.solvers.base import TOL, check_rank
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
 
@@ -40,17 +40,18 @@ def svd(
         Rows are samples, columns are features. Complex data work.
     k : int in 1..min(m, n), or float in (0, 1)
         Number of components; a float is the share of the squared Frobenius norm to exceed, by the fewest
-        components, which takes an exact solution.
+        components ("exact", "gram" and "lanczos" can).
     shift : None, "mean", array of shape (n,), `LowRank` or `Operator` of shape (m, n)
         What is subtracted: nothing, the column means, a vector from every row, any matrix.
     scale : None, "std" or True, "pareto", or positive array of shape (n,)
         What the columns are divided by after the shift: their standard deviation (ddof 0), its square root, a
         vector. Columns without variance are left as they are, with a warning that counts them.
     solver : str or Solver
-        "auto", "randomized", "shifted-randomized", "exact", or an object such as ``RandomizedSVD(n_iter=7)``.
+        "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
+        ``RandomizedSVD(n_iter=7)``. `auto_solver` tells which one "auto" is, and `estimate` what it will take.
     tol : float
-        Relative accuracy of the values, for solvers given by name; an error beside a solver object. No solver
-        stops by it yet; certificates are judged by it.
+        Relative accuracy of the values, for solvers given by name; an error beside a solver object. Components
+        that do not reach it are named in a warning. 0 means down to rounding.
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
@@ -102,7 +103,7 @@ def svd(
         raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
     A = prepared(A, shift, scale)
     with threads(n_threads):
-        return decompose(A, k, solver, tol, rng, memory_limit, certify)
+        return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
 
 
 def prepared(A: Operator, shift: Any, scale: Any) -> Operator:
@@ -128,13 +129,9 @@ def decompose(
     certify: bool = False,
 ) -> SVDResult:
     """The components of a prepared operator, after a look at the memory."""
-    by_share = isinstance(k, float | np.floating)
-    count = min(A.shape) if by_share else int(k)
-    chosen = Exact() if by_share and solver == "auto" else solver_named(solver, A, count, tol)
-    if by_share and not isinstance(chosen, Exact):
-        raise ValueError(f'a share of the variance (k={k}) needs solver="auto" or "exact", got {chosen}')
+    count = min(A.shape) if isinstance(k, float) else int(k)
+    chosen = solver_named(solver, A, k, tol)
     chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
-    affordable(chosen.peak_bytes(A.shape, count), memory_limit, what)
-    F = chosen(A, count, rng, tol=tol)
-    return F.truncate(components_for(F.S.astype(np.float64) ** 2, float(k))) if by_share else F
+    affordable(chosen.peak_bytes(A, count), memory_limit, what)
+    return chosen(A, k, rng, tol=tol)

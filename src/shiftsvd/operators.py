@@ -59,6 +59,10 @@ class Operator(ABC):
         """
         return self.rmatmat(_scale(weights, self.matmat(V)))
 
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A`` formed in double precision, shape (n, n)."""
+        return self.gram(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)), weights)
+
     def fused(self, passes: float) -> "Operator":
         """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
         return self
@@ -122,6 +126,11 @@ class Operator(ABC):
     def gram_reads(self) -> int:
         """How often `gram` reads the data."""
         return 2
+
+    @property
+    def gram_pairs(self) -> float:
+        """How many products of two numbers `gram_matrix` takes, about."""
+        return self.stored**2 / self.shape[0]
 
     @property
     def gram_eps(self) -> float:
@@ -427,6 +436,11 @@ class Scaled(Derived):
     def gram_reads(self) -> int:
         """As of A."""
         return self.A.gram_reads
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
+        G = self.A.gram_matrix(_power(self.rows, weights))
+        return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
     def fused(self, passes: float) -> "Scaled":
         """As A."""

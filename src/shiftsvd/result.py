@@ -16,11 +16,16 @@ Lazy = Panel | Callable[[], Panel]
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What is known of each component: see `Info`."""
+    """What is known of each component: see `Info`. `late` are the components that did not converge."""
 
     residuals: Vector
     value_errors: Vector
-    converged: bool
+    late: Vector
+
+    @property
+    def converged(self) -> bool:
+        """Whether there are none of those."""
+        return not len(self.late)
 
 
 @dataclass(frozen=True, eq=False)

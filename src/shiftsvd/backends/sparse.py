@@ -10,7 +10,7 @@ from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.memory import spare
-from shiftsvd.kernels import Kernels, kernels_for
+from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.panels import Groups
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.moments import Moments, Vector
@@ -81,6 +81,11 @@ class SparseRows(Blocked):
         """The number of stored entries."""
         return int(self.X.nnz)
 
+    @property
+    def gram_pairs(self) -> float:
+        """Pairs of stored entries in a row, each once."""
+        return float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2)
+
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
@@ -95,7 +100,11 @@ class SparseRows(Blocked):
             return self.ready, rows
         # Small integers are exact in single precision, where products are faster.
         small = self.full is None and self.X.dtype.itemsize <= 2
-        return self._made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
+        return self._apart_from_others(rows, np.dtype(np.float32) if small else self.dtype)
+
+    def _apart_from_others(self, rows: Rows, dtype: np.dtype[Any]) -> tuple[CSR, Rows]:
+        """These rows made for the kernels, as a matrix of their own."""
+        return self._made(rows, dtype), (0, rows[1] - rows[0])
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
@@ -202,7 +211,7 @@ class SparseRows(Blocked):
         def part(rows: Rows) -> Vector:
             # Squares are exact; what the products were rounded to is not enough for them.
             exact = self.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
-            X, place = self.block(rows) if exact else (self._made(rows, panel_dtype(self.dtype)), (0, rows[1] - rows[0]))
+            X, place = self.block(rows) if exact else self._apart_from_others(rows, panel_dtype(self.dtype))
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
@@ -221,8 +230,8 @@ class SparseRows(Blocked):
         for i, j, change in self._entry_squares():
             squares += sum_by(i, w[j] * change, self.shape[0])
         if np.any(squares < CANCELLED * absent):
-            return np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(1024)])
-        return squares
+            squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(1024)])
+        return np.asarray(squares)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, one alive at a time."""
@@ -268,7 +277,7 @@ class SparseRows(Blocked):
             return np.zeros(self.shape[1])  # not enough for one full column
 
         def part(rows: Rows) -> Vector:
-            return kernels_for(self.X.dtype if self.X.dtype.kind == "f" else np.dtype(complex)).column_counts(self.X, rows)
+            return best.column_counts(self.X, rows)
 
         return np.asarray(reduce_in_order(values for _, values in self._each(part)))
 
@@ -333,7 +342,8 @@ class SparseRows(Blocked):
 
     def _inside(self) -> "SparseRows":
         """The stored entries with full lines shifted, as an operator of its own."""
-        return replace(self, X=self.ready if self.ready is not None else self._made((0, self.shape[0]), self.dtype), shift=None, memo={})
+        X = self._made((0, self.shape[0]), self.dtype) if self.ready is None else self.ready
+        return replace(self, X=X, shift=None, memo={})
 
     def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
         """The sums of panels in their order, in double precision."""

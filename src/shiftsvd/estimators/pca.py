@@ -33,7 +33,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     svd_solver : {"auto", "full", "covariance_eigh", "arpack", "randomized"}, optional
         scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
     tol : float, optional
-        Relative accuracy of the singular values. Default 1e-4.
+        Relative accuracy of the singular values. Default 1e-4, or down to rounding where `svd_solver` is given.
     iterated_power : int or "auto"
         Power iterations of the randomized solvers given by name; "auto" is 7 or 4, as in scikit-learn.
     n_oversamples : int
@@ -45,8 +45,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     scale : False, True or "std", "pareto", or positive array of shape (n_features,)
         "std" has ddof 0, as in `StandardScaler`; columns without variance are left as they are, with a warning.
     solver : str or Solver
-        "auto", "exact", "randomized", "shifted-randomized", or an object such as ``RandomizedSVD(n_iter=7)``,
-        which brings its own settings.
+        "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
+        ``RandomizedSVD(n_iter=7)``, which brings its own settings.
     missing : "error"
         What to do with NaN.
     n_threads : int, optional

@@ -10,8 +10,8 @@ from shiftsvd.operators import Operator
 from shiftsvd.orth import NORMALIZERS
 from shiftsvd.shifts import finite_vector
 from shiftsvd.sketch import generator
-from shiftsvd.solvers import Exact, RandomizedSVD, ShiftedRandomizedSVD, Solver
-from shiftsvd.solvers.arpack import Arpack
+from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
+from shiftsvd.solvers.base import SHARED
 from shiftsvd.solvers.randomized import auto_iterations
 
 SVD_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
@@ -73,10 +73,12 @@ def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
         if not (isinstance(name, Exact) or name in ("auto", "exact", "full", "covariance_eigh")):
             raise ValueError(f'n_components="mle" needs solver="auto" or "exact", got {name!r}')
         return Exact()
-    if name in ("full", "covariance_eigh"):
+    if name == "full":
         return Exact()
+    if name == "covariance_eigh":
+        return Gram(pca.tol or 0)
     if name == "arpack":
-        return Arpack()
+        return BlockLanczos(pca.tol or 0)
     if name not in ("randomized", "shifted-randomized"):
         return name  # type: ignore[no-any-return]
     return _randomized(pca, A, k, name)
@@ -85,7 +87,7 @@ def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
 def _randomized(pca: Any, A: Operator, k: Any, name: str) -> Solver:
     """A randomized solver with the settings of the estimator."""
     if isinstance(k, float):
-        raise ValueError(f'a share of the variance (n_components={k}) needs solver="auto" or "exact", got {name!r}')
+        raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")
     if pca.iterated_power != "auto" and (
         not isinstance(pca.iterated_power, int | np.integer) or pca.iterated_power < 0
     ):

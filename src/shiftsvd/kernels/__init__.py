@@ -14,7 +14,16 @@ from shiftsvd.kernels import twin
 from shiftsvd.kernels.panels import Array, Groups
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, threads
 
-__all__ = ["Kernels", "best", "default_threads", "given_threads", "instruction_set", "kernels_for", "ordered", "threads"]
+__all__ = [
+    "Kernels",
+    "best",
+    "default_threads",
+    "given_threads",
+    "instruction_set",
+    "kernels_for",
+    "ordered",
+    "threads",
+]
 
 
 class Kernels(Protocol):

@@ -1,11 +1,12 @@
 """The compiled kernels over ranges of rows of a CSR matrix: real data, panels in single or double precision."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-not-found]
+import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels.panels import Array, Groups, grouped, zeros
 
 CSR = Any
@@ -73,7 +74,7 @@ def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tup
 def column_counts(X: CSR, rows: Range) -> Array:
     """Stored entries of each column in these rows."""
     counts = np.zeros(X.shape[1], np.int64)
-    _compiled.column_counts(X.data, X.indices, X.indptr, *rows, counts)
+    _compiled.column_counts(X.indices, X.indptr, *rows, counts)
     return counts
 
 
@@ -105,7 +106,7 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
         return [rows]
     edges = lo + np.searchsorted(X.indptr[lo : hi + 1], np.arange(first + ENTRIES, last, ENTRIES))
     edges = np.unique(np.concatenate([[lo], edges, [hi]]))
-    return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
 def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:

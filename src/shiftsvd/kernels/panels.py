@@ -1,6 +1,7 @@
 """Panels as the compiled kernels want them: groups of 2^p columns, each contiguous and aligned to a cache line."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ def widths(width: int, dtype: Any) -> list[int]:
 def spans(cut: list[int], width: int) -> list[slice]:
     """The columns that each group covers."""
     edges = np.concatenate([[0], np.cumsum(cut)])
-    return [slice(int(lo), min(int(hi), width)) for lo, hi in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(int(lo), min(int(hi), width)) for lo, hi in pairwise(edges)]
 
 
 def zeros(rows: int, width: int, dtype: Any) -> Groups:
@@ -76,7 +77,7 @@ def zeros(rows: int, width: int, dtype: Any) -> Groups:
 
 def grouped(V: Array, dtype: Any) -> Groups:
     """The panel V, cut."""
-    groups = zeros(*V.shape, dtype)
+    groups = zeros(V.shape[0], V.shape[1], dtype)
     for part, where in zip(groups.parts, groups.columns(), strict=True):
         part[:, : where.stop - where.start] = V[:, where]
     return groups

@@ -1,41 +1,50 @@
-"""auto_solver: which solver is the right one for a matrix, and why."""
+"""auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
+import time
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from shiftsvd.backends import as_operator
-from shiftsvd.operators import Operator
-from shiftsvd.solvers.base import TOL, Solver
+from shiftsvd.kernels import threads
+from shiftsvd.operators import Operator, panel_dtype
+from shiftsvd.solvers.base import TOL, Solver, check_rank
+from shiftsvd.solvers.cost import Cost, Work
 from shiftsvd.solvers.exact import Exact
+from shiftsvd.solvers.gram import Gram
+from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD
 from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
 
 BY_NAME: dict[str, type[Solver]] = {
-    "shifted-randomized": ShiftedRandomizedSVD,
-    "randomized": RandomizedSVD,
+    "lanczos": BlockLanczos,
+    "gram": Gram,
     "exact": Exact,
+    "randomized": RandomizedSVD,
+    "shifted-randomized": ShiftedRandomizedSVD,
 }
+# Seconds by the model below which nobody waits: the answer may as well have all its digits.
+AT_ONCE = 0.02
+# `Exact` and `Gram` hold n x n numbers; beyond these sides it must be asked for by name.
+EXACT_SIDE, GRAM_SIDE = 1000, 10_000
 
-# Operations of one second or so: below this nobody waits, so the answer may as well be exact.
-AT_ONCE = 2e10
-# A sparse product makes about a tenth of the operations per second that a factorization of a dense block makes.
-SPARSE_SLOWNESS = 10
 
-
-def auto_solver(A: Any, k: int, tol: float = TOL) -> Solver:
-    """The solver that ``solver="auto"`` uses; its ``reason`` says why.
+def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
+    """The solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds that the model foresees.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
-    k : int
+    k : int, or float in (0, 1) for a share of the variance
     tol : float
-        Accepted; neither solver stops by it.
+        Relative accuracy of the singular values.
 
     Returns
     -------
     Solver
-        `Exact` where the short side is at most 1000 and its ``2 m n^2`` operations take about a second, or no
-        longer than randomized iterations would; else ``RandomizedSVD(n_iter=4)``.
+        The cheapest of `Exact` (short side at most 1000), `Gram` and `BlockLanczos` by the model in
+        ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway.
 
     Examples
     --------
@@ -44,26 +53,31 @@ def auto_solver(A: Any, k: int, tol: float = TOL) -> Solver:
     Exact()
     """
     A = as_operator(A)
-    exact, randomized = _operations(A, k)
-    short = min(A.shape)
-    counts = f"{exact:.1e} operations exactly, about {randomized:.1e} by random samples"
-    if short <= 1000 and exact <= max(AT_ONCE, randomized):
-        return Exact(reason=f"the short side is {short}: {counts}")
-    if k + 10 >= 0.8 * short and exact <= 10 * randomized:
-        return Exact(reason=f"{k} of {short} components are wanted: {counts}")
-    return RandomizedSVD(n_iter=4, reason=f"the short side is {short}: {counts}")
+    costs = _costs(A, k, tol)
+    exact = next((solver for solver in costs if isinstance(solver, Exact)), None)
+    best = min(costs, key=lambda solver: costs[solver].seconds)
+    if exact is not None and costs[exact].seconds <= AT_ONCE:
+        best = exact
+    told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
+    return replace(best, reason=f"short side {min(A.shape)}, {A.stored:,} numbers, k={k}: {told}")
 
 
-def _operations(A: Operator, k: int) -> tuple[float, float]:
-    """Operations of an exact and of a randomized solution with 4 iterations."""
-    long, short = max(A.shape), min(A.shape)
-    ell = min(k + 10, short)
-    sparse = SPARSE_SLOWNESS if A.stored < A.shape[0] * A.shape[1] else 1
-    products = 10 * 2.0 * A.stored * ell * sparse
-    return 2.0 * long * short**2, products + 5 * 4.0 * long * ell**2
+def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
+    """The solvers that can be meant, and their costs."""
+    work = Work.of(A)
+    count = int(0.1 * work.n) + 1 if isinstance(k, float) else int(k)
+    costs: dict[Solver, Cost] = {}
+    if work.n <= EXACT_SIDE or count > 0.8 * work.n:
+        costs[Exact()] = work.exact()
+    if work.n <= GRAM_SIDE:
+        costs[Gram(tol)] = work.gram(count)
+    if count + 2 * BLOCK <= work.n or not costs:
+        lanczos = BlockLanczos(tol)
+        costs[lanczos] = work.lanczos(count, lanczos.block(count, work.n), lanczos.basis_columns(count, work.n))
+    return costs
 
 
-def solver_named(solver: "str | Solver", A: Operator, k: int, tol: float) -> Solver:
+def solver_named(solver: "str | Solver", A: Operator, k: int | float, tol: float) -> Solver:
     """A solver from its name; a solver stays what it is."""
     if isinstance(solver, Solver):
         return solver
@@ -72,4 +86,68 @@ def solver_named(solver: "str | Solver", A: Operator, k: int, tol: float) -> Sol
     if solver not in BY_NAME:
         names = ", ".join(["auto", *BY_NAME])
         raise ValueError(f"solver must be one of {names}, or a solver object, got {solver!r}")
-    return BY_NAME[solver]()
+    kind = BY_NAME[solver]
+    return kind(tol=tol) if kind in (BlockLanczos, Gram) else kind()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a factorization will take, before anything is done.
+
+    Attributes
+    ----------
+    solver : Solver
+        With its ``reason`` if it was chosen automatically.
+    peak_bytes : int
+        Memory beyond X that holding the operator, the solver, and the right singular vectors takes.
+    n_passes : int
+        Reads of the data that are expected.
+    seconds_per_pass : float or None
+        From a product with a few columns, if that was asked for.
+    """
+
+    solver: Solver
+    peak_bytes: int
+    n_passes: int
+    seconds_per_pass: float | None = None
+
+
+def estimate(
+    X: Any, k: int | float, solver: str | Solver = "auto", *, tol: float = TOL, probe: bool = False
+) -> Estimate:
+    """The memory and passes that `svd` and `PCA` need for k components of X.
+
+    Parameters
+    ----------
+    X : Operator, or anything that `as_operator` takes, of shape (m, n)
+        A shift changes the memory only where it must be subtracted inside nearly full columns.
+    k : int, or float in (0, 1) for a share of the variance
+    solver : str or Solver
+    tol : float
+        For solvers given by name.
+    probe : bool
+        Time one product as well.
+
+    Returns
+    -------
+    Estimate
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.estimate(np.ones((100, 20)), 5).n_passes
+    1
+    """
+    A = as_operator(X)
+    if not isinstance(k, float):
+        check_rank(k, A.shape)
+    chosen = solver_named(solver, A, k, tol)
+    count = min(A.shape) if isinstance(k, float) else int(k)
+    seconds = None
+    if probe:
+        V = np.ones((min(A.shape), BLOCK), panel_dtype(A.dtype))
+        started = time.perf_counter()
+        with threads(A.n_threads):
+            (A if A.shape[0] >= A.shape[1] else A.H).gram(V)
+        seconds = time.perf_counter() - started
+    return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)

@@ -1,9 +1,10 @@
 """What every solver does around its algorithm: checks, one BLAS thread, signs, rank, certificate, account."""
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -17,6 +18,7 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
 
 TOL = 1e-4
+SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
 
 
 class Factors(NamedTuple):
@@ -54,24 +56,32 @@ class Solver(ABC):
         Why `auto_solver` chose it.
     """
 
+    takes_shares: ClassVar[bool] = False
     certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", kw_only=True, compare=False, repr=False)
 
     @abstractmethod
-    def factorize(self, A: Operator, k: int, rng: Generator) -> Factors:
-        """The algorithm: k leading components of A."""
+    def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
+        """The algorithm: k leading components of A, or as many as exceed a share k of its squared norm."""
 
     @abstractmethod
-    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
-        """Memory of the panels, beyond the data."""
+    def peak_bytes(self, A: Operator, k: int) -> int:
+        """Memory beyond the data that k components and their right vectors take."""
 
-    def __call__(self, A: Operator, k: int, rng: int | Generator | None = None, *, tol: float = TOL) -> SVDResult:
+    @abstractmethod
+    def expected_passes(self, A: Operator, k: int) -> float:
+        """Reads of the data, as far as they can be foreseen."""
+
+    def __call__(
+        self, A: Operator, k: int | float, rng: int | Generator | None = None, *, tol: float = TOL
+    ) -> SVDResult:
         """The k leading components of A.
 
         Parameters
         ----------
         A : Operator of shape (m, n)
-        k : int in 1..min(m, n)
+        k : int in 1..min(m, n), or float in (0, 1)
+            A share is for the solvers that find all components, or grow: `Exact`, `Gram`, `BlockLanczos`.
         rng : int, Generator or None
         tol : float
             What a certificate is judged by.
@@ -85,11 +95,15 @@ class Solver(ABC):
         ValueError
             For a k out of range, or a shift that the algorithm does not take.
         """
-        check_rank(k, A.shape)
+        if isinstance(k, float) and 0 < k < 1:
+            if not self.takes_shares:
+                raise ValueError(f"a share of the variance (k={k}) needs {SHARED}, got {self}")
+        else:
+            check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
         with threads(A.n_threads):
-            factors = self.factorize(A, int(k), generator(rng))
-            F = self._result(A, int(k), factors, tol)
+            factors = self.factorize(A, k if isinstance(k, float) else int(k), generator(rng))
+            F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
             frobenius = A.frobenius_norm()
         info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())
         if frobenius is not None:
@@ -97,6 +111,8 @@ class Solver(ABC):
             square = max(frobenius**2 - float(np.sum(F.S**2)), 1e-16 * frobenius**2)
             info = replace(info, frobenius_error=float(np.sqrt(square)))
         F.info = info
+        if factors.certificate is not None and not factors.certificate.converged:
+            _warn(factors.certificate)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
@@ -113,9 +129,9 @@ class Solver(ABC):
             n_passes=factors.n_passes + (3 + factors.factor_passes) * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
-            residuals=known and known.residuals,
-            value_errors=known and known.value_errors,
-            converged=known and known.converged,
+            residuals=known.residuals if known else None,
+            value_errors=known.value_errors if known else None,
+            converged=known.converged if known else None,
             frobenius_error=None,
             seconds=0.0,
             peak_bytes=None,
@@ -139,6 +155,17 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
             return np.asarray(F()[part], A.dtype)
 
     return made
+
+
+def _warn(known: Certificate) -> None:
+    """Name the components that did not converge."""
+    named = ", ".join(map(str, known.late[:8] + 1)) + (", ..." if len(known.late) > 8 else "")
+    warnings.warn(
+        f"{len(known.late)} components did not converge: {named}; their relative errors are bounded by "
+        f"{known.value_errors[known.late].max():.1e} (see info.value_errors). "
+        "A larger tol, more passes, or data in double precision may help",
+        stacklevel=4,
+    )
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:

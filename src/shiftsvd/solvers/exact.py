@@ -8,7 +8,7 @@ from numpy.random import Generator
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import graded_basis
-from shiftsvd.solvers.base import Factors, Solver
+from shiftsvd.solvers.base import Factors, Solver, components_for
 
 # Entries of a block that is factorized at once (16 MiB of float64).
 ENTRIES = 2**21
@@ -38,21 +38,29 @@ class Exact(Solver):
     array([3., 2.])
     """
 
-    def factorize(self, A: Operator, k: int, rng: Generator) -> Factors:
+    takes_shares = True
+
+    def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
         return self._tall(A, k) if A.shape[0] >= A.shape[1] else self._tall(A.H, k).H
 
-    def _tall(self, A: Operator, k: int) -> Factors:
+    def _tall(self, A: Operator, share: int | float) -> Factors:
         """A is m x n with m >= n."""
         n = A.shape[1]
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
+        k = components_for(S**2, share) if isinstance(share, float) else share
+        S, Vh = S[:k], Vh[:k]
         return Factors(lambda: graded_basis(A.matmat(Vh[:k].conj().T)), S, Vh, 1, n, 1)
 
-    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
+    def expected_passes(self, A: Operator, k: int) -> float:
+        """One."""
+        return 1.0
+
+    def peak_bytes(self, A: Operator, k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
-        n = min(shape)
-        blocks = 4 * min(max(ENTRIES, 2 * n * n), shape[0] * shape[1])
-        return 8 * (blocks + 6 * n * n + 2 * max(shape) * k)
+        m, n = max(A.shape), min(A.shape)
+        blocks = 4 * min(max(ENTRIES, 2 * n * n), m * n)
+        return 8 * (blocks + 6 * n * n + 2 * m * k)
 
 
 def _triangle(A: Operator) -> Panel:

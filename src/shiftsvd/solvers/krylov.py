@@ -47,7 +47,7 @@ class Basis:
     @property
     def room(self) -> int:
         """Columns that are left."""
-        return self.B.shape[1] - self.size - self.width
+        return int(self.B.shape[1]) - self.size - self.width
 
     def reserve(self, columns: int) -> None:
         """Room for so many columns in all."""
@@ -154,4 +154,4 @@ class Basis:
 
 def _lengths(W: Panel) -> Vector:
     """Norms of the columns."""
-    return np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real)
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real))

@@ -1,44 +1,24 @@
 """Block Lanczos with thick restart: components to a stated accuracy, with the certificate that says so."""
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.accuracy import value_errors
-from shiftsvd.kernels.panels import Array
+from shiftsvd.kernels import default_threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.orth import graded_basis, inner, subtract_product, triangle
-from shiftsvd.result import Certificate
 from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
+from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.krylov import Basis
+from shiftsvd.solvers.ritz import ROUNDING, SHARE, TINY, Reading, Ritz, read
 
 BLOCK = 16
+SINGLE = float(np.finfo(np.float32).eps)
 # Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
 SWEEPS = 2
 # It is sent out when errors are bounded by so many tolerances: its sweeps bring the others on as well.
 EARLY = 15.0
-# A residual is rounding where it is below this many units of the largest value.
-ROUNDING = 8.0
-
-
-class Ritz(NamedTuple):
-    """Approximations of the largest eigenvalues of ``G = A^H A``, descending, with the norms of their residuals."""
-
-    theta: Vector
-    r: Vector
-    eps: float  # rounding unit of the products that they came from
-
-    def noise(self) -> float:
-        """What rounding does to a residual or a value."""
-        return ROUNDING * self.eps * float(self.theta[0])
-
-    def errors(self, k: int) -> Vector:
-        """Bounds of the relative errors of the k largest singular values; the others say how far these are alone."""
-        theta, noise = np.maximum(self.theta, 0), self.noise()
-        return value_errors(np.sqrt(theta), theta, self.r + noise, ROUNDING * noise)[:k]
 
 
 @dataclass(frozen=True)
@@ -82,11 +62,12 @@ class BlockLanczos(Solver):
     True
     """
 
+    takes_shares = True
     tol: float = TOL
     block_size: int | None = None
     max_basis: int | None = None
     max_passes: int | None = None
-    start: Array | None = field(default=None, compare=False, repr=False)
+    start: Panel | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
@@ -102,17 +83,9 @@ class BlockLanczos(Solver):
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
-        run = Run(self, A.fused(self._expected_steps(k)), k, rng)
-        found = run()
-        return Factors(
-            lambda: graded_basis(A.matmat(found.V)),
-            found.S,
-            found.V.conj().T,
-            run.n_passes,
-            run.widest,
-            1,
-            found.certificate,
-        )
+        fused = A.fused(self._expected_steps(k))
+        run = Run(self, fused, k, rng, fused)
+        return run().factors(A, run.n_passes, run.widest)
 
     def block(self, k: int | float, n: int) -> int:
         """Columns of a product."""
@@ -127,71 +100,75 @@ class BlockLanczos(Solver):
         """Products that a run is likely to take: what decides whether it pays to sort the data first."""
         return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
 
-    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
-        """The basis and a few panels on the short side."""
-        n = min(shape)
-        return 8 * n * (self.basis_columns(k, n) + 3 * k + 6 * self.block(k, n))
+    def expected_passes(self, A: Operator, k: int) -> float:
+        """By the model of costs."""
+        n = min(A.shape)
+        return Work.of(A).lanczos(k, self.block(k, n), self.basis_columns(k, n)).n_passes
 
-
-class Found(NamedTuple):
-    """What a run ends with."""
-
-    V: Panel
-    S: Vector
-    certificate: Certificate
+    def peak_bytes(self, A: Operator, k: int) -> int:
+        """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
+        n, b = min(A.shape), self.block(k, min(A.shape))
+        threads = A.n_threads or default_threads()
+        panels = (threads + 5) * max(k, 2 * b)
+        long = 0 if A.shape[0] >= A.shape[1] else 3 * k * A.shape[1]
+        return 8 * (n * (self.basis_columns(k, n) + panels) + long)
 
 
 class Run:
-    """One run: the state that a frozen solver cannot have."""
+    """One run: the state that a frozen solver cannot have. Components of G are read off the operator `source`."""
 
-    def __init__(self, solver: BlockLanczos, A: Operator, k: int | float, rng: Generator) -> None:
-        self.solver, self.A, self.k, self.rng = solver, A, k, rng
-        self.n = A.shape[1]
+    def __init__(self, solver: BlockLanczos, G: Operator, k: int | float, rng: Generator, source: Operator) -> None:
+        self.solver, self.G, self.k, self.rng, self.source = solver, G, k, rng, source
+        self.n, self.dtype = G.shape[1], panel_dtype(G.dtype)
         self.b = solver.block(k, self.n)
-        self.n_passes = self.widest = 0
-        self.precise = A.dtype != np.float32
-        share = isinstance(k, float)
-        self.total = self._total() if share else 0.0
-        guess = min(10 + self.b if share else int(k), self.n)
-        self.basis = self._basis(guess)
+        self.n_passes = self.widest = self.n_steps = 0
+        self.precise = G.dtype != np.float32 or solver.tol < ROUNDING * SINGLE
+        self.share = float(k) if isinstance(k, float) else None
+        self.total = self._total() if self.share else 0.0
+        self.wanted = min(10 + self.b if self.share else int(k), self.n)
+        start = 0 if solver.start is None else solver.start.shape[-1]
+        columns = min(solver.basis_columns(self.wanted, self.n) + 2 * start, self.n)
+        self.basis = Basis.of(self.n, columns, self.dtype, rng)
         self.before: tuple[Vector, Vector] | None = None  # values and their errors before the probe under way
-        self.swept = SWEEPS  # products since then
+        self.swept = SWEEPS  # products since it was sent out
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
 
-    def __call__(self) -> Found:
+    def __call__(self) -> Reading:
         """Steps, checks, and readings until one of them is right."""
         self.basis.begin(self._first_block())
-        due, history = self._first_check(), [(0.0, np.inf)]
+        due, history = -(-2 * self.wanted // self.b) + 1, [(0.0, np.inf)]
         while True:
             self._step()
             due -= 1
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
-            worst = float(np.max(ritz.errors(k) / self._aims(ritz, k)))
-            history.append((self.n_passes / self.A.gram_reads, worst))
+            if not self.precise and ritz.loss(k, SINGLE) > SHARE * self.solver.tol:
+                self._begin_in_double(Z, k)
+                continue
+            worst = float(np.max(ritz.excess(k, self.solver.tol)))
+            history.append((float(self.n_steps), worst))
             over = self._at_end() or self._stuck(ritz, k)
             if over or (worst <= 1 and self._probed(ritz, k)):
-                found = self._read(ritz, Z, k)
-                if found is not None:
-                    return found
-                history = history[:1]
+                reading = self._read(ritz, Z, k)
+                if over or reading.certificate.converged:
+                    return reading
             elif worst <= EARLY and self.before is None:
                 self._probe(ritz, Z, k)
             due = SWEEPS if self.swept < SWEEPS else _steps_to_go(history)
-
-    def _first_check(self) -> int:
-        """Steps before the basis can hold what is wanted."""
-        wanted = 10 if isinstance(self.k, float) else int(self.k)
-        return max(1, -(-(2 * wanted + self.b) // self.b))
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
         basis = self.basis
         if basis.room < basis.width and basis.size + basis.width < self.n:
             self._keep(*self._check(), basis.width)
-        basis.extend(self._gram(basis.block))
+        V = basis.block
+        self.n_passes += self.G.gram_reads
+        self.n_steps += 1
         self.swept += 1
+        self.widest = max(self.widest, V.shape[1])
+        W = self.G.gram(V.astype(self.dtype if self.precise else np.float32))
+        basis.extend(np.asarray(W, self.dtype))
 
     def _keep(self, ritz: Ritz, Z: Panel, k: int, needed: int) -> None:
         """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
@@ -204,10 +181,9 @@ class Run:
         """The Ritz values of the basis, their vectors, and how many of them are wanted."""
         theta, Z, E = self.basis.values()
         ritz = Ritz(theta, np.linalg.norm(E, axis=0), self._eps())
-        if not isinstance(self.k, float):
+        if self.share is None:
             return ritz, Z, min(int(self.k), len(theta))
-        met = components_for(theta, self.k, self.total)
-        return ritz, Z, met
+        return ritz, Z, components_for(np.maximum(theta, 0), self.share, self.total)
 
     def _probed(self, ritz: Ritz, k: int) -> bool:
         """Whether a fresh block has had its sweeps and has found nothing new."""
@@ -217,8 +193,8 @@ class Run:
             return False
         before, bounds = self.before
         self.before = None
-        growth = (ritz.theta[:k] - before) / (2 * np.maximum(ritz.theta[:k], ritz.noise()))
-        return bool(np.all(growth <= np.maximum(bounds, self._aims(ritz, k))))
+        growth = (ritz.theta[:k] - before) / (2 * np.maximum(ritz.theta[:k], ritz.noise() + TINY))
+        return bool(np.all(growth <= np.maximum(bounds, max(self.solver.tol, ritz.loss(k)))))
 
     def _probe(self, ritz: Ritz, Z: Panel, k: int) -> None:
         """Send out a fresh random block beside the next one."""
@@ -228,91 +204,48 @@ class Run:
         self.basis.widen(self.b)
         self.before, self.swept = (ritz.theta[:k].copy(), ritz.errors(k)), 0
 
-    def _read(self, ritz: Ritz, Z: Panel, k: int) -> Found | None:
-        """The components by one last product; None if it shows that they are not right yet."""
-        V = self.basis.vectors(Z[:, :k])
-        tol = self.solver.tol
-        loss = ROUNDING * float(ritz.theta[0]) / max(float(ritz.theta[k - 1]), 1e-300)
-        if not self.precise and loss * float(np.finfo(np.float32).eps) > 0.1 * tol:
-            self._restart_in_double(ritz, Z, k)
-            return None
-        G = self._gram(V)
-        theta, w = np.linalg.eigh(inner(V, G))
-        theta, w = theta[::-1], w[:, ::-1]
-        V, G = V @ w, G @ w
-        r = np.linalg.norm(G - V * theta, axis=0)
-        S = np.sqrt(np.maximum(theta, 0))
-        if loss * self._eps() > max(tol, 1e-12):
-            # Squared values have lost their digits: the triangular factor of A V has not.
-            _, S, Wh = np.linalg.svd(triangle(self.A.matmat(V)))
-            self.n_passes += 1
-            V, r = V @ Wh.conj().T, np.sqrt(np.abs(Wh) ** 2 @ r**2)
-            theta = S**2
-        seen = Ritz(np.append(theta, ritz.theta[k:]), np.append(r, ritz.r[k:]), self._eps())
-        errors = seen.errors(k)
-        done = bool(np.all(errors <= self._aims(seen, k)))
-        if not done and not (self._exhausted() or self._stuck(ritz, k)):
-            return None
-        first = max(float(S[0]), 1e-300)
-        residuals = r / np.maximum(S, 1e-300) / first / np.sqrt(2)
-        return Found(V, S, Certificate(np.where(S > 0, residuals, 0.0), errors, done))
+    def _read(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
+        """The components by one last product with the data."""
+        # The last components of all mix with what is left out, by rounding: then nothing is.
+        read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
+        rest = Ritz(ritz.theta[read_off:], ritz.r[read_off:], max(self._eps(), self.source.gram_eps))
+        reading = read(self.source, self.basis.vectors(Z[:, :read_off]), k, rest, self.solver.tol)
+        self.n_passes += reading.n_passes
+        return reading
 
-    def _restart_in_double(self, ritz: Ritz, Z: Panel, k: int) -> None:
+    def _begin_in_double(self, Z: Panel, k: int) -> None:
         """Begin again from what was found, with products in double precision."""
         self.precise, self.before, self.swept = True, None, SWEEPS
-        start = self.basis.vectors(Z[:, : min(k + self.b, Z.shape[1])])
+        start = self.basis.vectors(Z[:, : k + self.b])
+        self.basis.reserve(min(2 * start.shape[1] + 4 * self.b, self.n))
         self.basis.begin(start)
 
-    def _aims(self, ritz: Ritz, k: int) -> Vector:
-        """The tolerance of each component: `tol`; where that is 0, what rounding leaves."""
-        floor = 2 * ritz.noise() / np.maximum(ritz.theta[:k], ritz.noise())
-        return np.full(k, self.solver.tol) if self.solver.tol > 0 else np.minimum(floor, 1.0)
-
     def _stuck(self, ritz: Ritz, k: int) -> bool:
-        """Whether residuals are rounding already, or the passes are used up."""
-        if self.n_passes >= self.limit:
-            return True
-        late = ritz.errors(k) > self._aims(ritz, k)
+        """Whether the residuals that are too large are rounding already."""
+        late = ritz.excess(k, self.solver.tol) > 1
         return bool(late.any() and np.all(ritz.r[:k][late] <= ritz.noise()))
-
-    def _exhausted(self) -> bool:
-        return self._at_end() or self.n_passes >= self.limit
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
         return self.basis.size >= self.n or self.basis.width == 0 or self.n_passes >= self.limit
 
-    def _gram(self, V: Panel) -> Panel:
-        """``A^H A V`` in the precision of this stage, as a new array by columns."""
-        self.n_passes += self.A.gram_reads
-        self.widest = max(self.widest, V.shape[1])
-        W = self.A.gram(V.astype(panel_dtype(self.A.dtype) if self.precise else np.float32))
-        return np.asarray(W, panel_dtype(self.A.dtype))
-
     def _eps(self) -> float:
         """Rounding unit of the products."""
-        eps = float(np.finfo(np.float64 if self.precise else np.float32).eps)
-        return max(eps, self.A.gram_eps)
+        return self.G.gram_eps if self.precise else SINGLE
 
     def _first_block(self) -> Panel:
         """Random directions, beside those that were given."""
-        F: Panel = self.rng.standard_normal((self.n, self.b)).astype(panel_dtype(self.A.dtype))
-        if self.solver.start is None:
+        F: Panel = self.rng.standard_normal((self.n, self.b)).astype(self.dtype)
+        start = self.solver.start
+        if start is None:
             return F
-        start = np.asarray(self.solver.start)
         if start.ndim != 2 or start.shape[0] != self.n:
             raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
         return np.hstack([start, F])[:, : self.n]
 
-    def _basis(self, k: int) -> Basis:
-        """An empty basis for k components."""
-        start = 0 if self.solver.start is None else np.asarray(self.solver.start).shape[-1]
-        columns = min(self.solver.basis_columns(k, self.n) + 2 * start, self.n)
-        return Basis.of(self.n, columns, panel_dtype(self.A.dtype), self.rng)
-
     def _total(self) -> float:
         """The sum of all squared singular values."""
-        norm = self.A.frobenius_norm()
+        norm = self.source.frobenius_norm()
         if norm is None:
             raise ValueError(
                 "a share of the variance needs the total, which this operator cannot give; "

@@ -69,8 +69,9 @@ class RandomizedSVD(Solver):
         if self.finish == "last" and self.n_iter == 0:
             raise ValueError('finish="last" needs n_iter >= 1: without an iteration there is no last product')
 
-    def factorize(self, A: Operator, k: int, rng: Generator) -> Factors:
+    def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
+        k = int(k)
         return self._tall(A, k, rng) if A.shape[0] >= A.shape[1] else self._tall(A.H, k, rng).H
 
     def _tall(self, A: Operator, k: int, rng: Generator) -> Factors:
@@ -95,10 +96,14 @@ class RandomizedSVD(Solver):
         q = auto_iterations(k, shape) if self.n_iter == "auto" else int(self.n_iter)
         return min(k + self.n_oversamples, *shape), q
 
-    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
+    def expected_passes(self, A: Operator, k: int) -> float:
+        """As many as it takes."""
+        return 2.0 * self._sizes(A.shape, k)[1] + (1 if self.finish == "last" else 2)
+
+    def peak_bytes(self, A: Operator, k: int) -> int:
         """Three panels on the long side, four on the short one."""
-        ell, _ = self._sizes(shape, k)
-        return 8 * ell * (3 * max(shape) + 4 * min(shape))
+        ell, _ = self._sizes(A.shape, k)
+        return 8 * ell * (3 * max(A.shape) + 4 * min(A.shape))
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:

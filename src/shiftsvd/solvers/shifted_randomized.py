@@ -61,9 +61,9 @@ class ShiftedRandomizedSVD(Solver):
         if self.n_iter < 0 or (self.n_oversamples is not None and self.n_oversamples < 0):
             raise ValueError(f"n_iter and n_oversamples must be at least 0, got {self}")
 
-    def factorize(self, A: Operator, k: int, rng: Generator) -> Factors:
+    def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """Lines 1 to 15, with X m x n, Xbar = X - mu 1^T, K samples and q = n_iter."""
-        Xbar = A.H
+        k, Xbar = int(k), A.H
         X, mu = take_apart(Xbar)
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *X.shape)
         ones = np.ones(K)
@@ -80,10 +80,14 @@ class ShiftedRandomizedSVD(Solver):
         U = Q @ U1  # line 14
         return Factors(U, S, lambda: graded_basis(Yh @ U1[:, :k]).conj().T, 2 * self.n_iter + 2, K).H  # line 15
 
-    def peak_bytes(self, shape: tuple[int, int], k: int) -> int:
+    def expected_passes(self, A: Operator, k: int) -> float:
+        """As many as it takes."""
+        return 2.0 * self.n_iter + 2
+
+    def peak_bytes(self, A: Operator, k: int) -> int:
         """Omega or Y on the side of the samples, two panels on the side of the features."""
-        K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *shape)
-        return 8 * K * (3 * shape[0] + 3 * shape[1])
+        K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1])
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:

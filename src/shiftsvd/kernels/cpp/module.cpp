@@ -161,6 +161,21 @@ void define_add(nb::module_ &m) {
       nb::arg("part").noconvert(), nb::arg("total").noconvert());
 }
 
+template <class I>
+void define_counts(nb::module_ &m) {
+  m.def(
+      "column_counts",
+      [](Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
+         Vector<std::int64_t> counts) {
+        auto X = range<I, I>(indices, indices, indptr, lo, hi);
+        std::int64_t *count = counts.data();
+        nb::gil_scoped_release released;
+        for (std::int64_t k = X.indptr[lo]; k < X.indptr[hi]; k++) count[X.indices[k]]++;
+      },
+      nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"), nb::arg("hi"),
+      nb::arg("counts").noconvert());
+}
+
 template <class D, class I>
 void define_statistics(nb::module_ &m) {
   m.def(
@@ -207,17 +222,6 @@ void define_statistics(nb::module_ &m) {
       nb::arg("hi"), nb::arg("weights").none(), nb::arg("L").noconvert(), nb::arg("R").noconvert(),
       nb::arg("squares").noconvert());
   m.def(
-      "column_counts",
-      [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
-         Vector<std::int64_t> counts) {
-        auto X = range<D, I>(data, indices, indptr, lo, hi);
-        std::int64_t *count = counts.data();
-        nb::gil_scoped_release released;
-        for (std::int64_t k = X.indptr[lo]; k < X.indptr[hi]; k++) count[X.indices[k]]++;
-      },
-      nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
-      nb::arg("hi"), nb::arg("counts").noconvert());
-  m.def(
       "outer",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
          std::optional<Vector<const double>> weights, Matrix<double> G) {
@@ -255,6 +259,8 @@ NB_MODULE(_compiled, m) {
   define_products<float, float, std::int64_t>(m);
   define_products<float, double, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
+  define_counts<std::int32_t>(m);
+  define_counts<std::int64_t>(m);
   define_add<float>(m);
   define_add<double>(m);
   define_statistics<float, std::int32_t>(m);

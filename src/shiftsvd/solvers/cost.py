@@ -1,0 +1,93 @@
+"""What a solver costs: an inspectable model of seconds, passes and memory."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftsvd.operators import Operator
+
+# Costs are for two threads whatever there are: the choice of a solver must not depend on them.
+THREADS = 2
+
+
+class Cost(NamedTuple):
+    """What a solver is expected to take.
+
+    Attributes
+    ----------
+    seconds : float
+        On two cores of about 3 GHz; only their ratios matter.
+    n_passes : float
+        Reads of the data.
+    """
+
+    seconds: float
+    n_passes: float
+
+
+# Seconds for a stored number and a column of a fused product, and for a pair of stored numbers of a row in a formed
+# Gram matrix; one core, AVX-512 (benchmarks/kernels.py).
+SPARSE = {4: 0.12e-9, 8: 0.21e-9}
+SPARSE_PAIR = 1.3e-9
+# Past so many bytes of panels on the short side, or of the Gram matrix, they no longer fit the cache.
+CACHE = 2**20
+GRAM_CACHE = 2**24
+MISSES = 1.6
+# Seconds of an operation of BLAS, by the bytes of a number, and of LAPACK's QR and eigenvalues in double.
+BLAS = {4: 1.2e-11, 8: 2.5e-11}
+LAPACK = 1.5e-10
+# Seconds to form an entry of a dense block with its shift.
+FORM = 0.8e-9
+
+
+class Work(NamedTuple):
+    """The sizes that costs depend on; the short side has n columns."""
+
+    m: int
+    n: int
+    stored: int
+    pairs: float
+    size: int  # bytes of a number
+    sparse: bool
+
+    @classmethod
+    def of(cls, A: Operator) -> "Work":
+        """Of an operator, whichever of its sides is long."""
+        m, n = max(A.shape), min(A.shape)
+        size = 4 if A.dtype in (np.float32, np.complex64) else 8
+        sparse = A.stored < m * n
+        pairs = A.gram_pairs if A.shape[0] >= A.shape[1] else A.H.gram_pairs
+        return cls(m, n, A.stored, pairs, size, sparse)
+
+    def product(self, columns: float, size: int | None = None) -> float:
+        """Seconds of fused products with so many columns in all."""
+        size = size or self.size
+        if not self.sparse:
+            return 4 * self.stored * columns * BLAS[size] / THREADS
+        misses = MISSES if self.n * 256 > CACHE else 1.0
+        return self.stored * columns * SPARSE[size] * misses / THREADS
+
+    def reading(self, n_passes: float) -> float:
+        """Seconds to bring the data in so often, beside the products."""
+        return 0.0 if self.sparse else self.stored * FORM * n_passes / THREADS
+
+    def lanczos(self, k: int, block: int, columns: int) -> Cost:
+        """Block Lanczos with a basis of at most so many columns."""
+        steps = np.ceil((5.0 * k + 100) / block) + 4
+        done = min(steps * block, 1.5 * self.n + block)
+        algebra = 8 * self.n * done * min(columns, self.n) * BLAS[8] / 2 + 4 * 10 * min(columns, done) ** 3 * BLAS[8]
+        return Cost(self.product(done + k) + self.reading(steps + 1) + algebra, float(steps + 1))
+
+    def gram(self, k: int) -> Cost:
+        """A formed Gram matrix."""
+        if self.sparse:
+            form = self.pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
+        else:
+            form = 2 * self.stored * self.n * BLAS[8] + self.stored * FORM
+        solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
+        return Cost(form / THREADS + solve + self.product(k), 2.0)
+
+    def exact(self) -> Cost:
+        """A QR factorization of everything."""
+        qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
+        return Cost(qr + 12 * self.n**3 * LAPACK, 1.0)

@@ -1,0 +1,91 @@
+"""What is known of approximate eigenvalues of ``A^H A``, and the last reading that takes components from them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftsvd.accuracy import value_errors
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.orth import graded_basis, inner, triangle
+from shiftsvd.result import Certificate
+from shiftsvd.solvers.base import Factors, rank_floor
+
+# A residual is rounding where it is below this many units of the largest value.
+ROUNDING = 8.0
+# The rounding of values may take this share of the tolerance.
+SHARE = 0.1
+TINY = float(np.finfo(np.float64).tiny)
+
+
+class Ritz(NamedTuple):
+    """Approximations of the largest eigenvalues of ``A^H A``, descending, and the norms of their residuals."""
+
+    theta: Vector
+    r: Vector
+    eps: float  # rounding unit of the products that they came from
+
+    def noise(self) -> float:
+        """What rounding does to a value or a residual."""
+        return ROUNDING * self.eps * max(float(self.theta[0]), 0.0)
+
+    def loss(self, k: int, eps: float | None = None) -> float:
+        """The relative rounding of the k-th value in products of unit `eps`."""
+        ratio = float(self.theta[0]) / max(float(self.theta[k - 1]), TINY)
+        return ROUNDING * (self.eps if eps is None else eps) * ratio
+
+    def errors(self, k: int, S: Vector | None = None) -> Vector:
+        """Bounds of the relative errors of the k largest singular values; the others tell how far these are apart."""
+        theta, noise = np.maximum(self.theta, 0), self.noise()
+        values = np.sqrt(theta)
+        if S is not None:
+            values[: len(S)] = S
+        return value_errors(values, theta, self.r + noise, ROUNDING * noise)[:k]
+
+    def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
+        """How many times each error is above `tol`; where that is 0, each residual above rounding."""
+        if tol > 0:
+            return (self.errors(k) if errors is None else errors) / tol
+        return self.r[:k] / (self.noise() + TINY)
+
+
+class Reading(NamedTuple):
+    """Components as the data show them."""
+
+    V: Panel
+    S: Vector
+    certificate: Certificate
+    n_passes: int
+
+    def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
+        """What a solver returns; the long-side factor takes one more pass when it is asked for."""
+        U = lambda: graded_basis(A.matmat(self.V))  # noqa: E731
+        return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate)
+
+
+def read(A: Operator, V: Panel, k: int, rest: Ritz, tol: float) -> Reading:
+    """k components from the span of V by one product with A; `rest` are the values that follow, as far as known.
+
+    Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
+    ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
+    """
+    G = A.gram(V.astype(np.float32) if rest.eps > A.gram_eps else V)
+    theta, w = np.linalg.eigh(inner(V, G))
+    theta, w = theta[::-1], w[:, ::-1]
+    V, G = V @ w, G @ w
+    r = np.linalg.norm(G - V * theta, axis=0)
+    S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
+    here = Ritz(theta, r, rest.eps)
+    rounding = here.noise() / (2 * np.maximum(theta, TINY))
+    if here.loss(k) > SHARE * max(tol, ROUNDING * here.eps):
+        _, S, Wh = np.linalg.svd(triangle(A.matmat(V)))
+        V, theta, n_passes = V @ Wh.conj().T, S**2, n_passes + 1
+        r = np.sqrt(np.abs(Wh) ** 2 @ r**2)
+        rounding = ROUNDING * A.gram_eps * S[0] / np.maximum(S, TINY)
+    V, S, rounding = V[:, :k], np.where(S > rank_floor(A, S[0]), S, 0.0)[:k], rounding[:k]
+    seen = Ritz(np.append(theta, rest.theta), np.append(r, rest.r), rest.eps)
+    errors = seen.errors(k, S) + np.where(S > 0, rounding, 0.0)
+    residuals = np.where(S > 0, r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
+    slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
+    late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
+    return Reading(V, S, Certificate(residuals, errors, late), n_passes)
