@@ -103,3 +103,41 @@ def paper(
     except (DataError, OSError) as error:
         raise click.ClickException(str(error)) from None
     sys.exit(0 if passed else 1)
+
+
+@main.command()
+@click.argument("file", type=FILE)
+@click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Components.")
+@click.option(
+    "--solver",
+    "solvers",
+    multiple=True,
+    type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
+    default=("auto", "lanczos", "gram", "randomized"),
+    show_default=True,
+    help="May be given several times.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
+@click.option("--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy.")
+@click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
+def bench(file: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
+    """Time our solvers on FILE (.npz of SciPy, .npy, .mtx, .mtx.gz), its rows centred."""
+    from shiftsvd.bench import run
+
+    run(file, k, solvers, rounds, tol, json_out)
+
+
+@main.command()
+@click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of lines.")
+def info(json_out: bool) -> None:
+    """Say what this installation runs on: version, instruction set of the kernels, threads."""
+    import json
+    import platform
+    from importlib.metadata import version
+
+    from shiftsvd.kernels import default_threads, instruction_set
+
+    facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set(), "threads": default_threads()}
+    facts |= {"machine": platform.machine(), "python": platform.python_version()}
+    facts |= {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+    click.echo(json.dumps(facts) if json_out else "\n".join(f"{name:13} {value}" for name, value in facts.items()))

@@ -260,6 +260,11 @@ class Adjoint(Derived):
         """The row blocks of A."""
         return self.A.row_blocks(columns)
 
+    @property
+    def gram_eps(self) -> float:
+        """That of two products."""
+        return self.A.eps
+
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays."""
         return self.A.transposed(passes) or self

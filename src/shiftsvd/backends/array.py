@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.blocked import Blocked, Rows, cut
+from shiftsvd.kernels import kernels_for
 from shiftsvd.moments import Moments, Vector, of_block
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
 
@@ -24,9 +25,14 @@ class DenseRows(Blocked):
     n_threads: int = 1
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
+    _right: Panel = field(init=False)  # R^H of the shift, by rows
 
     def __post_init__(self) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        R = np.zeros((self.X.shape[1], 0)) if self.shift is None else self.shift.R
+        object.__setattr__(self, "_right", np.ascontiguousarray(R.conj().T))
+        if self.shift is not None:
+            object.__setattr__(self, "shift", LowRank(np.ascontiguousarray(self.shift.L), R))
         object.__setattr__(self, "shape", self.X.shape)
         object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
 
@@ -43,7 +49,7 @@ class DenseRows(Blocked):
             return np.asarray(X).astype(dtype, copy=False)
         # Once X V is rounded, nothing brings the digits back: an implicit shift errs by 0.05 eps |mu|/spread,
         # this one by eps at every ratio (tests/test_off_centre.py).
-        return np.subtract(X, self.shift.rows(*rows), dtype=panel_dtype(self.dtype)).astype(dtype, copy=False)
+        return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V`` in the precision of the data: each block writes its rows."""
@@ -123,9 +129,12 @@ class DenseRows(Blocked):
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of `columns` rows of the adjoint."""
+        return self.transposed(0).row_blocks(columns)
+
+    def transposed(self, passes: float) -> "DenseRows":
+        """The adjoint, a view."""
         conjugate = self.X.dtype.kind == "c" and not self.conjugate
-        adjoint = replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate)
-        return adjoint.row_blocks(columns)
+        return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate)
 
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block, Omega never formed."""

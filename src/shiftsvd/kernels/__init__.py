@@ -45,6 +45,9 @@ class Kernels(Protocol):
     ) -> tuple[Groups, Groups]:
         """``X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
 
+    def subtract(self, X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
+        """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
+
     def add(self, part: Array, total: Array) -> None:
         """``total += part`` for vectors; `total` is in double precision."""
 

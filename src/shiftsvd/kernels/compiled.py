@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
+from shiftsvd.kernels import twin
 from shiftsvd.kernels.panels import Array, Groups, grouped, zeros
 
 CSR = Any
@@ -50,6 +51,15 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
             w = None if weights is None else weights[a:b]
             _compiled.gram(X.data, X.indices, X.indptr, lo, hi, part, w, L[a:b], c, s, z)
     return Z, sums
+
+
+def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
+    """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
+    if X.dtype != dtype or X.strides[1] != X.itemsize or X.shape[1] == 1:
+        return twin.subtract(X, L, Rt, dtype)
+    out = np.empty(X.shape, dtype)
+    _compiled.subtract(X, L, Rt, out)
+    return out
 
 
 def add(part: Array, total: Array) -> None:

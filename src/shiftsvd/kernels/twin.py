@@ -48,6 +48,12 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return _one_group(_adjoint_times(X, Y)), _one_group(np.asarray(L.conj().T @ Y))
 
 
+def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
+    """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
+    double = np.result_type(dtype, np.float64)
+    return np.asarray(np.subtract(X, L @ Rt, dtype=double).astype(dtype, copy=False))
+
+
 def add(part: Array, total: Array) -> None:
     """``total += part``."""
     total += part

@@ -73,7 +73,7 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
         costs[Gram(tol)] = work.gram(count)
     if count + 2 * BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
-        costs[lanczos] = work.lanczos(count, lanczos.block(count, work.n), lanczos.basis_columns(count, work.n))
+        costs[lanczos] = work.lanczos(count, lanczos.block(count, A), lanczos.basis_columns(count, A))
     return costs
 
 

@@ -159,13 +159,18 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 
 def _warn(known: Certificate) -> None:
     """Name the components that did not converge."""
-    named = ", ".join(map(str, known.late[:8] + 1)) + (", ..." if len(known.late) > 8 else "")
     warnings.warn(
-        f"{len(known.late)} components did not converge: {named}; their relative errors are bounded by "
+        f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; their relative errors are bounded by "
         f"{known.value_errors[known.late].max():.1e} (see info.value_errors). "
         "A larger tol, more passes, or data in double precision may help",
         stacklevel=4,
     )
+
+
+def _ranges(numbers: Vector) -> str:
+    """Ascending integers as "1-4, 7"."""
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:

@@ -11,9 +11,9 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
 from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.ritz import ROUNDING, SHARE, TINY, Reading, Ritz, read
+from shiftsvd.solvers.ritz import SHARE, TINY, Reading, Ritz, read, rounding
 
-BLOCK = 16
+BLOCK, DENSE_BLOCK = 16, 32
 SINGLE = float(np.finfo(np.float32).eps)
 # Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
 SWEEPS = 2
@@ -36,7 +36,7 @@ class BlockLanczos(Solver):
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     block_size : int, optional
-        Columns of a product. Default 16, or fewer for few components.
+        Columns of a product. Default 16 for sparse data, 32 for dense data, fewer for few components.
     max_basis : int, optional
         Columns of the basis before it is restarted. Default ``2 k + 12 block_size``.
     max_passes : int, optional
@@ -87,13 +87,16 @@ class BlockLanczos(Solver):
         run = Run(self, fused, k, rng, fused)
         return run().factors(A, run.n_passes, run.widest)
 
-    def block(self, k: int | float, n: int) -> int:
-        """Columns of a product."""
-        return min(self.block_size or (BLOCK if not isinstance(k, int) or k > BLOCK // 2 else BLOCK // 2), n)
+    def block(self, k: int | float, A: Operator) -> int:
+        """Columns of a product: as many as sparse kernels and BLAS each want, fewer for few components."""
+        best = BLOCK if A.stored < A.shape[0] * A.shape[1] else DENSE_BLOCK
+        return min(
+            self.block_size or (best if not isinstance(k, int) or k > best // 2 else max(best // 2, 8)), *A.shape
+        )
 
-    def basis_columns(self, k: int, n: int) -> int:
+    def basis_columns(self, k: int, A: Operator) -> int:
         """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""
-        b = self.block(k, n)
+        n, b = min(A.shape), self.block(k, A)
         return min(max(self.max_basis or 2 * k + 12 * b, k + 8 * b), n)
 
     def _expected_steps(self, k: int | float) -> float:
@@ -102,16 +105,15 @@ class BlockLanczos(Solver):
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """By the model of costs."""
-        n = min(A.shape)
-        return Work.of(A).lanczos(k, self.block(k, n), self.basis_columns(k, n)).n_passes
+        return Work.of(A).lanczos(k, self.block(k, A), self.basis_columns(k, A)).n_passes
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
-        n, b = min(A.shape), self.block(k, min(A.shape))
+        n, b = min(A.shape), self.block(k, A)
         threads = A.n_threads or default_threads()
         panels = (threads + 5) * max(k, 2 * b)
         long = 0 if A.shape[0] >= A.shape[1] else 3 * k * A.shape[1]
-        return 8 * (n * (self.basis_columns(k, n) + panels) + long)
+        return 8 * (n * (self.basis_columns(k, A) + panels) + long)
 
 
 class Run:
@@ -120,23 +122,25 @@ class Run:
     def __init__(self, solver: BlockLanczos, G: Operator, k: int | float, rng: Generator, source: Operator) -> None:
         self.solver, self.G, self.k, self.rng, self.source = solver, G, k, rng, source
         self.n, self.dtype = G.shape[1], panel_dtype(G.dtype)
-        self.b = solver.block(k, self.n)
+        self.b = solver.block(k, source)
         self.n_passes = self.widest = self.n_steps = 0
-        self.precise = G.dtype != np.float32 or solver.tol < ROUNDING * SINGLE
+        self.precise = G.dtype != np.float32 or solver.tol < rounding(SINGLE)
         self.share = float(k) if isinstance(k, float) else None
         self.total = self._total() if self.share else 0.0
         self.wanted = min(10 + self.b if self.share else int(k), self.n)
         start = 0 if solver.start is None else solver.start.shape[-1]
-        columns = min(solver.basis_columns(self.wanted, self.n) + 2 * start, self.n)
+        columns = min(solver.basis_columns(self.wanted, source) + 2 * start, self.n)
         self.basis = Basis.of(self.n, columns, self.dtype, rng)
         self.before: tuple[Vector, Vector] | None = None  # values and their errors before the probe under way
-        self.swept = SWEEPS  # products since it was sent out
+        self.swept = self.sweeps = SWEEPS  # products since it was sent out, and how many there must be
+        self.needed = 0  # products until everything had converged for the first time
+        self.seen = self.b  # random columns that had as many: so many copies of a value would have been found
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
 
     def __call__(self) -> Reading:
         """Steps, checks, and readings until one of them is right."""
         self.basis.begin(self._first_block())
-        due, history = -(-2 * self.wanted // self.b) + 1, [(0.0, np.inf)]
+        due, history = 1 if self.solver.start is not None else -(-2 * self.wanted // self.b) + 1, [(0.0, np.inf)]
         while True:
             self._step()
             due -= 1
@@ -147,6 +151,8 @@ class Run:
                 self._begin_in_double(Z, k)
                 continue
             worst = float(np.max(ritz.excess(k, self.solver.tol)))
+            if worst <= 1 and not self.needed:
+                self.needed = self.n_steps
             history.append((float(self.n_steps), worst))
             over = self._at_end() or self._stuck(ritz, k)
             if over or (worst <= 1 and self._probed(ritz, k)):
@@ -155,7 +161,7 @@ class Run:
                     return reading
             elif worst <= EARLY and self.before is None:
                 self._probe(ritz, Z, k)
-            due = SWEEPS if self.swept < SWEEPS else _steps_to_go(history)
+            due = max(self.sweeps - self.swept, _steps_to_go(history))
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
@@ -189,10 +195,19 @@ class Run:
         """Whether a fresh block has had its sweeps and has found nothing new."""
         if self.basis.size + self.basis.width >= self.n:
             return True  # nothing is left to be found
-        if self.before is None or len(self.before[0]) != k or self.swept < SWEEPS:
+        if self.before is None or len(self.before[0]) != k or self.swept < self.sweeps:
+            return False
+        if ritz.copies(k) >= self.seen and self.swept < self.needed:
+            # As many copies of a value as there were columns to find them with: there may be more, and the fresh
+            # block needs as long as the first one to tell.
+            self.sweeps = self.needed
             return False
         before, bounds = self.before
         self.before = None
+        if self.swept >= self.needed:
+            self.seen += self.b
+        if ritz.copies(k) >= self.seen:
+            return False
         growth = (ritz.theta[:k] - before) / (2 * np.maximum(ritz.theta[:k], ritz.noise() + TINY))
         return bool(np.all(growth <= np.maximum(bounds, max(self.solver.tol, ritz.loss(k)))))
 
@@ -202,7 +217,8 @@ class Run:
         if self.basis.room < needed:
             self._keep(ritz, Z, k, needed)
         self.basis.widen(self.b)
-        self.before, self.swept = (ritz.theta[:k].copy(), ritz.errors(k)), 0
+        self.before = ritz.theta[:k].copy(), ritz.errors(k)
+        self.swept, self.sweeps = 0, SWEEPS
 
     def _read(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
         """The components by one last product with the data."""
@@ -215,10 +231,10 @@ class Run:
 
     def _begin_in_double(self, Z: Panel, k: int) -> None:
         """Begin again from what was found, with products in double precision."""
-        self.precise, self.before, self.swept = True, None, SWEEPS
+        self.precise, self.before, self.swept, self.sweeps = True, None, SWEEPS, SWEEPS
         start = self.basis.vectors(Z[:, : k + self.b])
         self.basis.reserve(min(2 * start.shape[1] + 4 * self.b, self.n))
-        self.basis.begin(start)
+        self.basis.begin(np.hstack([start, self._first_block()[:, -self.b :]])[:, : self.n])
 
     def _stuck(self, ritz: Ritz, k: int) -> bool:
         """Whether the residuals that are too large are rounding already."""

@@ -11,11 +11,17 @@ from shiftsvd.orth import graded_basis, inner, triangle
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.base import Factors, rank_floor
 
-# A residual is rounding where it is below this many units of the largest value.
-ROUNDING = 8.0
+# What rounding does to a residual, in units of the largest value: sums are made block by block, so that less than one
+# unit was measured in single precision (on counts and on images); in double precision there is room for caution.
+ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
 # The rounding of values may take this share of the tolerance.
-SHARE = 0.1
+SHARE = 0.5
 TINY = float(np.finfo(np.float64).tiny)
+
+
+def rounding(eps: float) -> float:
+    """The relative rounding of residuals from products of unit `eps`."""
+    return eps * (ROUNDING if eps < 1e-10 else ROUNDING_SINGLE)
 
 
 class Ritz(NamedTuple):
@@ -27,12 +33,12 @@ class Ritz(NamedTuple):
 
     def noise(self) -> float:
         """What rounding does to a value or a residual."""
-        return ROUNDING * self.eps * max(float(self.theta[0]), 0.0)
+        return rounding(self.eps) * max(float(self.theta[0]), 0.0)
 
     def loss(self, k: int, eps: float | None = None) -> float:
         """The relative rounding of the k-th value in products of unit `eps`."""
         ratio = float(self.theta[0]) / max(float(self.theta[k - 1]), TINY)
-        return ROUNDING * (self.eps if eps is None else eps) * ratio
+        return rounding(self.eps if eps is None else eps) * ratio
 
     def errors(self, k: int, S: Vector | None = None) -> Vector:
         """Bounds of the relative errors of the k largest singular values; the others tell how far these are apart."""
@@ -41,6 +47,17 @@ class Ritz(NamedTuple):
         if S is not None:
             values[: len(S)] = S
         return value_errors(values, theta, self.r + noise, ROUNDING * noise)[:k]
+
+    def copies(self, k: int) -> int:
+        """The most values above the k-th that cannot be told apart, chained by their residuals."""
+        low, high = self.theta - self.r - self.noise(), self.theta + self.r + self.noise()
+        most = run = 1
+        for j in range(1, min(k + 1, len(self.theta))):
+            if high[j] >= low[j - 1]:
+                run += 1
+            else:
+                most, run = max(most, run), 1
+        return most  # a chain that goes on past the k-th is left out: more copies of it would change nothing
 
     def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
         """How many times each error is above `tol`; where that is 0, each residual above rounding."""
@@ -76,15 +93,15 @@ def read(A: Operator, V: Panel, k: int, rest: Ritz, tol: float) -> Reading:
     r = np.linalg.norm(G - V * theta, axis=0)
     S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
     here = Ritz(theta, r, rest.eps)
-    rounding = here.noise() / (2 * np.maximum(theta, TINY))
-    if here.loss(k) > SHARE * max(tol, ROUNDING * here.eps):
+    rounded = here.noise() / (2 * np.maximum(theta, TINY))
+    if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
         _, S, Wh = np.linalg.svd(triangle(A.matmat(V)))
         V, theta, n_passes = V @ Wh.conj().T, S**2, n_passes + 1
         r = np.sqrt(np.abs(Wh) ** 2 @ r**2)
-        rounding = ROUNDING * A.gram_eps * S[0] / np.maximum(S, TINY)
-    V, S, rounding = V[:, :k], np.where(S > rank_floor(A, S[0]), S, 0.0)[:k], rounding[:k]
+        rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
+    V, S, rounded = V[:, :k], np.where(S > rank_floor(A, S[0]), S, 0.0)[:k], rounded[:k]
     seen = Ritz(np.append(theta, rest.theta), np.append(r, rest.r), rest.eps)
-    errors = seen.errors(k, S) + np.where(S > 0, rounding, 0.0)
+    errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
     residuals = np.where(S > 0, r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))

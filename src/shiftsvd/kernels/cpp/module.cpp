@@ -66,6 +66,15 @@ const Statistics<D, I> &statistics() {
   return table;
 }
 
+template <class T>
+Subtract<T> subtract() {
+#ifdef SHIFTSVD_X86
+  if (isa == Isa::avx512) return Tables<Avx512>::subtract<T>();
+  if (isa == Isa::avx2) return Tables<Avx2>::subtract<T>();
+#endif
+  return Tables<Baseline>::subtract<T>();
+}
+
 void require(bool sound, const char *rule) {
   if (!sound) throw std::invalid_argument(rule);
 }
@@ -79,11 +88,14 @@ Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, co
   return {data.data(), indices.data(), indptr.data(), lo, hi};
 }
 
-bool power_of_two(std::int64_t width) { return width > 0 && (width & (width - 1)) == 0; }
+bool power_of_two(std::int64_t width) {
+  return width > 0 && (width & (width - 1)) == 0;
+}
 
 template <class T>
 int width_of(std::int64_t width) {
-  require(power_of_two(width) && width * std::int64_t(sizeof(T)) <= panel_bytes, "panels are 2^p columns, <= 128 bytes");
+  require(power_of_two(width) && width * std::int64_t(sizeof(T)) <= panel_bytes,
+          "panels are 2^p columns, <= 128 bytes");
   return int(width);
 }
 
@@ -159,6 +171,21 @@ void define_add(nb::module_ &m) {
         for (std::size_t i = 0; i < n; i++) sum[i] += x[i];
       },
       nb::arg("part").noconvert(), nb::arg("total").noconvert());
+}
+
+template <class T>
+void define_subtract(nb::module_ &m) {
+  m.def(
+      "subtract",
+      [](Strided<const T> X, Matrix<const double> L, Matrix<const double> Rt, Matrix<T> out) {
+        std::int64_t rows = X.shape(0), n = X.shape(1), rank = L.shape(1);
+        require(X.stride(1) == 1 || n <= 1, "the rows of X must be contiguous");
+        require(L.shape(0) == X.shape(0) && Rt.shape(0) == L.shape(1) && Rt.shape(1) == X.shape(1), "L R^T is like X");
+        require(out.shape(0) == X.shape(0) && out.shape(1) == X.shape(1), "out is like X");
+        nb::gil_scoped_release released;
+        subtract<T>()(X.data(), X.stride(0), rows, n, L.data(), Rt.data(), rank, out.data());
+      },
+      nb::arg("X").noconvert(), nb::arg("L").noconvert(), nb::arg("Rt").noconvert(), nb::arg("out").noconvert());
 }
 
 template <class I>
@@ -259,6 +286,8 @@ NB_MODULE(_compiled, m) {
   define_products<float, float, std::int64_t>(m);
   define_products<float, double, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
+  define_subtract<float>(m);
+  define_subtract<double>(m);
   define_counts<std::int32_t>(m);
   define_counts<std::int64_t>(m);
   define_add<float>(m);

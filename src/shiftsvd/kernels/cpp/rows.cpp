@@ -101,8 +101,8 @@ void scatter(Rows<D, I> X, Panel<const T> Y, T *Z) {
 // The products of a row with V and, at the same time, of the row before with its own result: loads of V overlap
 // with stores to Z (5 to 10 % faster than one after the other; benchmarks/kernels.py).
 template <int W, class D, class T, class I>
-inline Lanes<T, W> row_times_and_outer(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y,
-                                       const D *x0, const I *j0, std::int64_t n0, const Lanes<T, W> &y0, T *Z) {
+inline Lanes<T, W> row_times_and_outer(const D *x, const I *j, std::int64_t n, const T *V, Lanes<T, W> y, const D *x0,
+                                       const I *j0, std::int64_t n0, const Lanes<T, W> &y0, T *Z) {
   Lanes<T, W> z = Lanes<T, W>::zero();
   std::int64_t k = 0, both = n < n0 ? n : n0;
   for (; k + 1 < both; k += 2) {
@@ -276,7 +276,36 @@ Inspection inspect(Rows<D, I> X) {
   return seen;
 }
 
+template <class T>
+void subtract(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *L, const double *Rt,
+              std::int64_t rank, T *out) {
+  constexpr int chunk = 256;
+  for (std::int64_t i = 0; i < rows; i++) {
+    const T *x = X + i * stride;
+    T *y = out + i * n;
+    const double *l = L + i * rank;
+    for (std::int64_t lo = 0; lo < n; lo += chunk) {
+      int width = n - lo < chunk ? int(n - lo) : chunk;
+      double sum[chunk];
+      for (int j = 0; j < width; j++) sum[j] = x[lo + j];
+      for (std::int64_t s = 0; s < rank; s++) {
+        const double *r = Rt + s * n + lo;
+        for (int j = 0; j < width; j++) sum[j] -= l[s] * r[j];
+      }
+      for (int j = 0; j < width; j++) y[lo + j] = T(sum[j]);
+    }
+  }
+}
+
 }  // namespace
+
+template <>
+template <class T>
+Subtract<T> Tables<ISA>::subtract() {
+  return shiftsvd::subtract<T>;
+}
+template Subtract<float> Tables<ISA>::subtract();
+template Subtract<double> Tables<ISA>::subtract();
 
 template <>
 template <class D, class T, class I>
@@ -290,11 +319,11 @@ Statistics<D, I> Tables<ISA>::statistics() {
   return {moments<D, I>, row_moments<D, I>, column_squares<D, I>, outer<D, I>, inspect<D, I>};
 }
 
-#define SHIFTSVD_FOR_INDEX(I)                                              \
-  template Products<float, float, I> Tables<ISA>::products();              \
-  template Products<float, double, I> Tables<ISA>::products();             \
-  template Products<double, double, I> Tables<ISA>::products();            \
-  template Statistics<float, I> Tables<ISA>::statistics();                 \
+#define SHIFTSVD_FOR_INDEX(I)                                   \
+  template Products<float, float, I> Tables<ISA>::products();   \
+  template Products<float, double, I> Tables<ISA>::products();  \
+  template Products<double, double, I> Tables<ISA>::products(); \
+  template Statistics<float, I> Tables<ISA>::statistics();      \
   template Statistics<double, I> Tables<ISA>::statistics();
 
 SHIFTSVD_FOR_INDEX(std::int32_t)

@@ -73,12 +73,19 @@ struct Statistics {
   Inspection (*inspect)(Rows<D, I>);
 };
 
+// out = X - L R^T for a block of dense rows, in double and rounded once; R^T is rank x n.
+template <class T>
+using Subtract = void (*)(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *L,
+                          const double *Rt, std::int64_t rank, T *out);
+
 template <class Isa>
 struct Tables {
   template <class D, class T, class I>
   static Products<D, T, I> products();
   template <class D, class I>
   static Statistics<D, I> statistics();
+  template <class T>
+  static Subtract<T> subtract();
 };
 
 struct Baseline {};

@@ -1,0 +1,244 @@
+"""Block Lanczos and the formed Gram matrix: when they stop, what they promise, and what they cost."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from helpers import EPS, Counting, assert_close, values, with_values
+from shiftsvd.solvers.gram import Formed
+from shiftsvd.solvers.krylov import Basis
+
+S = 0.97 ** np.arange(200.0)
+
+
+def relative(F: ss.SVDResult, exact: np.ndarray) -> float:
+    return float(np.max(np.abs(F.S - exact[: len(F.S)]) / exact[: len(F.S)]))
+
+
+# --- accuracy and stopping ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4, 1e-8, 0])
+@pytest.mark.parametrize("solver", [ss.BlockLanczos, ss.Gram])
+def test_values_are_within_the_bounds_that_are_reported(solver, tol: float) -> None:
+    X = with_values((600, 300), S)
+    F = solver(tol=tol)(ss.as_operator(X), 25, 0)
+    assert F.info.converged
+    errors = np.abs(F.S - S[:25]) / S[:25]
+    assert np.all(errors <= F.info.value_errors + 10 * EPS)
+    assert np.all(F.info.value_errors <= max(tol, 1e-12))
+
+
+@pytest.mark.parametrize("shape", [(600, 300), (300, 600)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+def test_vectors_span_the_leading_subspace(shape, dtype) -> None:
+    X = with_values(shape, S, dtype)
+    F = ss.BlockLanczos(tol=1e-6)(ss.as_operator(X), 10, 0)
+    eps = float(np.finfo(dtype).eps)
+    assert relative(F, S) <= 1e-6 + 20 * eps
+    assert_close(F.U.conj().T @ F.U, np.eye(10), 100 * eps)
+    assert_close(F.Vh @ F.Vh.conj().T, np.eye(10), 100 * eps)
+    residual = np.linalg.norm(X @ F.Vh.conj().T - F.U * F.S, axis=0)
+    assert np.all(residual <= 2e-3)
+
+
+def test_single_precision_data_are_multiplied_in_double_where_the_spectrum_needs_it() -> None:
+    steep = 1e-4 ** (np.arange(60) / 19)
+    X = with_values((500, 300), steep, np.float32)
+    exact = np.linalg.svd(X.astype(np.float64), compute_uv=False)
+    F = ss.BlockLanczos()(ss.as_operator(X), 20, 0)
+    assert F.info.converged
+    assert relative(F, exact) <= 1e-4
+
+
+def test_too_few_passes_are_told_with_the_names_of_the_components() -> None:
+    A = ss.as_operator(with_values((900, 600), np.arange(1, 601.0) ** -0.1))
+    with pytest.warns(UserWarning, match=r"components did not converge: [0-9]+-20;"):
+        F = ss.BlockLanczos(block_size=8, max_passes=5)(A, 20, 0)
+    assert F.info.converged is False
+    assert F.info.value_errors.max() > 1e-4
+    assert F.info.n_passes <= 6
+
+
+def test_a_start_from_the_solution_saves_passes() -> None:
+    A = ss.as_operator(with_values((900, 600), 0.99 ** np.arange(600.0)))
+    first = ss.BlockLanczos(block_size=8)(A, 20, 0)
+    again = ss.BlockLanczos(block_size=8, start=first.Vh.T)(A, 20, 1)
+    assert again.info.converged
+    assert again.info.n_passes < first.info.n_passes / 2 + 1
+
+
+def test_a_start_of_the_wrong_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="start must have 20 rows"):
+        ss.BlockLanczos(start=np.ones((7, 2)))(ss.as_operator(values((50, 20))), 3, 0)
+
+
+@pytest.mark.parametrize("settings", [{"tol": -1}, {"block_size": 0}, {"max_basis": 1.5}, {"max_passes": -3}])
+def test_settings_that_cannot_be_are_refused(settings) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ss.BlockLanczos(**settings)
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 16, 40])
+@pytest.mark.parametrize("max_basis", [None, 1, 70])
+def test_any_block_and_any_basis_give_the_same_values(block_size: int, max_basis: int | None) -> None:
+    X = with_values((400, 250), S)
+    F = ss.BlockLanczos(1e-8, block_size, max_basis)(ss.as_operator(X), 12, 0)
+    assert F.info.converged
+    assert relative(F, S) <= 1e-8
+
+
+# --- shares of the variance -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", [ss.BlockLanczos(1e-8), ss.Gram(1e-8), ss.Exact()], ids=repr)
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.99])
+def test_a_share_gives_the_smallest_rank_that_exceeds_it(solver, share: float) -> None:
+    X = with_values((400, 250), S)
+    total = np.sum(S**2)
+    F = solver(ss.as_operator(X), share, 0)
+    k = len(F.S)
+    assert np.sum(S[:k] ** 2) > share * total
+    assert np.sum(S[: k - 1] ** 2) <= share * total
+
+
+def test_a_share_without_a_total_is_refused() -> None:
+    class Bare(Counting):
+        def frobenius_norm(self) -> None:
+            return None
+
+    with pytest.raises(ValueError, match="needs the total"):
+        ss.BlockLanczos()(Bare(values((50, 20))), 0.5, 0)
+
+
+# --- costs ----------------------------------------------------------------------------------------------------
+
+
+def test_sparse_wide_data_are_read_once_a_step() -> None:
+    X = sparse.random_array((60, 3000), density=0.05, format="csr", rng=0)
+    for A in (ss.center(X), ss.center(X.T), ss.center(sparse.csc_array(X)), ss.center(sparse.csc_array(X.T))):
+        B = A if A.shape[0] >= A.shape[1] else A.H
+        assert B.fused(20).gram_reads == 1
+        V = np.random.default_rng(0).standard_normal((60, 5))
+        assert_close(B.fused(20).gram(V), B.rmatmat(B.matmat(V)), 1e4 * EPS)
+
+
+def test_no_second_copy_is_made_against_the_memory_limit() -> None:
+    X = sparse.random_array((60, 3000), density=0.05, format="csr", rng=0)
+    A = ss.as_operator(X, memory_limit=1000).H
+    assert A.fused(100) is A
+    F, G = (ss.BlockLanczos()(ss.as_operator(X, memory_limit=limit), 5, 0) for limit in (1000, None))
+    assert_close(F.S, G.S, 1e-4 * G.S[0])
+
+
+def test_a_fit_makes_no_panel_on_the_long_side() -> None:
+    counting = Counting(with_values((3000, 120), S[:100]))
+    ss.BlockLanczos()(counting, 5, 0)
+    assert set(counting.calls) == {"gram"}
+
+
+# --- the Gram matrix ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csc_array], ids=lambda c: c.__name__)
+def test_gram_keeps_its_digits_beside_a_full_column_far_off_centre(container) -> None:
+    X = sparse.random_array((2000, 40), density=0.1, rng=0).toarray()
+    X[:, 3] = 1e5 + np.random.default_rng(1).standard_normal(2000)
+    exact = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
+    F = ss.Gram(1e-9)(ss.center(container(X)), 10, 0)
+    assert F.info.converged
+    assert relative(F, exact) <= 1e-9
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array, sparse.csc_array], ids=lambda c: c.__name__)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_gram_matrix_is_that_of_the_shifted_scaled_weighted_matrix(container, dtype) -> None:
+    D = values((70, 12), dtype, density=0.4)
+    rng = np.random.default_rng(0)
+    shift = ss.LowRank(rng.standard_normal((70, 2)), rng.standard_normal((12, 2)))
+    rows, cols, weights = rng.random(70), rng.random(12) + 0.5, rng.random(70)
+    A = ss.Scaled(ss.as_operator(container(D)) - shift, rows, cols)
+    E = rows[:, None] * (D - shift.L @ shift.R.T) * cols
+    for w in (None, weights):
+        want = E.conj().T @ (E if w is None else w[:, None] * E)
+        size = np.linalg.norm(E) ** 2 + np.linalg.norm(D) ** 2 + shift.frobenius_norm() ** 2
+        V = rng.standard_normal((12, 3))
+        eps = 1e3 * (EPS if dtype != np.float32 else np.finfo(np.float32).eps)
+        assert_close(A.gram_matrix(w), want, 1e3 * EPS * size)
+        assert_close(A.gram(V, w), want @ V, eps * size * np.linalg.norm(V))
+        assert_close(A.H.gram_matrix(), E @ E.conj().T, eps * size)
+
+
+def test_a_formed_matrix_multiplies_and_nothing_else() -> None:
+    G = Formed(np.diag([2.0, 1.0]))
+    assert_close(G.gram(np.eye(2)), np.diag([2.0, 1.0]), 0)
+    for product in (G.matmat, G.rmatmat):
+        with pytest.raises(NotImplementedError):
+            product(np.eye(2))
+
+
+# --- the basis ------------------------------------------------------------------------------------------------
+
+
+def test_the_lanczos_relation_holds_through_restarts_and_fresh_directions() -> None:
+    rng = np.random.default_rng(0)
+    G = values((80, 80), density=1.0)
+    G = G @ G.T
+    basis = Basis.of(80, 60, np.dtype(float), rng)
+    basis.begin(rng.standard_normal((80, 6)))
+    for step in range(12):
+        basis.extend(G @ basis.block)
+        if step == 3:
+            assert basis.widen(4) == 4
+        if basis.room < basis.width:
+            theta, Z, _ = basis.values()
+            basis.restart(theta[:12], Z[:, :12])
+        B, Q = basis.B[:, : basis.size], basis.block
+        both = np.hstack([B, Q])
+        size = np.linalg.norm(G)
+        assert_close(both.T @ both, np.eye(both.shape[1]), 1e3 * EPS)
+        assert_close(B.T @ G @ B, basis.H[: basis.size, : basis.size], 1e3 * EPS * size)
+        E = np.zeros((basis.last, basis.size))
+        E[:, basis.size - basis.last :] = np.eye(basis.last)
+        assert_close(G @ B - B @ (B.T @ G @ B), Q @ basis.C @ E, 1e3 * EPS * size)
+
+
+def test_an_invariant_subspace_is_left_by_fresh_directions() -> None:
+    X = with_values((60, 40), np.array([3.0, 2.0, 1.0]))
+    F = ss.BlockLanczos(block_size=3)(ss.as_operator(X), 6, 0)
+    assert F.info.rank == 3
+    assert_close(F.S, [3, 2, 1, 0, 0, 0], 100 * EPS)
+    assert_close(F.Vh @ F.Vh.T, np.eye(6), 100 * EPS)
+    zero = ss.BlockLanczos()(ss.as_operator(np.zeros((30, 20))), 4, 0)
+    assert np.all(zero.S == 0)
+
+
+# --- auto and estimate ----------------------------------------------------------------------------------------
+
+
+def test_estimate_foresees_passes_and_memory_without_reading() -> None:
+    X = sparse.random_array((5000, 400), density=0.02, format="csr", rng=0)
+    for name in ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized"):
+        seen = ss.estimate(X, 10, name)
+        F = ss.svd(X, 10, solver=name, rng=0)
+        assert seen.solver == ss.estimate(X, 10, seen.solver).solver
+        assert 0.5 * seen.n_passes - 2 <= F.info.n_passes <= 2 * seen.n_passes + 2
+        assert seen.peak_bytes > 0
+        assert seen.seconds_per_pass is None
+    assert ss.estimate(X, 10, probe=True).seconds_per_pass > 0
+    with pytest.raises(ValueError, match="k must be"):
+        ss.estimate(X, 401)
+
+
+def test_the_choice_does_not_depend_on_the_number_of_threads() -> None:
+    X = values((300, 250), density=0.3)
+    assert len({ss.auto_solver(ss.as_operator(X, n_threads=n), 20) for n in (1, 2, 3, 8)}) == 1
+
+
+def test_what_converged_is_not_warned_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ss.svd(with_values((200, 150), S[:150]), 10, solver="lanczos", tol=1e-7, rng=0).info.converged
