@@ -85,7 +85,8 @@ def finite_sparse(X: Any) -> None:
     if X.dtype.kind not in "fc":
         return
     data = X.data[: X.indptr[-1]]
-    bad = np.flatnonzero(~np.isfinite(data))
+    parts = [lo + np.flatnonzero(~np.isfinite(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)]
+    bad = np.concatenate(parts)
     if len(bad):
         columns = X.indices[bad] if X.format == "csr" else np.searchsorted(X.indptr, bad, side="right") - 1
         n_nan = int(np.isnan(data[bad]).sum())

@@ -160,8 +160,8 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 def _warn(known: Certificate) -> None:
     """Name the components that did not converge."""
     warnings.warn(
-        f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; their relative errors are bounded by "
-        f"{known.value_errors[known.late].max():.1e} (see info.value_errors). "
+        f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; "
+        f"their relative errors are bounded by {known.value_errors[known.late].max():.1e} (see info.value_errors). "
         "A larger tol, more passes, or data in double precision may help",
         stacklevel=4,
     )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 
 # Costs are for two threads whatever there are: the choice of a solver must not depend on them.
@@ -38,6 +39,25 @@ BLAS = {4: 1.2e-11, 8: 2.5e-11}
 LAPACK = 1.5e-10
 # Seconds to form an entry of a dense block with its shift.
 FORM = 0.8e-9
+
+
+# Bytes that any fit takes: the stacks of threads, and what libraries set aside at their first call.
+FIXED = 2_500_000
+# Bytes of a dense block in double precision, and how many each thread holds while it takes moments.
+DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
+
+
+def surroundings(A: Operator) -> int:
+    """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
+    if A.stored < A.shape[0] * A.shape[1]:
+        return FIXED
+    at_once = DENSE_BLOCKS * (A.n_threads or default_threads()) * DENSE_BYTES
+    return FIXED + min(at_once, 8 * A.stored)
+
+
+def long_vectors(A: Operator, k: int) -> int:
+    """Bytes of k right vectors while they are made orthonormal, where they are the long ones."""
+    return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])
 
 
 class Work(NamedTuple):

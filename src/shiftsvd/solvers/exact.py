@@ -9,6 +9,7 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import graded_basis
 from shiftsvd.solvers.base import Factors, Solver, components_for
+from shiftsvd.solvers.cost import long_vectors, surroundings
 
 # Entries of a block that is factorized at once (16 MiB of float64).
 ENTRIES = 2**21
@@ -60,7 +61,7 @@ class Exact(Solver):
         """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
         blocks = 4 * min(max(ENTRIES, 2 * n * n), m * n)
-        return 8 * (blocks + 6 * n * n + 2 * m * k)
+        return 8 * (min(blocks, 2 * m * n) + 6 * n * n) + surroundings(A) + long_vectors(A, k)
 
 
 def _triangle(A: Operator) -> Panel:

@@ -11,6 +11,7 @@ from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import subtract_product
 from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
+from shiftsvd.solvers.cost import long_vectors, surroundings
 from shiftsvd.solvers.lanczos import BlockLanczos, Run
 from shiftsvd.solvers.ritz import Ritz, read
 
@@ -82,8 +83,7 @@ class Gram(Solver):
         """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
         n = min(A.shape)
         threads = A.n_threads or default_threads()
-        long = 0 if A.shape[0] >= A.shape[1] else 3 * k * A.shape[1]
-        return 8 * (max(threads + 3, 4) * n * n + 8 * n * k + long)
+        return 8 * ((threads + 4) * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
-from shiftsvd.solvers.cost import Work
+from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.ritz import SHARE, TINY, Reading, Ritz, read, rounding
 
@@ -111,9 +111,8 @@ class BlockLanczos(Solver):
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
         n, b = min(A.shape), self.block(k, A)
         threads = A.n_threads or default_threads()
-        panels = (threads + 5) * max(k, 2 * b)
-        long = 0 if A.shape[0] >= A.shape[1] else 3 * k * A.shape[1]
-        return 8 * (n * (self.basis_columns(k, A) + panels) + long)
+        panels = (threads + 9) * max(k, 2 * b)
+        return 8 * n * (self.basis_columns(k, A) + panels) + surroundings(A) + long_vectors(A, k)
 
 
 class Run:

@@ -10,6 +10,7 @@ from shiftsvd.operators import Operator
 from shiftsvd.orth import NORMALIZERS, orth
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Factors, Solver
+from shiftsvd.solvers.cost import surroundings
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class RandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Three panels on the long side, four on the short one."""
         ell, _ = self._sizes(A.shape, k)
-        return 8 * ell * (3 * max(A.shape) + 4 * min(A.shape))
+        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:

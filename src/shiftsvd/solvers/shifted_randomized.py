@@ -11,6 +11,7 @@ from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
 from shiftsvd.orth import graded_basis, qr, triangle
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Factors, Solver
+from shiftsvd.solvers.cost import surroundings
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class ShiftedRandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Omega or Y on the side of the samples, two panels on the side of the features."""
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
-        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1])
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A)
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
