@@ -180,7 +180,7 @@ class Operator(ABC):
 def panel_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """float64, or complex128 for complex data: what solvers compute in, whatever the data are stored as."""
     # Products of float32 panels square their rounding into sigma^2 (65 % error at sigma_1/sigma_k = 1e4).
-    return np.result_type(dtype, np.float64)
+    return np.dtype(np.complex128 if np.dtype(dtype).kind == "c" else np.float64)
 
 
 def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:

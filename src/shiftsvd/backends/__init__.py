@@ -16,7 +16,7 @@ from shiftsvd.backends.checks import (
 )
 from shiftsvd.backends.foreign import Foreign
 from shiftsvd.backends.memory import affordable
-from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.backends.sparse import SparseRows, inspected
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, LowRank, Operator
 
@@ -117,15 +117,20 @@ def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
         affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
         X = X.tocsr()
     sound_structure(X)
-    finite_sparse(X)
     by_columns = X.format == "csc"
     shape = X.shape[::-1] if by_columns else X.shape
-    data = X.data.conj() if by_columns and X.dtype.kind == "c" else X.data
-    if data.dtype.kind in "fc" and data.dtype.char not in "fdFD":  # half precision, long doubles
-        data = data.astype(native_dtype(data.dtype))
+    used = int(X.indptr[-1])  # SciPy allows longer arrays, but only of equal length
+    data = X.data[:used].conj() if by_columns and X.dtype.kind == "c" else X.data[:used]
+    # The kernels read contiguous arrays in the machine's byte order; half precision and long doubles are converted.
+    data = np.ascontiguousarray(data, native_dtype(data.dtype) if data.dtype.kind in "fc" else data.dtype)
+    indices, indptr = np.ascontiguousarray(X.indices[:used]), np.ascontiguousarray(X.indptr)
     # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
-    C = csr_array((data, X.indices, X.indptr), shape=shape, copy=False)
-    if not C.has_canonical_format:
+    C = csr_array((data, indices, indptr), shape=shape, copy=False)
+    finite, ordered_rows = inspected(C, n_threads)
+    if not finite:
+        finite_sparse(X)
+    C.has_canonical_format = ordered_rows
+    if not ordered_rows:
         affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
         C = C.copy()
         C.sum_duplicates()

@@ -49,6 +49,7 @@ class Blocked(Operator):
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows, block after block."""
+        weights = slice_of(weights, (0, self.shape[1]))
         parts = [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
         squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
         return Moments(parts[0].count, np.concatenate([part.mean for part in parts]), squares)

@@ -111,6 +111,8 @@ def sound_structure(X: Any) -> None:
         raise ValueError(f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}")
     if indptr.ndim != 1 or len(indptr) != lines + 1:
         raise ValueError(f"{rule}indptr must have {lines + 1} entries, got shape {indptr.shape}")
+    if indices.ndim != 1 or X.data.ndim != 1:
+        raise ValueError(f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}")
     if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
         raise ValueError(f"{rule}indptr must start at 0 and never decrease; rebuild the matrix from its triplets")
     if indptr[-1] > min(len(indices), len(X.data)):

@@ -10,7 +10,7 @@ from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.memory import spare
-from shiftsvd.kernels import Kernels, best, kernels_for
+from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.moments import Moments, Vector
@@ -112,7 +112,7 @@ class SparseRows(Blocked):
             return _joined(self.matmat(_apart(V)))
         P = self.kernels.panel(V, np.float64)
         C = self.outside.R.conj().T @ V
-        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(panel_dtype(self.dtype), V))
+        Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
 
         def part(rows: Rows) -> None:
             X, place = self.block(rows)
@@ -127,7 +127,7 @@ class SparseRows(Blocked):
         """``A^H W``."""
         if self._apart(W):
             return _joined(self.rmatmat(_apart(W)))
-        Z = np.empty((self.shape[1], W.shape[1]), np.result_type(panel_dtype(self.dtype), W))
+        Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
         at_once = max(16, ACCUMULATOR // (8 * self.shape[1]))
         for lo in range(0, W.shape[1], at_once):
             part = W[:, lo : lo + at_once]
@@ -357,6 +357,14 @@ class SparseRows(Blocked):
     def _apart(self, V: Panel) -> bool:
         """Whether real kernels meet a complex panel."""
         return np.iscomplexobj(V) and self.dtype.kind != "c"
+
+
+def inspected(X: CSR, n_threads: int) -> tuple[bool, bool]:
+    """Whether all stored values of a sound CSR are finite, and whether each row is sorted without duplicates."""
+    kernels = best if X.dtype.char in "fd" else twin
+    step = max(1, X.shape[0] // max(1, X.nnz // ENTRIES))
+    parts = list(ordered(lambda rows: kernels.inspect(X, rows), cut(X.shape[0], step), n_threads))
+    return not any(n_nan or n_inf for n_nan, n_inf, *_ in parts), all(part[-1] for part in parts)
 
 
 def _none(shape: tuple[int, int]) -> LowRank:

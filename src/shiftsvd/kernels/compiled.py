@@ -55,7 +55,7 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
     """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
-    if X.dtype != dtype or X.strides[1] != X.itemsize or X.shape[1] == 1:
+    if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize or X.shape[1] == 1:
         return twin.subtract(X, L, Rt, dtype)
     out = np.empty(X.shape, dtype)
     _compiled.subtract(X, L, Rt, out)
@@ -122,4 +122,5 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
 def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
     """W in `dtype`, its rows contiguous."""
     W = W.astype(dtype, copy=False)
-    return W if W.shape[1] == 1 or W.strides[1] == W.itemsize else np.ascontiguousarray(W)
+    unit = W.shape[1] == 1 or W.strides[1] == W.itemsize
+    return W if unit and W.strides[0] % W.itemsize == 0 else np.ascontiguousarray(W)

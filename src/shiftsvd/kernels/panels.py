@@ -1,4 +1,4 @@
-"""Panels as the compiled kernels want them: groups of 2^p columns, each contiguous and aligned to a cache line."""
+"""Panels as the compiled kernels want them: groups of 2^p columns, each contiguous, in a buffer that begins a line."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -47,7 +47,7 @@ class Groups:
 
 
 def widths(width: int, dtype: Any) -> list[int]:
-    """Powers of two that cover `width` columns, at most a third of a group being padding."""
+    """Powers of two that cover `width` columns, at most a quarter of a group being padding."""
     widest = GROUP // np.dtype(dtype).itemsize
     cut = [widest] * (width // widest)
     left = width % widest
@@ -56,7 +56,7 @@ def widths(width: int, dtype: Any) -> list[int]:
         step = above if 3 * above <= 4 * left else above // 2
         cut.append(step)
         left -= min(step, left)
-    return cut
+    return cut or [1]
 
 
 def spans(cut: list[int], width: int) -> list[slice]:

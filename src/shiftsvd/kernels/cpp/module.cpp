@@ -30,6 +30,9 @@ Isa pick() {
 #ifdef SHIFTSVD_X86
   const char *asked = std::getenv("SHIFTSVD_ISA");
   std::string limit = asked ? asked : "avx512";
+  if (limit != "avx512" && limit != "avx2" && limit != "baseline") {
+    throw std::invalid_argument("SHIFTSVD_ISA must be avx512, avx2 or baseline, got " + limit);
+  }
   __builtin_cpu_init();
   bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
@@ -40,7 +43,7 @@ Isa pick() {
   return Isa::baseline;
 }
 
-const Isa isa = pick();
+Isa isa = Isa::baseline;
 
 template <class D, class T, class I>
 const Products<D, T, I> &products() {
@@ -108,7 +111,8 @@ const double *or_null(const std::optional<Vector<const double>> &weights, std::i
 template <class T>
 Panel<T> columns(const Strided<T> &Y, std::int64_t rows, std::int64_t width) {
   std::int64_t used = Y.shape(1);
-  require(Y.shape(0) == std::size_t(rows) && used <= width && (Y.stride(1) == 1 || used <= 1), "panel of wrong shape");
+  require(Y.shape(0) == std::size_t(rows) && used <= width && (Y.stride(1) == 1 || used <= 1 || rows == 0),
+          "panel of wrong shape");
   return {Y.data(), Y.stride(0), used};
 }
 
@@ -280,6 +284,7 @@ void define_statistics(nb::module_ &m) {
 
 NB_MODULE(_compiled, m) {
   using namespace shiftsvd;
+  isa = pick();
   define_products<float, float, std::int32_t>(m);
   define_products<float, double, std::int32_t>(m);
   define_products<double, double, std::int32_t>(m);

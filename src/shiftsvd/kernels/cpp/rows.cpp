@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -260,8 +261,9 @@ void outer(Rows<D, I> X, const double *weights, std::int64_t n, double *G) {
 template <class D, class I>
 Inspection inspect(Rows<D, I> X) {
   Inspection seen;
+  seen.least = std::numeric_limits<std::int64_t>::max(), seen.largest = std::numeric_limits<std::int64_t>::min();
   for (std::int64_t i = X.lo; i < X.hi; i++) {
-    std::int64_t before = -1;
+    std::int64_t before = std::numeric_limits<std::int64_t>::min();
     bool sorted = true;
     for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
       std::int64_t j = X.indices[k];
@@ -273,6 +275,7 @@ Inspection inspect(Rows<D, I> X) {
     }
     seen.sorted &= sorted;
   }
+  if (X.indptr[X.lo] == X.indptr[X.hi]) seen.least = 0, seen.largest = -1;
   return seen;
 }
 
