@@ -9,19 +9,11 @@ import sys
 import time
 
 import numpy as np
-from scipy.sparse import csr_array
 
 import shiftsvd as ss
+from data import uniform
 
 CASES = ("tall", "wide", "faces")
-
-
-def uniform(m: int, n: int, nonzeros: int) -> csr_array:
-    """A CSR matrix with about so many uniform nonzeros at random places."""
-    rng = np.random.default_rng(0)
-    place = np.unique(rng.integers(0, m * n, nonzeros))
-    rows = np.searchsorted(place, np.arange(m + 1, dtype=np.int64) * n)
-    return csr_array((rng.random(len(place)), place % n, rows), shape=(m, n))
 
 
 def main(case: str) -> None:

@@ -1,7 +1,8 @@
 """Panels as the compiled kernels want them: groups of 2^p columns, each contiguous, in a buffer that begins a line."""
 
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class Groups:
         return Groups(flat, _views(flat, len(self.parts[0]), [p.shape[1] for p in self.parts]), self.width)
 
 
+@cache
 def widths(width: int, dtype: Any) -> list[int]:
     """Powers of two that cover `width` columns, at most a quarter of a group being padding."""
     widest = GROUP // np.dtype(dtype).itemsize
@@ -61,8 +63,8 @@ def widths(width: int, dtype: Any) -> list[int]:
 
 def spans(cut: list[int], width: int) -> list[slice]:
     """The columns that each group covers."""
-    edges = np.concatenate([[0], np.cumsum(cut)])
-    return [slice(int(lo), min(int(hi), width)) for lo, hi in pairwise(edges)]
+    ends = list(accumulate(cut))
+    return [slice(hi - w, min(hi, width)) for hi, w in zip(ends, cut, strict=True)]
 
 
 def zeros(rows: int, width: int, dtype: Any) -> Groups:
@@ -85,5 +87,5 @@ def grouped(V: Array, dtype: Any) -> Groups:
 
 def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
     """The groups in their buffer."""
-    edges = rows * np.concatenate([[0], np.cumsum(cut)])
-    return [flat[lo:hi].reshape(rows, w) for lo, hi, w in zip(edges[:-1], edges[1:], cut, strict=True)]
+    ends = accumulate(cut)
+    return [flat[rows * (hi - w) : rows * hi].reshape(rows, w) for hi, w in zip(ends, cut, strict=True)]
