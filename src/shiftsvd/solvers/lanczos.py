@@ -131,6 +131,7 @@ class Run:
         columns = min(solver.basis_columns(self.wanted, source) + 2 * start, self.n)
         self.basis = Basis.of(self.n, columns, self.dtype, rng)
         self.before: tuple[Vector, Vector] | None = None  # values and their errors before the probe under way
+        self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
         self.swept = self.sweeps = SWEEPS  # products since it was sent out, and how many there must be
         self.needed = 0  # products until everything had converged for the first time
         self.seen = self.b  # random columns that had as many: so many copies of a value would have been found
@@ -181,14 +182,19 @@ class Run:
         self.basis.reserve(min(keep + self.basis.width + needed + 4 * self.b, self.n))
         if self.basis.room < needed:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
+            self.checked = None
 
     def _check(self) -> tuple[Ritz, Panel, int]:
         """The Ritz values of the basis, their vectors, and how many of them are wanted."""
+        if self.checked is not None and self.checked[0] == self.n_steps:
+            return self.checked[1]
         theta, Z, E = self.basis.values()
         ritz = Ritz(theta, np.linalg.norm(E, axis=0), self._eps())
-        if self.share is None:
-            return ritz, Z, min(int(self.k), len(theta))
-        return ritz, Z, components_for(np.maximum(theta, 0), self.share, self.total)
+        k = min(int(self.k), len(theta))
+        if self.share is not None:
+            k = components_for(np.maximum(theta, 0), self.share, self.total)
+        self.checked = self.n_steps, (ritz, Z, k)
+        return ritz, Z, k
 
     def _probed(self, ritz: Ritz, k: int) -> bool:
         """Whether a fresh block has had its sweeps and has found nothing new."""
@@ -273,7 +279,9 @@ def _steps_to_go(history: list[tuple[float, float]]) -> int:
     """Steps until the next check, from how fast the worst error fell between the last two."""
     (step0, worst0), (step1, worst1) = history[-2:]
     # Convergence speeds up as it goes on, and one step too many costs more than two checks.
-    if worst1 <= 2 * EARLY or not np.isfinite(worst0) or not worst1 < worst0:
+    if worst1 <= 2 * EARLY:
         return 1
+    if not np.isfinite(worst0) or not worst1 < worst0:
+        return 2
     rate = np.log(worst0 / worst1) / (step1 - step0)
     return int(np.clip(0.5 * np.log(worst1) / rate, 1, 4))
