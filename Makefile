@@ -56,10 +56,13 @@ format: $(LINT) ## put the source in format
 paper: $(USE) ## every table and figure of the paper, published beside measured; ARGS="--seeds 30 --corpus FILE"
 	@$(BIN)/shiftsvd paper --out paper-out --force $(ARGS)
 
-bench: $(USE) ## the chart and the tables of the README, in about five minutes
-	@$(BIN)/python benchmarks/peers.py
-	@$(BIN)/python benchmarks/off_centre.py
-	@$(BIN)/python benchmarks/memory.py
+# All of it takes hours, and goes on where it was broken off; ROWS="counts digits" runs some of the rows.
+comma := ,
+empty :=
+bench: export SHIFTSVD_KERNELS := $(KERNELS)
+bench: $(USE) ## the tables and charts against every peer; make bench ROWS=counts for one row
+	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
+	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python benchmarks/$$table.py; done
 
 clean: ## everything that was made here
 	rm -rf $(VENV) build demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis

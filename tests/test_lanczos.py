@@ -54,6 +54,16 @@ def test_single_precision_data_are_multiplied_in_double_where_the_spectrum_needs
     assert relative(F, exact) <= 1e-4
 
 
+@pytest.mark.parametrize("shape", [(4000, 60), (60, 4000)])
+def test_double_precision_begins_where_single_left_off_also_in_a_small_space(shape) -> None:
+    X = (values(shape, density=0.5) + 3 * values((1, shape[1]), seed=1, density=1.0)).astype(np.float32)
+    exact = np.linalg.svd(X.astype(np.float64) - X.astype(np.float64).mean(axis=0), compute_uv=False)
+    for k in (1, 3, 20, 59):
+        F = ss.svd(X, k, shift="mean", solver=ss.BlockLanczos(1e-6), rng=5)
+        assert F.info.converged
+        assert relative(F, exact) <= 1e-6 + 20 * np.finfo(np.float32).eps
+
+
 def test_too_few_passes_are_told_with_the_names_of_the_components() -> None:
     A = ss.as_operator(with_values((900, 600), np.arange(1, 601.0) ** -0.1))
     with pytest.warns(UserWarning, match=r"components did not converge: [0-9]+-20;"):

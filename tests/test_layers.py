@@ -17,7 +17,7 @@ LAYERS = (
     ("solvers",),
     ("front", "shifts"),
     ("estimators", "streaming", "checkpoint", "model_file", "io"),
-    ("integrations", "plot", "report", "progress", "paper", "cli", "testing"),
+    ("integrations", "plot", "report", "progress", "paper", "bench", "cli", "testing"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -17,6 +17,7 @@ def test_files_that_the_readme_names_exist():
     for name in ("CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "docs/peers.png"):
         assert f"({name})" in text
         assert (README.parent / name).is_file()
-    for script in ("peers", "off_centre", "memory"):
-        assert f"benchmarks/{script}.py" in text + (README.parent / "Makefile").read_text()
+    for script in ("run", "kernels", "off_centre", "memory"):
+        makefile = (README.parent / "Makefile").read_text()
+        assert f"benchmarks/{script}.py" in text + makefile or f" {script} " in makefile
         assert (README.parent / "benchmarks" / f"{script}.py").is_file()

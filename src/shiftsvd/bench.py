@@ -6,6 +6,7 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import click
 import numpy as np
@@ -34,7 +35,7 @@ def load(path: Path) -> Any:
             from scipy.io import mmread
 
             return mmread(path, spmatrix=False)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise click.ClickException(f"{path} cannot be read: {error}") from None
     raise click.ClickException(f"{path} is of no known format; choose from {FORMATS}")
 

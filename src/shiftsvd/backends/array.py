@@ -23,6 +23,7 @@ class DenseRows(Blocked):
     shift: LowRank | None = None
     conjugate: bool = False
     n_threads: int = 1
+    memo: dict[str, Moments] = field(default_factory=dict)
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     _right: Panel = field(init=False)  # R^H of the shift, by rows
@@ -105,7 +106,10 @@ class DenseRows(Blocked):
         return of_block(self.block(rows, panel_dtype(self.dtype)).T, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms of the shifted blocks themselves."""
+        """Squared column norms of the shifted blocks themselves, or from the moments where they are known."""
+        known = self.known_squares() if weights is None else None
+        if known is not None:
+            return known
 
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
@@ -134,7 +138,7 @@ class DenseRows(Blocked):
     def transposed(self, passes: float) -> "DenseRows":
         """The adjoint, a view."""
         conjugate = self.X.dtype.kind == "c" and not self.conjugate
-        return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate)
+        return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
 
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block, Omega never formed."""

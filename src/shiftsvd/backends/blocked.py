@@ -22,6 +22,7 @@ class Blocked(Operator):
 
     n_threads: int
     shift: LowRank | None
+    memo: dict[str, Moments]  # of the stored matrix; shared by all that store the same
     gram_reads = 1
     gram_eps = float(np.finfo(np.float64).eps)  # of panels in double precision
 
@@ -45,7 +46,19 @@ class Blocked(Operator):
         """Moments of the columns, merged over the blocks."""
         blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)))
         parts: Iterator[Moments] = (part for _, part in blocks)
-        return reduce(Moments.merge, parts)
+        moments = reduce(Moments.merge, parts)
+        if weights is None and self.shift is None:
+            self.memo["columns"] = moments
+        return moments
+
+    def known_squares(self) -> Vector | None:
+        """Squared column norms of ``X - 1 mu^T``, if the moments of X have been taken: no entry is read again."""
+        mu = None if self.shift is None or "columns" not in self.memo else self.shift.row_vector()
+        if mu is None:
+            return None
+        known = self.memo["columns"]
+        assert known.M2 is not None
+        return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows, block after block."""

@@ -40,7 +40,7 @@ class SparseRows(Blocked):
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
-    memo: dict[str, Moments] = field(default_factory=dict)  # shared by all that store the same X
+    memo: dict[str, Moments] = field(default_factory=dict)
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -173,12 +173,7 @@ class SparseRows(Blocked):
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""
-        if self.shift is not None:
-            return Operator.moments(self, weights)
-        moments = super().moments(weights)
-        if weights is None:
-            self.memo["columns"] = moments
-        return moments
+        return super().moments(weights) if self.shift is None else Operator.moments(self, weights)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
@@ -198,11 +193,9 @@ class SparseRows(Blocked):
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms: the stored entries, and what the shift puts everywhere else."""
-        mu = None if self.shift is None else self.shift.row_vector()
-        if weights is None and mu is not None and "columns" in self.memo:
-            known = self.memo["columns"]
-            assert known.M2 is not None
-            return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
+        known = self.known_squares() if weights is None else None
+        if known is not None:
+            return known
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
         absent = np.einsum("jr,rs,js->j", R.conj(), wL.T @ L.conj(), R).real

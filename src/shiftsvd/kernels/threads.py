@@ -2,11 +2,12 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import chain, islice
 from typing import Generic, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -50,12 +51,14 @@ def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_thread
 
     The calling thread is one of the `n_threads`: it works on a block of its own while the others are busy.
     """
-    if n_threads == 1 or (isinstance(blocks, Sized) and len(blocks) == 1):
-        yield from map(function, blocks)
+    source = iter(blocks)
+    ahead = list(islice(source, 2))
+    if n_threads == 1 or len(ahead) < 2:
+        yield from map(function, chain(ahead, source))
         return
+    source = chain(ahead, source)
     with _borrowed(n_threads - 1) as pool:
         waiting: deque[_Task[Block, Part]] = deque()
-        source = iter(blocks)
         try:
             while True:
                 while len(waiting) <= n_threads and (block := next(source, _END)) is not _END:

@@ -34,8 +34,10 @@ SPARSE_PAIR = 1.3e-9
 CACHE = 2**20
 GRAM_CACHE = 2**24
 MISSES = 1.6
-# Seconds of an operation of BLAS, by the bytes of a number, and of LAPACK's QR and eigenvalues in double.
-BLAS = {4: 1.2e-11, 8: 2.5e-11}
+# Seconds of an operation of BLAS, by the bytes of a number: with matrices, and with panels of 32 columns; and of
+# LAPACK's QR and eigenvalues in double.
+BLAS = {4: 1.2e-11, 8: 2.2e-11}
+THIN = {4: 2.2e-11, 8: 6e-11}
 LAPACK = 1.5e-10
 # Seconds to form an entry of a dense block with its shift.
 FORM = 0.8e-9
@@ -83,7 +85,7 @@ class Work(NamedTuple):
         """Seconds of fused products with so many columns in all."""
         size = size or self.size
         if not self.sparse:
-            return 4 * self.stored * columns * BLAS[size] / THREADS
+            return 4 * self.stored * columns * THIN[size] / THREADS
         misses = MISSES if self.n * 256 > CACHE else 1.0
         return self.stored * columns * SPARSE[size] * misses / THREADS
 

@@ -166,7 +166,7 @@ class Run:
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
         basis = self.basis
-        if basis.room < basis.width and basis.size + basis.width < self.n:
+        if basis.size and basis.room < basis.width and basis.size + basis.width < self.n:
             self._keep(*self._check(), basis.width)
         V = basis.block
         self.n_passes += self.G.gram_reads
@@ -237,6 +237,7 @@ class Run:
     def _begin_in_double(self, Z: Panel, k: int) -> None:
         """Begin again from what was found, with products in double precision."""
         self.precise, self.before, self.swept, self.sweeps = True, None, SWEEPS, SWEEPS
+        self.checked = None
         start = self.basis.vectors(Z[:, : k + self.b])
         self.basis.reserve(min(2 * start.shape[1] + 4 * self.b, self.n))
         self.basis.begin(np.hstack([start, self._first_block()[:, -self.b :]])[:, : self.n])
