@@ -178,7 +178,9 @@ class Run:
 
     def _keep(self, ritz: Ritz, Z: Panel, k: int, needed: int) -> None:
         """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
-        keep = min(k + self.b, self.basis.size)
+        # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
+        half = (self.basis.B.shape[1] - self.basis.width - needed) // 2
+        keep = min(max(k + self.b, half), self.basis.size)
         self.basis.reserve(min(keep + self.basis.width + needed + 4 * self.b, self.n))
         if self.basis.room < needed:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
@@ -221,7 +223,9 @@ class Run:
         needed = (SWEEPS + 1) * (self.basis.width + self.b)
         if self.basis.room < needed:
             self._keep(ritz, Z, k, needed)
-        self.basis.widen(self.b)
+        # A fresh block that is under way goes on being one, unless there may be more copies than it can find.
+        if self.basis.width <= self.b or ritz.copies(k) >= self.seen:
+            self.basis.widen(self.b)
         self.before = ritz.theta[:k].copy(), ritz.errors(k)
         self.swept, self.sweeps = 0, SWEEPS
 

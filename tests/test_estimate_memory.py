@@ -1,0 +1,49 @@
+"""A fit takes at most 1.1 times the memory that `estimate` foresees, and at least half of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STATUS = Path("/proc/self/status")
+SCRIPT = """
+import sys
+from pathlib import Path
+import numpy as np
+import shiftsvd as ss
+from scipy import sparse
+
+def status(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(name)))
+
+case, solver = sys.argv[1:]
+rng = np.random.default_rng(0)
+if case == "dense":
+    X, k = rng.standard_normal((20_000, 2_000)), 50
+elif case == "wide":
+    X, k = sparse.random_array((330, 500_000), density=0.01, format="csr", rng=0), 100
+elif case == "many columns":
+    X, k = sparse.random_array((100_000, 20_000), density=0.002, format="csr", rng=0), 100
+else:
+    X, k = sparse.random_array((300_000, 1_000), density=0.02, format="csr", rng=0), 100
+ss.PCA(2, solver=solver).fit(sparse.random_array((50, 30), density=0.5, format="csr", rng=0))  # imports, threads
+foreseen = ss.estimate(X, k, solver).peak_bytes
+Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+before = status("VmRSS")
+ss.PCA(k, solver=solver, random_state=0).fit(X)
+print((status("VmHWM") - before) / foreseen)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not STATUS.exists(), reason="the peak of a process is read from /proc")
+@pytest.mark.parametrize(
+    ("case", "solver"),
+    [(case, solver) for case in ("tall", "dense") for solver in ("lanczos", "gram")]
+    + [(case, "lanczos") for case in ("wide", "many columns")],
+)
+def test_a_fit_takes_what_was_foreseen(case: str, solver: str) -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT, case, solver], capture_output=True, text=True, check=True)
+    assert 0.5 <= float(done.stdout) <= 1.1
