@@ -1,0 +1,55 @@
+"""What a file must be able to do to be fitted without being loaded: hand out ranges of its rows."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+Rows = tuple[int, int]  # first row and one past the last
+
+
+class RowSource(ABC):
+    """A matrix in a file, of which rows are read a range at a time, by several threads at once.
+
+    What is read is not trusted: `backends.disk` checks every block before it multiplies.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    dtype : numpy.dtype
+        Of the numbers in the file.
+    sparse : bool
+        Whether `read` gives a `csr_array` (else a 2-D array).
+    stored : int
+        How many numbers one pass reads: the stored entries of a sparse matrix, all of a dense one.
+    name : str
+        What an error message calls it, such as ``counts.h5ad:X``.
+    fingerprint : str
+        Tells these data from others: path, size, time of the last change.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    sparse: bool
+    stored: int
+    name: str
+    fingerprint: str
+
+    @abstractmethod
+    def edges(self, n_bytes: int) -> list[int]:
+        """Ascending row numbers from 0 to m, cutting the rows into ranges of about so many bytes when read.
+
+        They depend on the file and `n_bytes` alone. A file that is stored in chunks cuts where its chunks end, so
+        that none is read twice in a pass.
+        """
+
+    @abstractmethod
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        """Rows lo to hi, in memory (no memory map), of shape ``(hi - lo, n)``.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged or cut off; the message begins with `name`.
+        """
