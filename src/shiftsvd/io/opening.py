@@ -1,8 +1,12 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,11 +14,24 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends import as_operator
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.source import RowSource
-from shiftsvd.operators import Operator
-
+# What the libraries below raise on damaged files, beside OSError.
+_DAMAGED = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
 
@@ -44,3 +61,30 @@ class Opened:
     rows: Labels | None = None
     columns: Labels | None = None
     samples: Orient = "rows"
+
+
+@contextmanager
+def reading(path: Path | str) -> Iterator[None]:
+    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name."""
+    try:
+        yield
+    except (OSError, *_DAMAGED) as error:
+        if str(error).startswith(str(path)):
+            raise
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise _kind(error)(f"{path} cannot be read: {why}") from error
+
+
+def _kind(error: Exception) -> type[Exception]:
+    """ValueError, or OSError, or the kinds of OSError that say what to do."""
+    kinds = (FileNotFoundError, PermissionError, IsADirectoryError, OSError)
+    return next((kind for kind in kinds if isinstance(error, kind)), ValueError)
+
+
+def optional(module: str, extra: str) -> Any:
+    """A module of an optional package, or an error that says how to get it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
+        raise ImportError(f"this file needs the package {package}, which is not installed: {remedy}") from error
