@@ -67,21 +67,21 @@ bench: $(USE) ## the tables and charts against every peer; make bench ROWS=count
 clean: ## everything that was made here
 	rm -rf $(VENV) build demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-# $(1) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
+# $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
 define install
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install -q -e '.[paper]' $(1)
+	@$(BIN)/python -m pip install -q -e '.[$(1)]' $(2)
 	@rm -f $(firstword $(subst -, ,$@))-*
 	@touch $@
 endef
 
 $(USE):
-	$(call install,)
+	$(call install,paper)
 
 $(TEST): | $(USE)
-	$(call install,--group test)
+	$(call install,all,--group test)
 
 $(LINT): | $(USE)
-	$(call install,--group test --group lint)
+	$(call install,all,--group test --group lint)

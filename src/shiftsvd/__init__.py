@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
+    from shiftsvd.checkpoint import checkpoint
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.front import svd
+    from shiftsvd.model_file import load
     from shiftsvd.moments import Moments
     from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
     from shiftsvd.result import Info, SVDResult
@@ -48,9 +50,11 @@ _HOME = {
     "as_operator": "backends",
     "auto_solver": "solvers",
     "center": "backends",
+    "checkpoint": "checkpoint",
     "estimate": "solvers",
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
+    "load": "model_file",
     "residuals": "accuracy",
     "spectral_norm": "accuracy",
     "svd": "front",
@@ -79,9 +83,11 @@ __all__ = [
     "as_operator",
     "auto_solver",
     "center",
+    "checkpoint",
     "estimate",
     "frobenius_error",
     "halko_bound",
+    "load",
     "residuals",
     "spectral_norm",
     "svd",

@@ -1,16 +1,28 @@
 """What a long computation tells a listener while it runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
 
 @dataclass(frozen=True)
 class Event:
-    """`done` of `total` units of one stage; a total of None is not known beforehand."""
+    """`done` of `total` units of one stage; a total of None is not known beforehand.
+
+    Attributes
+    ----------
+    stage : str
+        "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
+    worst : float or None
+        The largest bound of a relative error of a wanted singular value so far.
+    """
 
     stage: str
     done: float
     total: float | None = None
+    worst: float | None = None
 
 
 class Listener(Protocol):
@@ -22,3 +34,55 @@ class Listener(Protocol):
 
 def silent(event: Event) -> None:
     """The listener that does nothing."""
+
+
+class Account:
+    """Reads of the data so far, and what is expected: what a listener is told about a fit."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.passes = 0.0
+        self.expected: float | None = None
+        self.worst: float | None = None
+
+    def tell(self) -> None:
+        """Say where things are."""
+        total = None if self.expected is None else max(self.expected, self.passes)
+        self.listener(Event("passes", self.passes, total, self.worst))
+
+
+_account: ContextVar[Account | None] = ContextVar("_account", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell `listener` about every fit inside this block."""
+    before = _account.set(Account(listener))
+    try:
+        yield
+    finally:
+        _account.reset(before)
+
+
+def read_part(share: float) -> None:
+    """A share of one read of the data is done."""
+    account = _account.get()
+    if account is not None:
+        account.passes += share
+        account.tell()
+
+
+def foresee(passes: float) -> None:
+    """A solver begins, and expects so many reads more."""
+    account = _account.get()
+    if account is not None:
+        account.expected = account.passes + passes
+        account.tell()
+
+
+def bounded(worst: float) -> None:
+    """The largest bound of a relative error is known to be this."""
+    account = _account.get()
+    if account is not None:
+        account.worst = worst
+        account.tell()

@@ -108,6 +108,10 @@ class Operator(ABC):
         """``(first row, dense block)`` over all rows of ``A^H``, as `row_blocks`."""
         yield 0, self.rmatmat(np.eye(self.shape[0], dtype=panel_dtype(self.dtype)))
 
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
+        yield 0, self.matmat(V)
+
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega`` for a structured test matrix."""
         return self.matmat(Omega.to_array())
@@ -126,6 +130,21 @@ class Operator(ABC):
     def gram_reads(self) -> int:
         """How often `gram` reads the data."""
         return 2
+
+    @property
+    def panel_columns(self) -> tuple[int, int]:
+        """The fewest and the most columns of a panel that products are at their best with."""
+        return (8, 16) if self.stored < self.shape[0] * self.shape[1] else (16, 32)
+
+    @property
+    def working_bytes(self) -> int:
+        """Memory that a product takes beside its panels."""
+        return 0
+
+    @property
+    def file_bytes(self) -> int:
+        """How much one pass reads from a file; 0 where the data are in memory."""
+        return 0
 
     @property
     def gram_pairs(self) -> float:
@@ -202,6 +221,21 @@ class Derived(Operator):
     def gram_eps(self) -> float:
         """As of A."""
         return self.A.gram_eps
+
+    @property
+    def panel_columns(self) -> tuple[int, int]:
+        """As of A."""
+        return self.A.panel_columns
+
+    @property
+    def working_bytes(self) -> int:
+        """As of A."""
+        return self.A.working_bytes
+
+    @property
+    def file_bytes(self) -> int:
+        """As of A."""
+        return self.A.file_bytes
 
     @property
     def stored(self) -> int:
@@ -460,6 +494,11 @@ class Scaled(Derived):
         """``|r_i|^2`` times the weighted squares of A."""
         squares = self.A.row_squares(_power(self.cols, weights))
         return None if squares is None else _scale(_power(self.rows), squares)
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A with ``D_c V``, scaled."""
+        for lo, part in self.A.row_products(_scale(self.cols, V)):
+            yield lo, _scale(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A, scaled."""

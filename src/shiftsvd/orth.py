@@ -1,6 +1,6 @@
 """Orthonormal bases: QR, LU and Cholesky steps with their guard; the sign convention of singular vectors."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce
 
 import numpy as np
@@ -147,10 +147,12 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
 
 def triangle(Y: Panel) -> Panel:
     """R of the QR of a tall panel, block by block: Q, which nobody asked for, is not made."""
-    R: Panel = np.empty((0, Y.shape[1]), Y.dtype)
-    for part in ordered(lambda rows: np.linalg.qr(Y[rows], mode="r"), _blocks(Y), default_threads()):
-        R = np.asarray(np.linalg.qr(np.vstack([R, part]), mode="r"))
-    return R
+    return stacked(ordered(lambda rows: np.linalg.qr(Y[rows], mode="r"), _blocks(Y), default_threads()))
+
+
+def stacked(triangles: Iterable[Panel]) -> Panel:
+    """R of the QR of a panel from those of its parts, in their order."""
+    return reduce(lambda R, part: np.asarray(np.linalg.qr(np.vstack([R, part]), mode="r")), triangles)
 
 
 def phases(Vh: Panel) -> Vector:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -78,7 +79,14 @@ class Blocked(Operator):
     def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
         """``(rows, function(rows))`` for each block, in order."""
         blocks = self.blocks()
-        yield from zip(blocks, ordered(function, blocks, self.n_threads), strict=True)
+        for rows, part in zip(blocks, ordered(function, blocks, self.workers), strict=True):
+            read_part(1 / len(blocks))
+            yield rows, part
+
+    @property
+    def workers(self) -> int:
+        """Threads that work on blocks."""
+        return self.n_threads
 
     def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
         """The parts of all blocks, added in order in double precision."""

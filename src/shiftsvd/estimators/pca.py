@@ -1,5 +1,6 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -160,6 +161,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         rng = random_generator(self.random_state)
         solver = chosen_solver(self, A, k)
         moments = A.moments(weights)
+        if moments.M2 is None:
+            raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         mean = self._shift(moments)
         scale = resolve_scale(self.scale, A.shape[1], moments)
         variance = float(_squares(moments, mean, scale).sum()) / (total - 1)
@@ -217,6 +220,26 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Z = self._scores(A)
         return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
+    def iter_scores(self, X: Any) -> Iterator[tuple[int, Panel]]:
+        """Scores part by part: ``(first row, scores of the rows from there on)``, in order.
+
+        Parameters
+        ----------
+        X : what `transform` takes, or an operator such as `shiftsvd.io.open_matrix` gives
+
+        Yields
+        ------
+        (int, array of shape (rows, n_components_))
+
+        Notes
+        -----
+        One pass. Data that are read from a file are never held, nor are their scores.
+        """
+        check_is_fitted(self, "components_")
+        A = self._operator(X, reset=False)
+        for lo, Z in self._score_parts(A):
+            yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
+
     def inverse_transform(self, X: Any) -> Panel:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_)."""
         check_is_fitted(self, "components_")
@@ -271,10 +294,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
-        if hasattr(X, "rmatmat") or isinstance(X, Operator):
+        if isinstance(X, Operator):
+            return self._streamed(X, reset)
+        if hasattr(X, "rmatmat"):
             kind = type(X).__name__
             raise TypeError(
-                f"PCA takes arrays, sparse matrices and data frames, got {kind}; use svd, which takes operators"
+                f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
+                "use svd, which takes any operator"
             )
         X = validate_data(
             self,
@@ -286,6 +312,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             ensure_min_samples=2 if reset else 1,
         )
         return as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+
+    def _streamed(self, A: Operator, reset: bool) -> Operator:
+        """An operator of ours, such as a file that is read in blocks, with the counts checked."""
+        if reset:
+            if A.shape[0] < 2:
+                raise ValueError(f"Found array with {A.shape[0]} sample(s) while a minimum of 2 is required by PCA")
+            self.n_features_in_ = A.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+        elif A.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {A.shape[1]} features, but PCA is expecting {self.n_features_in_} features as input"
+            )
+        return A
 
     def _shift(self, moments: Moments) -> npt.NDArray[np.float64]:
         """The vector that is subtracted from every row."""
@@ -304,8 +343,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _scores(self, A: Operator) -> Panel:
         """Scores before whitening."""
+        parts = [part for _, part in self._score_parts(A)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
+        """Scores before whitening, part by part."""
         with threads(A.n_threads):
-            return _shifted(A, self.mean_, self.scale_).matmat(self.components_.T.astype(np.float64))
+            yield from _shifted(A, self.mean_, self.scale_).row_products(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.accuracy import certificate
+from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
@@ -101,6 +102,7 @@ class Solver(ABC):
         else:
             check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
+        foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         with threads(A.n_threads):
             factors = self.factorize(A, k if isinstance(k, float) else int(k), generator(rng))
             F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)

@@ -41,6 +41,8 @@ THIN = {4: 2.2e-11, 8: 6e-11}
 LAPACK = 1.5e-10
 # Seconds to form an entry of a dense block with its shift.
 FORM = 0.8e-9
+# Seconds to read a byte of a file.
+FILE = 1e-9
 
 
 # Bytes that any fit takes: the stacks of threads, and what libraries set aside at their first call.
@@ -52,9 +54,9 @@ DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 def surroundings(A: Operator) -> int:
     """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
     if A.stored < A.shape[0] * A.shape[1]:
-        return FIXED
+        return FIXED + A.working_bytes
     at_once = DENSE_BLOCKS * (A.n_threads or default_threads()) * DENSE_BYTES
-    return FIXED + min(at_once, 8 * A.stored)
+    return FIXED + A.working_bytes + min(at_once, 8 * A.stored)
 
 
 def long_vectors(A: Operator, k: int) -> int:
@@ -71,6 +73,7 @@ class Work(NamedTuple):
     pairs: float
     size: int  # bytes of a number
     sparse: bool
+    file_bytes: int = 0  # that one pass reads from a file
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
@@ -79,7 +82,7 @@ class Work(NamedTuple):
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
         sparse = A.stored < m * n
         pairs = A.gram_pairs if A.shape[0] >= A.shape[1] else A.H.gram_pairs
-        return cls(m, n, A.stored, pairs, size, sparse)
+        return cls(m, n, A.stored, pairs, size, sparse, A.file_bytes)
 
     def product(self, columns: float, size: int | None = None) -> float:
         """Seconds of fused products with so many columns in all."""
@@ -91,7 +94,8 @@ class Work(NamedTuple):
 
     def reading(self, n_passes: float) -> float:
         """Seconds to bring the data in so often, beside the products."""
-        return 0.0 if self.sparse else self.stored * FORM * n_passes / THREADS
+        formed = 0.0 if self.sparse else self.stored * FORM / THREADS
+        return (formed + self.file_bytes * FILE) * n_passes
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         """Block Lanczos with a basis of at most so many columns."""
@@ -107,9 +111,9 @@ class Work(NamedTuple):
         else:
             form = 2 * self.stored * self.n * BLAS[8] + self.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
-        return Cost(form / THREADS + solve + self.product(k), 2.0)
+        return Cost(form / THREADS + solve + self.product(k) + 2 * self.file_bytes * FILE, 2.0)
 
     def exact(self) -> Cost:
         """A QR factorization of everything."""
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
-        return Cost(qr + 12 * self.n**3 * LAPACK, 1.0)
+        return Cost(qr + 12 * self.n**3 * LAPACK + self.file_bytes * FILE, 1.0)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
@@ -13,7 +14,7 @@ from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.ritz import SHARE, TINY, Reading, Ritz, read, rounding
 
-BLOCK, DENSE_BLOCK = 16, 32
+BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
 # Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
 SWEEPS = 2
@@ -36,7 +37,8 @@ class BlockLanczos(Solver):
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     block_size : int, optional
-        Columns of a product. Default 16 for sparse data, 32 for dense data, fewer for few components.
+        Columns of a product. Default 16 for sparse data, 32 for dense data, 2 k but at most 128 for data in files;
+        fewer for few components.
     max_basis : int, optional
         Columns of the basis before it is restarted. Default ``2 k + 12 block_size``.
     max_passes : int, optional
@@ -88,11 +90,10 @@ class BlockLanczos(Solver):
         return run().factors(A, run.n_passes, run.widest)
 
     def block(self, k: int | float, A: Operator) -> int:
-        """Columns of a product: as many as sparse kernels and BLAS each want, fewer for few components."""
-        best = BLOCK if A.stored < A.shape[0] * A.shape[1] else DENSE_BLOCK
-        return min(
-            self.block_size or (best if not isinstance(k, int) or k > best // 2 else max(best // 2, 8)), *A.shape
-        )
+        """Columns of a product: as many as its kernels want, fewer for few components."""
+        least, most = A.panel_columns
+        wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
+        return min(self.block_size or wide, *A.shape)
 
     def basis_columns(self, k: int, A: Operator) -> int:
         """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""
@@ -151,6 +152,7 @@ class Run:
                 self._begin_in_double(Z, k)
                 continue
             worst = float(np.max(ritz.excess(k, self.solver.tol)))
+            bounded(worst * self.solver.tol)
             if worst <= 1 and not self.needed:
                 self.needed = self.n_steps
             history.append((float(self.n_steps), worst))

@@ -7,7 +7,7 @@ import numpy as np
 from shiftsvd.accuracy import value_errors
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import graded_basis, inner, triangle
+from shiftsvd.orth import graded_basis, inner, stacked, triangle
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.base import Factors, rank_floor
 
@@ -95,7 +95,7 @@ def read(A: Operator, V: Panel, k: int, rest: Ritz, tol: float) -> Reading:
     here = Ritz(theta, r, rest.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
     if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
-        _, S, Wh = np.linalg.svd(triangle(A.matmat(V)))
+        _, S, Wh = np.linalg.svd(stacked(triangle(Y) for _, Y in A.row_products(V)))
         V, theta, n_passes = V @ Wh.conj().T, S**2, n_passes + 1
         r = np.sqrt(np.abs(Wh) ** 2 @ r**2)
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)

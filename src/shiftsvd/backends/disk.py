@@ -1,0 +1,240 @@
+"""Matrices in files: read a block of rows at a time, by as many threads as multiply, and one more."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd import journal
+from shiftsvd.backends.array import DenseRows, native_dtype
+from shiftsvd.backends.blocked import Blocked, Rows, slice_of
+from shiftsvd.backends.checks import finite_dense, finite_sparse
+from shiftsvd.backends.memory import parse_bytes
+from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.sparse import SparseRows, inspected
+from shiftsvd.kernels import best, default_threads
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
+
+# Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit.
+BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32
+# A read of a file costs as much as a product with many columns: panels this wide, where the memory allows them.
+LEAST_COLUMNS, MOST_COLUMNS = 32, 128
+# Columns that a run holds for each one of its panels: the basis, and copies of panels.
+HELD = 40
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiskRows(Blocked):
+    """A matrix in a file minus its shift, never held in memory.
+
+    Each block is read, checked, and multiplied by the backend for matrices in memory; while one thread waits for the
+    file the others multiply. The blocks depend on the file and `memory_limit`, never on the threads.
+    """
+
+    source: RowSource
+    shift: LowRank | None = None
+    n_threads: int | None = None  # type: ignore[assignment]
+    memory_limit: int | str | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        object.__setattr__(self, "shape", self.source.shape)
+        object.__setattr__(self, "dtype", field_of(native_dtype(self.source.dtype), *parts))
+
+    @property
+    def workers(self) -> int:
+        """One thread more than multiply: it waits for the file."""
+        return (self.n_threads or default_threads()) + 1
+
+    @property
+    def block_bytes(self) -> int:
+        """How much of the file is in memory for each thread."""
+        limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // SHARE
+        return int(np.clip(limit, LEAST_BLOCK, BLOCK))
+
+    @property
+    def working_bytes(self) -> int:
+        """Blocks in work, each as it was read and once more where it is decoded."""
+        return 2 * (self.workers + 1) * self.block_bytes
+
+    @property
+    def panel_columns(self) -> tuple[int, int]:
+        """Wide panels, as long as the basis that they fill takes a part of the memory limit."""
+        if self.memory_limit is None:
+            return LEAST_COLUMNS, MOST_COLUMNS
+        room = parse_bytes(self.memory_limit) // (8 * HELD * min(self.shape)) // 16 * 16
+        return (LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, MOST_COLUMNS)))
+
+    @property
+    def eps(self) -> float:
+        """Of the backend that multiplies the blocks: sparse products are made in double."""
+        return float(np.finfo(np.float64 if self.source.sparse else self.dtype).eps)
+
+    @property
+    def stored(self) -> int:
+        """Numbers in the file."""
+        return self.source.stored
+
+    @property
+    def file_bytes(self) -> int:
+        """The numbers, and where they are if they are sparse."""
+        return self.stored * (self.source.dtype.itemsize + 4 * self.source.sparse)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the file."""
+        return self.source.fingerprint
+
+    def blocks(self) -> list[Rows]:
+        """As the file cuts them."""
+        if "blocks" not in self.memo:
+            self.memo["blocks"] = [(int(lo), int(hi)) for lo, hi in pairwise(self.source.edges(self.block_bytes))]
+        blocks: list[Rows] = self.memo["blocks"]
+        return blocks
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``."""
+        Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
+        for lo, part in self.row_products(V):
+            Y[lo : lo + len(part)] = part
+        return Y
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``(first row, A[rows] V)`` in order; one read, and nothing of length m in memory."""
+        for (lo, _), part in self._each(lambda rows: self._block(rows).matmat(V)):
+            yield lo, part
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``."""
+        part = lambda rows: self._block(rows).rmatmat(W[slice(*rows)])  # noqa: E731
+        return self._once("rmatmat", (W,), lambda: {"Z": self._sum(part)})["Z"]
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one read."""
+        part = lambda rows: self._block(rows).gram(V, slice_of(weights, rows))  # noqa: E731
+        return self._once("gram", (V, weights), lambda: {"Z": self._sum(part)})["Z"]
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed in one read."""
+        part = lambda rows: self._block(rows).gram_matrix(slice_of(weights, rows))  # noqa: E731
+        return self._once("gram_matrix", (weights,), lambda: {"G": self._sum(part)})["G"]
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns, merged over the blocks; one read."""
+        if self.shift is not None:
+            return Operator.moments(self, weights)
+
+        def read() -> journal.Record:
+            found = super(DiskRows, self).moments(weights)
+            assert found.M2 is not None
+            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2}
+
+        record = self._once("moments", (weights,), read)
+        moments = Moments(float(record["count"]), record["mean"], record["M2"])
+        if weights is None:
+            self.memo["columns"] = moments
+        return moments
+
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the columns of these rows."""
+        return self._block(rows).moments(weights)
+
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of these rows."""
+        return self._block(rows).row_moments(weights)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared column norms, from the moments where they are known; else one read."""
+        known = self.known_squares() if weights is None else None
+        if known is not None:
+            return known
+
+        def part(rows: Rows) -> Vector:
+            squares = self._block(rows).column_squares(slice_of(weights, rows))
+            assert squares is not None
+            return squares
+
+        return self._once("squares", (weights,), lambda: {"squares": self._sum(part)})["squares"]
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared row norms; one read."""
+        parts = [part for _, part in self._each(lambda rows: self._block(rows).row_squares(weights))]
+        return np.concatenate(parts)
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Dense blocks of at most `rows` rows in double precision."""
+        for lo, hi in self.blocks():
+            for first, block in self._block((lo, hi)).row_blocks(rows):
+                yield lo + first, block
+
+    def mix(self, Omega: Mixer) -> Panel:
+        """``A Omega``, block by block."""
+        return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).mix(Omega))])
+
+    def with_shift(self, shift: LowRank) -> "DiskRows":
+        """The shift is subtracted inside the blocks."""
+        return self._replace_shift(shift.merge(self.shift))
+
+    def _replace_shift(self, shift: LowRank | None) -> "DiskRows":
+        return replace(self, shift=shift)
+
+    def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
+        """A read of the file that is not repeated where a broken run has made it."""
+        shift = () if self.shift is None else (self.shift.L, self.shift.R)
+        return journal.once(f"{what} {self.fingerprint} {self.block_bytes}", (*panels, *shift), read)
+
+    def _block(self, rows: Rows) -> Operator:
+        """These rows, read, checked, and with their shift, as an operator in memory."""
+        lo, hi = rows
+        shift = None if self.shift is None else LowRank(self.shift.L[lo:hi], self.shift.R)
+        X = self.source.read(lo, hi)
+        if X.shape != (hi - lo, self.shape[1]):
+            raise ValueError(f"{self.source.name}: rows {lo} to {hi} have shape {X.shape}; the file is damaged")
+        if not isinstance(X, csr_array):
+            self._checked(finite_dense, X, lo)
+            return DenseRows(X, shift)
+        return SparseRows(self._sound(X, lo), shift, memory_limit=self.block_bytes * 4)
+
+    def _sound(self, X: csr_array, lo: int) -> csr_array:
+        """A block of finite numbers whose index arrays stay inside, each row sorted."""
+        X.data = native(X.data)
+        kernels = best.inspect(X, (0, X.shape[0])) if X.data.dtype.char in "fd" else None
+        least, largest = kernels[2:4] if kernels else _range(X.indices)
+        if X.nnz and (least < 0 or largest >= X.shape[1]):
+            raise ValueError(
+                f"{self.source.name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
+                f"got {least}..{largest}; the file is damaged"
+            )
+        finite, ordered_rows = (kernels[:2] == (0, 0), kernels[4]) if kernels else inspected(X, 1)
+        if not finite:
+            self._checked(finite_sparse, X, lo)
+        X.has_canonical_format = ordered_rows
+        if not ordered_rows:
+            X.sum_duplicates()
+        return X
+
+    def _checked(self, check: Callable[[Any], None], X: Any, lo: int) -> None:
+        """A check whose message names the file."""
+        try:
+            check(X)
+        except ValueError as error:
+            raise ValueError(f"{self.source.name}, rows {lo} to {lo + X.shape[0]}: {error}") from None
+
+
+def native(data: Vector) -> Vector:
+    """Numbers as the kernels take them; small integers are exact in single precision."""
+    if data.dtype.kind in "iub" and data.dtype.itemsize <= 2:
+        return data.astype(np.float32)
+    return np.ascontiguousarray(data, native_dtype(data.dtype))
+
+
+def _range(indices: Vector) -> tuple[int, int]:
+    """The least and the largest index."""
+    return (int(indices.min()), int(indices.max())) if len(indices) else (0, -1)

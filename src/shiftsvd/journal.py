@@ -1,0 +1,55 @@
+"""What survives a kill: the result of every read of the data, kept by whoever listens, replayed when run again."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Record = Mapping[str, npt.NDArray[Any]]
+
+
+class Journal(Protocol):
+    """Keeps one record for each read of the data, in their order.
+
+    A solver is a function of its seed and of what its reads gave. Replaying those repeats a broken run bit by bit,
+    whatever the solver, and nothing of its inner state has to be stored.
+    """
+
+    def replay(self, what: str) -> Record | None:
+        """The record of the next read, if there is one; `what` tells the read and its panel from any other."""
+
+    def keep(self, what: str, record: Record) -> None:
+        """Take down the record of a read that was made."""
+
+
+_journal: ContextVar[Journal | None] = ContextVar("_journal", default=None)
+
+
+@contextmanager
+def kept_in(journal: Journal) -> Iterator[None]:
+    """Keep the reads of this block in `journal`, and replay those that it holds."""
+    before = _journal.set(journal)
+    try:
+        yield
+    finally:
+        _journal.reset(before)
+
+
+def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[[], Record]) -> Record:
+    """What `read` gives, or gave in a run that was broken off; `panels` are what it depends on."""
+    journal = _journal.get()
+    if journal is None:
+        return read()
+    digest = blake2b(what.encode(), digest_size=16)
+    for panel in panels:
+        digest.update(b"none" if panel is None else np.ascontiguousarray(panel).tobytes())
+    name = f"{what} {digest.hexdigest()}"
+    record = journal.replay(name)
+    if record is None:
+        record = read()
+        journal.keep(name, record)
+    return record
