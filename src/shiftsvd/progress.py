@@ -1,28 +1,79 @@
-"""Renders events as a progress bar with the time left, on stderr."""
+"""Renders events on stderr: as bars with the time left, or as one JSON object a line."""
 
+import json
+import math
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from typing import Any, Final, TextIO
 
 from shiftsvd.events import Event, Listener, silent
+
+KINDS: Final = ("auto", "always", "never", "json")
+# Seconds between two lines of JSON, unless a unit was completed between them.
+PAUSE: Final = 0.5
+
+
+@contextmanager
+def progress(kind: str = "auto") -> Iterator[Listener]:
+    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal, and is silent elsewhere."""
+    if kind == "json":
+        yield JsonLines(sys.stderr)
+    elif kind == "always" or (kind == "auto" and sys.stderr.isatty()):
+        with _bars() as listen:
+            yield listen
+    else:
+        yield silent
 
 
 @contextmanager
 def progress_bar() -> Iterator[Listener]:
     """A listener that draws one bar for each stage; silent where stderr is not a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield silent
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as bars:
+    with progress() as listen:
+        yield listen
+
+
+@contextmanager
+def _bars() -> Iterator[Listener]:
+    """One bar for each stage, with the time left and the worst error so far; gone when all is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[count]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[worst]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True, force_terminal=True), transient=True) as bars:
         stages: dict[str, TaskID] = {}
 
         def listen(event: Event) -> None:
+            total = "?" if event.total is None else f"{round(event.total, 1):g}"
+            fields: dict[str, Any] = {"count": f"{round(event.done, 1):g}/{total}"}
+            fields["worst"] = "" if event.worst is None else f"worst error {event.worst:.0e}"
             if event.stage not in stages:
-                stages[event.stage] = bars.add_task(event.stage, total=event.total)
-            bars.update(stages[event.stage], completed=event.done, total=event.total)
+                stages[event.stage] = bars.add_task(event.stage, total=event.total, **fields)
+            bars.update(stages[event.stage], completed=event.done, total=event.total, **fields)
 
         yield listen
+
+
+class JsonLines:
+    """One object a line for machines: stage, done, total, worst; every completed unit, and twice a second between."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._told: dict[str, tuple[int, float]] = {}  # stage: whole units done, and when that was said
+
+    def __call__(self, event: Event) -> None:
+        """Write the event, unless the last line is only a moment ago."""
+        now, whole = time.monotonic(), math.floor(event.done + 1e-6)  # shares of a pass add up to it but for rounding
+        before, when = self._told.get(event.stage, (-1, 0.0))
+        if whole == before and now - when < PAUSE:
+            return
+        self._told[event.stage] = whole, now
+        line = {"stage": event.stage, "done": round(event.done, 6), "total": event.total, "worst": event.worst}
+        print(json.dumps(line), file=self._stream, flush=True)

@@ -1,0 +1,1 @@
+"""The subcommands, one a file; click and the standard library are all that their files import at the top."""

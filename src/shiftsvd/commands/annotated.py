@@ -1,0 +1,75 @@
+"""fit.h5ad: the result of a fit where scanpy looks for it, written block by block."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.commands.tables import Block, Table, Write
+from shiftsvd.io import Names
+
+
+@contextmanager
+def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Write]:
+    """An AnnData file without X: obsm["X_pca"], varm["PCs"], uns["pca"], and the names."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        _encode(file, "anndata", "0.1.0")
+        for name in ("layers", "obsp", "varp"):
+            _group(file, name)
+        _frame(file, "obs", names.samples, table.n_rows)
+        _frame(file, "var", names.features, pca.n_features_in_)
+        _group(file, "varm")
+        _array(file["varm"], "PCs", pca.components_.T.astype(table.dtype))
+        _uns(_group(file, "uns"), pca)
+        shape = (table.n_rows, len(table.columns))
+        scores = _encode(_group(file, "obsm").create_dataset("X_pca", shape, table.dtype), "array", "0.2.0")
+
+        def write(first: int, block: Block) -> None:
+            scores[first : first + len(block)] = block
+
+        yield write
+
+
+def _uns(uns: Any, pca: Any) -> None:
+    """The variances and settings, by the names that scanpy gives them."""
+    told = _group(uns, "pca")
+    _array(told, "variance", pca.explained_variance_)
+    _array(told, "variance_ratio", pca.explained_variance_ratio_)
+    params = _group(told, "params")
+    for name, value in (("zero_center", isinstance(pca.shift, str)), ("n_comps", pca.n_components_)):
+        _encode(params.create_dataset(name, data=value), "numeric-scalar", "0.2.0")
+    for name, text in (("scale", str(pca.scale)), ("svd_solver", pca.info_.solver)):
+        _encode(params.create_dataset(name, data=text), "string", "0.2.0")
+
+
+def _frame(file: Any, name: str, labels: Any, count: int) -> None:
+    """A data frame that is nothing but its index; without names that counts from 0, as AnnData does it."""
+    import h5py
+
+    frame = _encode(file.create_group(name), "dataframe", "0.2.0")
+    frame.attrs["_index"] = "_index"
+    frame.attrs["column-order"] = np.empty(0, float)
+    labels = [str(label) for label in (range(count) if labels is None else labels)]
+    index = frame.create_dataset("_index", data=np.array(labels, object), dtype=h5py.string_dtype())
+    _encode(index, "string-array", "0.2.0")
+
+
+def _group(parent: Any, name: str) -> Any:
+    """An empty mapping."""
+    return _encode(parent.create_group(name), "dict", "0.1.0")
+
+
+def _array(parent: Any, name: str, values: Any) -> None:
+    """An array."""
+    _encode(parent.create_dataset(name, data=np.ascontiguousarray(values)), "array", "0.2.0")
+
+
+def _encode(thing: Any, kind: str, number: str) -> Any:
+    """Say what it is, by AnnData's specification."""
+    thing.attrs["encoding-type"] = kind
+    thing.attrs["encoding-version"] = number
+    return thing

@@ -1,0 +1,166 @@
+"""What `transform`, `inverse` and `report` do with a model: load, apply it block by block, write."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from shiftsvd.commands.options import say, tables
+from shiftsvd.commands.running import typed
+from shiftsvd.commands.tables import Block, Table, format_named, write_rows
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.events import listening
+from shiftsvd.io import Names, open_matrix
+from shiftsvd.model_file import load
+from shiftsvd.operators import Operator
+from shiftsvd.outputs import Outputs, refuse
+from shiftsvd.progress import progress
+
+# Entries of a block of restored samples (64 MB of float64).
+ENTRIES = 2**23
+
+
+def transform(model: Path, given: dict[str, Any]) -> None:
+    """Scores of the samples of a file."""
+    out = given["out"]
+    _check_output(out, given["force"])
+    pca = load(model)
+    A, names = open_matrix(
+        given["file"],
+        format=given["format_"],
+        key=given["key"],
+        orient=given["orient"],
+        n_threads=given["threads"],
+        memory_limit=given["memory"],
+    )
+    pca = aligned(pca, A, names, given["file"])
+    columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
+    table = Table(columns, A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+    with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
+        _write(out, table, pca.iter_scores(A), given)
+
+
+def inverse(model: Path, given: dict[str, Any]) -> None:
+    """Samples from their scores."""
+    out = given["out"]
+    _check_output(out, given["force"])
+    pca = load(model)
+    Z, names = _open_scores(pca, given)
+    features = getattr(pca, "feature_names_in_", None)
+    columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
+    dtype = np.result_type(Z.dtype, pca.components_.dtype)
+    table = Table(columns, Z.shape[0], np.dtype(given["dtype"] or dtype), names.samples)
+    blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns)))
+    _write(out, table, blocks, given)
+
+
+def report(model: Path, given: dict[str, Any]) -> None:
+    """A page about a model, and its scores if there are any."""
+    from shiftsvd import report as page
+
+    out = Path(given["out"])
+    refuse([out], given["force"])
+    pca = load(model)
+    raster = None
+    if given["file"] is not None:
+        Z, _ = _open_scores(pca, given)
+        raster = page.ScoreRaster.of(pca)
+        for _, block in _rows(Z, Z.shape[1]):
+            raster.add(block)
+    with Outputs([out], given["force"]) as outputs:
+        page.write(
+            outputs.part(out),
+            pca,
+            scores=raster,
+            source={"model": str(model)},
+            command=typed(),
+            names=getattr(pca, "feature_names_in_", None),
+        )
+    say(f"written: {out}", given["quiet"])
+
+
+def aligned(pca: PCA, A: Operator, names: Names, file: str) -> PCA:
+    """The model with its features in the order of the file."""
+    known = getattr(pca, "feature_names_in_", None)
+    if known is None or names.features is None:
+        if A.shape[1] != pca.n_features_in_:
+            raise ValueError(f"{file}: {A.shape[1]} features, but the model was fitted on {pca.n_features_in_}")
+        return pca
+    model, found = [str(name) for name in known], [str(name) for name in names.features]
+    if model == found:
+        return pca
+    place = {name: j for j, name in enumerate(model)}
+    _same(place, found, file)
+    if len(place) < len(model):
+        raise ValueError(f"{file}: features in another order than those of the model, whose names are not unique")
+    order = [place[name] for name in found]
+    moved = copy(pca)
+    moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
+    moved.scale_ = None if pca.scale_ is None else pca.scale_[order]
+    moved.feature_names_in_ = known[order]
+    return moved
+
+
+def _same(place: dict[str, int], found: list[str], file: str) -> None:
+    """Refuse features that the model does not know, or that are not there."""
+    there = set(found)
+    for what, these in (
+        ("lacks features of the model", [name for name in place if name not in there]),
+        ("has features that the model does not know", [name for name in found if name not in place]),
+    ):
+        if these:
+            more = f" and {len(these) - 3} more" if len(these) > 3 else ""
+            raise ValueError(f"{file}: {what}: {', '.join(these[:3])}{more}")
+    if len(there) < len(found):
+        raise ValueError(f"{file}: names of features are not unique, and in another order than those of the model")
+
+
+def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
+    """Scores from a table, as many columns as the model has components."""
+    limits = {"n_threads": given.get("threads"), "memory_limit": given["memory"]}
+    kind = "csv" if given["file"] == "-" else None
+    Z, names = open_matrix(given["file"], format=kind, **limits)
+    if Z.shape[1] != pca.n_components_:
+        raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
+    return Z, names
+
+
+def _rows(Z: Operator, width: int) -> Iterator[tuple[int, Block]]:
+    """The rows of Z in blocks, so many that they do not take much room when they are `width` wide."""
+    rows = max(1, ENTRIES // width)
+    for first, block in Z.row_blocks(rows):
+        for lo in range(0, len(block), rows):
+            yield first + lo, block[lo : lo + rows]
+
+
+def _check_output(out: str, force: bool) -> None:
+    """Refuse before any work."""
+    format_named(tables(out))
+    if out != "-":
+        refuse([Path(out)], force)
+
+
+def _write(out: str, table: Table, blocks: Iterable[tuple[int, Block]], given: dict[str, Any]) -> None:
+    """A table from its blocks."""
+    with ExitStack() as stack:
+        file = stack.enter_context(_destination(out, given["force"]))
+        write = stack.enter_context(format_named(tables(out))(file, table))
+        write_rows(blocks, [write])
+    if out != "-":
+        say(f"written: {out}", given["quiet"])
+
+
+@contextmanager
+def _destination(out: str, force: bool) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears when it is complete."""
+    if out == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(out)
+    with Outputs([path], force) as outputs, outputs.part(path).open("wb") as file:
+        yield file

@@ -1,0 +1,39 @@
+"""`shiftsvd bench`: our solvers on a file of the user."""
+
+from pathlib import Path
+
+import click
+
+from shiftsvd.commands.options import FILE
+from shiftsvd.commands.running import Subcommand
+
+EPILOG = """
+\b
+Example:
+  shiftsvd bench counts.npz -k 5 --solver gram --solver lanczos --rounds 1
+"""
+
+
+@click.command(cls=Subcommand, epilog=EPILOG)
+@click.argument("file", type=FILE)
+@click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Components.")
+@click.option(
+    "--solver",
+    "solvers",
+    multiple=True,
+    type=click.Choice(["auto", "lanczos", "gram", "exact", "randomized"]),
+    default=("auto", "lanczos", "gram", "randomized"),
+    show_default=True,
+    help="May be given several times.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
+@click.option("--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy.")
+@click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
+def bench(file: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
+    """Time the solvers on a file.
+
+    FILE is .npz of SciPy, .npy, .mtx or .mtx.gz; its rows are centred.
+    """
+    from shiftsvd.bench import run
+
+    run(file, k, solvers, rounds, tol, json_out)

@@ -1,0 +1,44 @@
+"""`shiftsvd convert`: any matrix file to one that is read in blocks."""
+
+from typing import Any
+
+import click
+
+from shiftsvd.commands import options
+from shiftsvd.commands.running import Subcommand
+
+EPILOG = """
+\b
+Examples:
+  shiftsvd convert counts.mtx.gz counts.zarr
+  shiftsvd convert counts.npz big.h5ad --compression gzip
+"""
+
+
+@click.command(cls=Subcommand, epilog=EPILOG)
+@click.argument("file", metavar="IN", type=options.MATRIX)
+@click.argument("out", metavar="OUT", type=click.Path())
+@options.inside
+@click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), help="Of OUT.  [default: none]")
+@options.memory
+@options.force
+@options.talk
+def convert(**given: Any) -> None:
+    """Write a matrix in another format.
+
+    OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does not fit in memory is written block by block; names of samples and features go with it.
+    """
+    options.check_format(given["file"], given["format_"])
+    from shiftsvd.io.convert import convert as run
+
+    run(
+        given["file"],
+        given["out"],
+        format=given["format_"],
+        key=given["key"],
+        orient=given["orient"],
+        force=given["force"],
+        memory_limit=given["memory"],
+        compression=given["compression"],
+    )
+    options.say(f"written: {given['out']}", given["quiet"])

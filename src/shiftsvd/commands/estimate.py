@@ -1,0 +1,35 @@
+"""`shiftsvd estimate`: what a fit will take, before it is begun."""
+
+from typing import Any
+
+import click
+
+from shiftsvd.commands import options
+from shiftsvd.commands.running import Subcommand
+
+EPILOG = """
+\b
+Example:
+  shiftsvd estimate counts.h5ad -k 10
+"""
+
+
+@click.command(cls=Subcommand, epilog=EPILOG)
+@click.argument("file", type=options.MATRIX)
+@options.components
+@options.inside
+@options.solver
+@options.tol
+@options.resources
+@options.as_json
+@options.talk
+def estimate(**given: Any) -> None:
+    """Say what a fit will take.
+
+    The memory beyond the data, the number of reads of FILE, and the time of one, from a short probe.
+    """
+    options.check_format(given["file"], given["format_"])
+    options.shares(given["k"], given["solver"])
+    from shiftsvd.commands.facts import estimated, lines
+
+    click.echo(lines(estimated(given), given["json_out"]))

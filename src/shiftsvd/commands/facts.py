@@ -1,0 +1,143 @@
+"""What `info` and `estimate` say: of the installation, of a matrix, of a model, of a fit to come."""
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.commands.options import within
+from shiftsvd.io import open_matrix
+from shiftsvd.io.opening import held_bytes, read_file
+from shiftsvd.io.sniff import format_of
+from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.model_file import load
+from shiftsvd.solvers import estimate
+
+Facts = dict[str, Any]
+
+
+def lines(facts: Facts, as_json: bool) -> str:
+    """One JSON object, or a line for each fact."""
+    if as_json:
+        return json.dumps(facts)
+    width = max(len(name) for name in facts) + 1
+    return "\n".join(f"{name:{width}} {_shown(value)}" for name, value in facts.items())
+
+
+def _shown(value: Any) -> str:
+    """A fact as text."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={item}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(_shown(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def installation() -> Facts:
+    """Version, instruction set of the kernels, threads."""
+    facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set(), "threads": default_threads()}
+    facts |= {"machine": platform.machine(), "python": platform.python_version()}
+    return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
+
+
+def matrix(given: dict[str, Any]) -> Facts:
+    """What a file holds; no more of it is read than that takes."""
+    if given["file"] == "-":
+        A, names = open_matrix(
+            "-", format=given["format_"], key=given["key"], orient=given["orient"], memory_limit=given["memory"]
+        )
+        facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
+        return facts | _numbers(A.shape, A.stored, A.dtype) | _named(names.samples, names.features)
+    path = Path(given["file"])
+    opened = read_file(path, given["format_"], given["key"], given["memory"])
+    X = opened.matrix
+    shape = X.shape[::-1] if opened.transposed else X.shape
+    samples = given["orient"] or opened.samples
+    named = (opened.rows, opened.columns)
+    shape, named = (shape, named) if samples == "rows" else (shape[::-1], named[::-1])
+    facts = {"file": given["file"], "format": format_of(path, given["format_"])}
+    facts |= {"samples": shape[0], "features": shape[1], "samples_are": samples}
+    stored, held = _size(X)
+    facts |= _numbers(shape, stored, X.dtype) | {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
+    return facts | _named(*named)
+
+
+def _size(X: Any) -> tuple[int, int]:
+    """Numbers stored, and bytes in memory."""
+    if isinstance(X, RowSource):
+        return X.stored, held_bytes(X)
+    if hasattr(X, "nnz"):
+        return int(X.nnz), int(X.nnz) * (X.dtype.itemsize + 4) + 8 * X.shape[0]
+    return X.size, X.nbytes
+
+
+def _numbers(shape: tuple[int, int], stored: int, dtype: Any) -> Facts:
+    """How many numbers there are, and of which kind."""
+    share = stored / (shape[0] * shape[1])
+    return {"stored": int(stored), "density": share, "dtype": str(np.dtype(dtype))}
+
+
+def _named(samples: Any, features: Any) -> Facts:
+    """The first few names."""
+    named = {"sample_names": samples, "feature_names": features}
+    return {key: None if names is None else [str(name) for name in names[:3]] for key, names in named.items()}
+
+
+def model(file: str) -> Facts:
+    """What a model file holds."""
+    pca = load(file)
+    info = pca.info_
+    names = getattr(pca, "feature_names_in_", None)
+    return {
+        "file": file,
+        "kind": type(pca).__name__,
+        "n_components": int(pca.n_components_),
+        "n_samples": int(pca.n_samples_),
+        "n_features": int(pca.n_features_in_),
+        "dtype": str(pca.components_.dtype),
+        "settings": {name: _plain(value) for name, value in pca.get_params(deep=False).items()},
+        "solver": info.solver,
+        "n_passes": info.n_passes,
+        "converged": info.converged,
+        "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
+        "feature_names": None if names is None else [str(name) for name in names[:3]],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A setting that JSON knows, else its text."""
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def estimated(given: dict[str, Any]) -> Facts:
+    """What a fit will take."""
+    A, _ = open_matrix(
+        given["file"],
+        format=given["format_"],
+        key=given["key"],
+        orient=given["orient"],
+        n_threads=given["threads"],
+        memory_limit=given["memory"],
+    )
+    within(given["k"], A.shape, given["file"])
+    foreseen = estimate(A, given["k"], given["solver"], tol=given["tol"], probe=True)
+    seconds = foreseen.seconds_per_pass
+    return {
+        "file": given["file"],
+        "samples": A.shape[0],
+        "features": A.shape[1],
+        "solver": repr(foreseen.solver),
+        "reason": foreseen.solver.reason or None,
+        "peak_bytes": foreseen.peak_bytes,
+        "n_passes": foreseen.n_passes,
+        "seconds_per_pass": seconds,
+        "seconds": None if seconds is None else seconds * foreseen.n_passes,
+    }

@@ -1,0 +1,65 @@
+"""`shiftsvd fit`: principal components of a file."""
+
+from typing import Any
+
+import click
+
+from shiftsvd.commands import options
+from shiftsvd.commands.running import Subcommand
+
+EPILOG = """
+\b
+Examples:
+  shiftsvd fit counts.h5ad -k 10 --scale -o out/
+  shiftsvd fit counts.mtx.gz -k 0.5 --json
+  zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
+"""
+
+
+@click.command(cls=Subcommand, epilog=EPILOG)
+@click.argument("file", type=options.MATRIX)
+@options.components
+@click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]")
+@options.inside
+@click.option(
+    "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What is subtracted."
+)
+@click.option(
+    "--scale",
+    type=click.Choice(options.SCALES),
+    metavar="[std|pareto]",
+    help="Divide features by their standard deviation (also alone: --scale), or by its root.",
+)
+@options.solver
+@options.tol
+@click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits.")
+@options.resources
+@options.dtype
+@click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill.")
+@click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file.")
+@click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens.")
+@click.option("--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]")
+@options.as_json
+@options.progress
+@options.force
+@options.talk
+def fit(**given: Any) -> None:
+    """Find the principal components of a file.
+
+    FILE ("-": standard input) is a matrix in any format that `shiftsvd info` reads; sparse data stay sparse, and data larger than --memory
+    are read in blocks. Without -o a table is printed; with it the folder gets model.safetensors, scores,
+    components.csv, variances.csv, result.json and report.html. Components that did not converge are named in a warning.
+    """
+    options.check_format(given["file"], given["format_"])
+    options.shares(given["k"], given["solver"])
+    if given["file"] == "-" and given["checkpoint"]:
+        raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
+    named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
+    if given["out"] is None and any(named.values()):
+        raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
+    from shiftsvd.commands.fitting import Fit, run
+
+    for name in ("verbose", "format_"):
+        given[name.rstrip("_")] = given.pop(name)
+    run(Fit(**given))

@@ -1,0 +1,210 @@
+"""What `shiftsvd fit` does: open, fit, write everything in one more read of the data, say how it went."""
+
+import json
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.memory import spare
+from shiftsvd.checkpoint import checkpoint
+from shiftsvd.commands.options import say, within
+from shiftsvd.commands.results import Result, component_table, printed, variance_table
+from shiftsvd.commands.running import typed
+from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.events import listening
+from shiftsvd.io import Names, open_matrix
+from shiftsvd.operators import Operator
+from shiftsvd.outputs import Outputs
+from shiftsvd.progress import progress
+from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The options of the command, as they were given."""
+
+    file: str
+    k: int | float
+    out: str | None
+    format: str | None
+    key: str | None
+    orient: Any
+    shift: str
+    scale: str | None
+    solver: str
+    tol: float
+    certify: bool | None
+    seed: int
+    threads: int | None
+    memory: str | None
+    dtype: str | None
+    checkpoint: str | None
+    scores: str | None
+    anndata: bool
+    report: bool | None
+    json_out: bool
+    progress: str
+    force: bool
+    quiet: bool
+    verbose: int
+
+    @property
+    def identity(self) -> str:
+        """What tells this run from others: all that its numbers depend on."""
+        ours = ("file", "k", "format", "key", "orient", "shift", "scale", "solver", "tol", "certify", "seed", "memory")
+        return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
+
+
+def run(options: Fit) -> None:
+    """Fit, and print or write the result."""
+    paths = planned(options)
+    outputs = Outputs(paths.values(), options.force)
+    started = time.perf_counter()
+    A, names = open_matrix(
+        options.file,
+        format=options.format,
+        key=options.key,
+        orient=options.orient,
+        n_threads=options.threads,
+        memory_limit=options.memory,
+    )
+    within(options.k, A.shape, options.file)
+    with ExitStack() as stack:
+        listen = stack.enter_context(progress("never" if options.quiet else options.progress))
+        if options.checkpoint:
+            stack.enter_context(checkpoint(options.checkpoint, options.identity))
+        stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
+        with listening(listen):
+            pca = fitted(A, names, options)
+            raster = write_scores(pca, A, names, options, outputs, paths)
+        result = Result.of(pca, A, names, asdict(options), paths, time.perf_counter() - started)
+        write_files(pca, result, outputs, paths, raster)
+    click_out(result, options)
+
+
+def click_out(result: Result, options: Fit) -> None:
+    """The result on stdout, and on stderr where the files are."""
+    import click
+
+    click.echo(json.dumps(result.document) if options.json_out else printed(result))
+    if options.out:
+        say(f"written: {', '.join(result.document['outputs'].values())}", options.quiet)
+
+
+def planned(options: Fit) -> dict[str, Path]:
+    """Name and path of every output; whether the packages for it are there is found out now."""
+    if options.out is None:
+        return {}
+    files = {"model": "model.safetensors"}
+    kind = options.scores or ("csv" if find_spec("pyarrow") is None else "parquet")
+    if kind in FORMATS:
+        format_named(kind)
+        files["scores"] = f"scores.{kind}"
+    files |= {"components": "components.csv", "variances": "variances.csv", "result": "result.json"}
+    drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
+    if options.report and not drawn:
+        raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
+    if drawn and options.report is not False:
+        files["report"] = "report.html"
+    if options.anndata:
+        if find_spec("h5py") is None:
+            raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
+        files["anndata"] = "fit.h5ad"
+    return {name: Path(options.out) / file for name, file in files.items()}
+
+
+def fitted(A: Operator, names: Names, options: Fit) -> PCA:
+    """The components, with bounds of their errors."""
+    solver = _solver(A, options)
+    pca = PCA(
+        options.k,
+        shift=None if options.shift == "none" else "mean",
+        scale=options.scale or False,
+        solver=solver,
+        tol=None if isinstance(solver, Solver) else options.tol,
+        random_state=options.seed,
+        n_threads=options.threads,
+        memory_limit=options.memory,
+    ).fit(A)
+    if names.features is not None:
+        pca.feature_names_in_ = np.asarray(names.features, object)
+    errors = pca.info_.value_errors
+    if isinstance(solver, Solver) and errors is not None:
+        late = int(np.sum(~(errors <= options.tol)))
+        pca.info_ = replace(pca.info_, converged=not late)
+        if late:
+            warnings.warn(f"{late} components are not certain to {options.tol:g}: see value_errors", stacklevel=2)
+    return pca
+
+
+def _solver(A: Operator, options: Fit) -> str | Solver:
+    """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
+    named = solver_named(options.solver, A, options.k, options.tol)
+    if isinstance(named, BlockLanczos | Gram):
+        return options.solver
+    # Both factors and their products are held for that, in double precision.
+    count = options.k if isinstance(options.k, int) else min(A.shape)
+    room = spare(3 * 8 * count * sum(A.shape), options.memory)
+    return replace(named, certify=room if options.certify is None else options.certify)
+
+
+def write_scores(pca: PCA, A: Operator, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+    """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
+    table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
+    with ExitStack() as stack:
+        writes: list[Any] = []
+        if "scores" in paths:
+            file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
+            writes.append(stack.enter_context(FORMATS[paths["scores"].suffix[1:]](file, table)))
+        if "anndata" in paths:
+            from shiftsvd.commands.annotated import annotated
+
+            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
+        raster = _raster(pca, A) if "report" in paths else None
+        if raster is not None:
+            writes.append(lambda first, block: raster.add(block))
+        if writes:
+            write_rows(pca.iter_scores(A), writes)
+    return raster
+
+
+def component_names(pca: PCA) -> list[str]:
+    """PC1, PC2, ..."""
+    return [f"PC{j + 1}" for j in range(pca.n_components_)]
+
+
+def _raster(pca: PCA, A: Operator) -> Any:
+    """What the report draws of the scores, however many they are."""
+    from shiftsvd.report import ScoreRaster
+
+    return ScoreRaster.of(pca)
+
+
+def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:
+    """Everything but the scores."""
+    if not paths:
+        return
+    pca.save(outputs.part(paths["model"]))
+    component_table(outputs.part(paths["components"]), pca, result)
+    variance_table(outputs.part(paths["variances"]), result)
+    outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
+    if "report" in paths:
+        from shiftsvd import report
+
+        report.write(
+            outputs.part(paths["report"]),
+            pca,
+            scores=raster,
+            source=result.source,
+            command=typed(),
+            names=result.features,
+            seconds=result.document["seconds"],
+            peak_bytes=result.document["peak_bytes"],
+        )

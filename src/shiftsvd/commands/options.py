@@ -1,0 +1,137 @@
+"""Options that several subcommands share: what they are called, what they take, what is wrong with a value."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from shiftsvd.progress import KINDS
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
+MATRIX: Final = click.Path(exists=True, allow_dash=True)
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
+SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
+SCALES: Final = ("std", "pareto")
+# Solvers that cannot be asked for a share of the variance.
+COUNTED: Final = ("randomized", "shifted-randomized")
+
+
+def _components(ctx: click.Context, parameter: click.Parameter, value: str) -> int | float:
+    """A number of components of at least 1, or a share of the variance in (0, 1)."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if 0 < number < 1:
+        return number
+    if number < 1 or not number.is_integer():
+        raise click.BadParameter(f"{value!r} is neither a number of components nor a share of the variance in (0, 1)")
+    return int(number)
+
+
+def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """A size that the library can read."""
+    if value is not None:
+        from shiftsvd.backends.memory import parse_bytes
+
+        try:
+            parse_bytes(value)
+        except (ValueError, OverflowError):
+            raise click.BadParameter(f"{value!r} is no size; give bytes or a text such as 800M or 1.5GB") from None
+    return value
+
+
+def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several decorators as one; the help lists them in this order."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+components = click.option(
+    "-k",
+    "k",
+    metavar="NUMBER",
+    callback=_components,
+    default="50",
+    show_default=True,
+    help="Components; below 1: the share of the variance to exceed, by the fewest of them.",
+)
+solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
+tol = click.option(
+    "--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy of the values."
+)
+force = click.option("--force", is_flag=True, help="Replace outputs that exist.")
+as_json = click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout.")
+threads = click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: the cores there are]")
+memory = click.option(
+    "--memory", metavar="SIZE", callback=_memory, help="Memory, such as 2G.  [default: half of what is free]"
+)
+dtype = click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    help="Numbers that are written.  [default: the precision of the data]",
+)
+progress = click.option(
+    "--progress",
+    type=click.Choice(KINDS),
+    default="auto",
+    show_default=True,
+    help="Bars on stderr, or one JSON object a line.",
+)
+talk = _options(
+    click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but warnings and errors."),
+    click.option("--verbose", "-v", count=True, help="Say more; twice: with the place of an error."),
+)
+inside = _options(
+    click.option("--format", "format_", metavar="NAME", help="Format of the file.  [default: by its name and content]"),
+    click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
+    click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
+)
+resources = _options(threads, memory)
+
+
+def check_format(file: str, format_: str | None) -> None:
+    """Refuse a format that there is not; standard input has no name to tell its format by."""
+    if file == "-" and format_ is None:
+        raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
+    if format_ is not None:
+        from shiftsvd.io.sniff import FORMATS
+
+        if format_ not in FORMATS:
+            raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
+
+
+def within(k: int | float, shape: tuple[int, int], file: str) -> None:
+    """Refuse more components than there are."""
+    if isinstance(k, int) and k > min(shape):
+        m, n = shape
+        raise click.BadParameter(f"{file} is {m} x {n}: at most {min(m, n)} components, got {k}", param_hint="'-k'")
+
+
+def shares(k: int | float, solver: str) -> None:
+    """Refuse a share of the variance where the solver needs a number."""
+    if isinstance(k, float) and solver in COUNTED:
+        raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
+
+
+def tables(path: str) -> str:
+    """The format of a table by its name; standard output is CSV."""
+    suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
+    if suffix not in ("parquet", "csv", "npy"):
+        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy", param_hint="'-o'")
+    return suffix
+
+
+def say(text: str, quiet: bool = False) -> None:
+    """A line on stderr, for people."""
+    if not quiet:
+        click.echo(text, err=True)

@@ -1,0 +1,129 @@
+"""The result of a fit as people and programs read it: a table, files, one JSON object."""
+
+import csv
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from shiftsvd.commands.running import peak_bytes
+from shiftsvd.commands.tables import Table, csv_table
+from shiftsvd.operators import Operator
+
+COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What is told of a fit.
+
+    Attributes
+    ----------
+    document : dict
+        What --json prints and result.json holds.
+    features : array of str, or None
+    tol : float
+        What an error bound is judged by.
+    """
+
+    document: dict[str, Any]
+    features: Any
+    tol: float
+
+    @classmethod
+    def of(
+        cls, pca: Any, A: Operator, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
+    ) -> Self:
+        """The account of a fitted model."""
+        info = pca.info_
+        document = {
+            "singular_values": numbers(pca.singular_values_),
+            "explained_variance": numbers(pca.explained_variance_),
+            "explained_variance_ratio": numbers(pca.explained_variance_ratio_),
+            "residuals": numbers(info.residuals),
+            "value_errors": numbers(info.value_errors),
+            "converged": info.converged,
+            "n_passes": info.n_passes,
+            "seconds": round(seconds, 3),
+            "peak_bytes": peak_bytes(),
+            "outputs": {name: str(path) for name, path in paths.items()},
+            "n_components": pca.n_components_,
+            "file": options["file"],
+            "shape": list(A.shape),
+            "stored": int(A.stored),
+            "dtype": str(A.dtype),
+            "solver": info.solver,
+            "settings": {name: options[name] for name in ("k", "shift", "scale", "solver", "tol", "seed")},
+            "version": version("shiftsvd"),
+        }
+        return cls(document, features, options["tol"])
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """What was read, for the report."""
+        m, n = self.document["shape"]
+        return {
+            "file": self.document["file"],
+            "samples": f"{m:,}",
+            "features": f"{n:,}",
+            "numbers stored": f"{self.document['stored']:,}",
+            "precision": self.document["dtype"],
+        }
+
+    def rows(self) -> list[list[Any]]:
+        """The variance table: a row for each component, in the order of `COLUMNS`; None where nothing is known."""
+        told = self.document
+        blank = [None] * told["n_components"]
+        cumulative = np.cumsum(np.array(told["explained_variance_ratio"], float)).tolist()
+        errors = told["value_errors"] or blank
+        certain = [None if told["value_errors"] is None else e is not None and e <= self.tol for e in errors]
+        columns = (told["singular_values"], told["explained_variance"], told["explained_variance_ratio"], cumulative)
+        return [list(row) for row in zip(*columns, told["residuals"] or blank, errors, certain, strict=True)]
+
+
+def numbers(values: Any) -> list[float | None] | None:
+    """A list for JSON, which knows no infinity."""
+    if values is None:
+        return None
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
+def printed(result: Result) -> str:
+    """The table for people."""
+    told = result.document
+    m, n = told["shape"]
+    lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
+    lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
+    lines.append("component  singular value    variance   share  cumulative  residual     error")
+    for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
+        lines.append(
+            f"{j + 1:9}  {_text(value, '14.6g')}  {_text(variance, '10.4g')}  {_text(share, '6.2%')}  "
+            f"{_text(cumulative, '10.2%')}  {_text(residual, '8.0e')}  {_text(error, '8.0e')}"
+        )
+    return "\n".join(lines)
+
+
+def _text(value: float | None, form: str) -> str:
+    """A number, or a dash of the same width."""
+    return "-".rjust(int(form.split(".")[0])) if value is None else format(value, form)
+
+
+def variance_table(path: Path, result: Result) -> None:
+    """variances.csv."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["component", *COLUMNS])
+        for j, row in enumerate(result.rows()):
+            cells = ["" if cell is None else str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
+            writer.writerow([f"PC{j + 1}", *cells])
+
+
+def component_table(path: Path, pca: Any, result: Result) -> None:
+    """components.csv: a row for each feature, a column for each component."""
+    columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
+    V = pca.components_.T
+    table = Table(columns, len(V), V.dtype, result.features, "feature")
+    with path.open("wb") as file, csv_table(file, table) as write:
+        write(0, V)

@@ -1,0 +1,105 @@
+"""How a subcommand runs: warnings and errors become single lines on stderr, and codes that a script can read."""
+
+import logging
+import re
+import shlex
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shiftsvd.commands.options import SCALES
+
+LINE = "shiftsvd.commands.line"
+CAUGHT = (ValueError, OSError, ImportError, MemoryError)
+
+
+class Subcommand(click.Command):
+    """A command whose data errors end with 1, in a line that says what is wrong."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take down the line as it was typed; --scale may stand alone, before the file too."""
+        ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
+        after = [*args[1:], "std"]
+        spelled = [
+            f"--scale={SCALES[0]}" if word == "--scale" and follows not in SCALES else word
+            for word, follows in zip(args, after, strict=False)
+        ]
+        return super().parse_args(ctx, spelled)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run, with warnings as lines and errors as messages."""
+        verbose = int(ctx.params.get("verbose", 0))
+        try:
+            with _warnings_told(), _log_told(verbose):
+                return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader of our output has had enough; click knows what to do
+        except CAUGHT as error:
+            if verbose >= 2:
+                click.echo(traceback.format_exc(), err=True)
+            raise click.ClickException(_line(error)) from None
+
+
+def typed() -> str:
+    """The command as it was typed."""
+    return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
+
+
+def _line(error: BaseException) -> str:
+    """One line that says what is wrong, and with which file."""
+    text = str(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        text = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, OSError) and error.strerror:
+        text = error.strerror
+    elif isinstance(error, MemoryError):
+        text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
+    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """What the library warns of is a line on stderr, once; what concerns programmers is not shown."""
+    told: set[str] = set()
+
+    def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            click.echo(f"warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = tell
+        yield
+
+
+@contextmanager
+def _log_told(verbose: int) -> Iterator[None]:
+    """The library's log as lines on stderr: warnings, with -v what is done, twice the details too."""
+    logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def peak_bytes() -> int | None:
+    """The most memory that this process has had, where the system tells."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)

@@ -1,0 +1,125 @@
+"""Tables that are written block by block: rows with a name each, columns with a name each."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+Block = np.ndarray[Any, Any]
+Write = Callable[[int, Block], None]  # first row, rows from there on; called in order
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What is known of a table before its first row.
+
+    Attributes
+    ----------
+    columns : list of str
+    n_rows : int
+    dtype : numpy.dtype
+    names : sequence of str, or None
+        Of the rows; they become the first column.
+    of : str
+        What a row is: the head of that column.
+    """
+
+    columns: list[str]
+    n_rows: int
+    dtype: np.dtype[Any]
+    names: Any = None
+    of: str = "sample"
+
+    @property
+    def head(self) -> list[str]:
+        """The names of all columns, that of the names too."""
+        return [self.of] * (self.names is not None) + self.columns
+
+
+@contextmanager
+def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
+    """Comma separated text that reads back to the same numbers."""
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    csv.writer(text, lineterminator="\n").writerow(table.head)
+    # %r is the shortest text of a double that reads back to it; nine digits do that for single precision.
+    line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
+
+    def write(first: int, block: Block) -> None:
+        lines = [line % tuple(row) for row in block.astype(table.dtype, copy=False).tolist()]
+        if table.names is not None:
+            names = table.names[first : first + len(block)]
+            lines = [f"{_quoted(str(name))},{rest}" for name, rest in zip(names, lines, strict=True)]
+        text.write("".join(lines))
+
+    yield write
+    text.detach()
+
+
+def _quoted(name: str) -> str:
+    """A field as comma separated text has it."""
+    return '"' + name.replace('"', '""') + '"' if any(mark in name for mark in ',"\r\n') else name
+
+
+@contextmanager
+def npy_table(file: BinaryIO, table: Table) -> Iterator[Write]:
+    """NumPy's own format; it has no place for names."""
+    shape = (table.n_rows, len(table.columns))
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": np.lib.format.dtype_to_descr(table.dtype), "fortran_order": False, "shape": shape}
+    )
+
+    def write(first: int, block: Block) -> None:
+        file.write(np.ascontiguousarray(block, table.dtype).data)
+
+    yield write
+
+
+@contextmanager
+def parquet_table(file: BinaryIO, table: Table) -> Iterator[Write]:
+    """Parquet, a row group for each block."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    numbers = pa.from_numpy_dtype(table.dtype)
+    fields = [(table.of, pa.string())] * (table.names is not None) + [(name, numbers) for name in table.columns]
+    with parquet.ParquetWriter(file, pa.schema(fields)) as writer:
+
+        def write(first: int, block: Block) -> None:
+            columns = [pa.array(column) for column in np.asfortranarray(block, table.dtype).T]
+            if table.names is not None:
+                columns.insert(0, pa.array([str(name) for name in table.names[first : first + len(block)]]))
+            writer.write_batch(pa.record_batch(columns, schema=writer.schema))
+
+        yield write
+
+
+Format = Callable[[BinaryIO, Table], AbstractContextManager[Write]]
+FORMATS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table, "npy": npy_table}
+
+
+def format_named(name: str) -> Format:
+    """A writer by its name, if the packages it needs are there.
+
+    Raises
+    ------
+    ValueError
+        If they are not, or the name is unknown.
+    """
+    if name not in FORMATS:
+        raise ValueError(f"tables are written as .{', .'.join(FORMATS)}, got {name!r}")
+    if name == "parquet" and find_spec("pyarrow") is None:
+        raise ValueError("Parquet needs pyarrow: pip install 'shiftsvd[parquet]', or write .csv or .npy")
+    return FORMATS[name]
+
+
+def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> None:
+    """Every block to every table, in one go over the blocks."""
+    writes = list(writes)
+    for first, block in blocks:
+        for write in writes:
+            write(first, block)

@@ -1,0 +1,38 @@
+"""`shiftsvd transform`: scores of new samples."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shiftsvd.commands import options
+from shiftsvd.commands.running import Subcommand
+
+EPILOG = """
+\b
+Examples:
+  shiftsvd transform out/model.safetensors new.mtx.gz -o scores.parquet
+  shiftsvd transform out/model.safetensors new.mtx.gz -o - | head -3
+"""
+
+
+@click.command(cls=Subcommand, epilog=EPILOG)
+@click.argument("model", type=options.FILE)
+@click.argument("file", type=options.MATRIX)
+@click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.')
+@options.inside
+@options.resources
+@options.dtype
+@options.progress
+@options.force
+@options.talk
+def transform(model: Path, **given: Any) -> None:
+    """Write the scores of new samples.
+
+    The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote. Where both have names of features, these are matched: another order is no matter, other features are an error.
+    """
+    options.check_format(given["file"], given["format_"])
+    options.tables(given["out"])
+    from shiftsvd.commands.applying import transform as run
+
+    run(model, given)

@@ -1,0 +1,78 @@
+"""Outputs that appear whole or not at all, and never replace others unasked."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+def refuse(paths: Iterable[Path], force: bool) -> None:
+    """Raise before any work if an output exists, or cannot be made.
+
+    Raises
+    ------
+    OSError
+        If a path exists and `force` is false, or its folder can neither be written to nor be made.
+    """
+    for path in paths:
+        if path.is_dir():
+            raise IsADirectoryError(f"{path} is a folder; an output of that name is to be written")
+        if path.exists() and not force:
+            raise FileExistsError(f"{path} exists; give --force to replace it, or another name")
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+
+
+class Outputs:
+    """Files that are written under other names first, and get their own together when all are complete.
+
+    Where the block ends with an exception, what was there before is there still, and nothing else.
+    """
+
+    def __init__(self, paths: Iterable[Path], force: bool) -> None:
+        self._parts = {path: path.with_name(f".{os.getpid()}.part.{path.name}") for path in paths}
+        self._made: list[Path] = []
+        refuse(self._parts, force)
+
+    def part(self, path: Path) -> Path:
+        """Where to write what will be at `path`; the suffix is the same."""
+        return self._parts[path]
+
+    def __enter__(self) -> Self:
+        """Make the folders, and nothing in them."""
+        for path in self._parts:
+            missing = [parent for parent in path.parents if not parent.exists()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._made += missing
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Rename everything, or remove everything."""
+        try:
+            if kind is None:
+                for part in self._parts.values():
+                    _settle(part)
+                for path, part in self._parts.items():
+                    part.replace(path)
+                self._made = []
+        finally:
+            for part in self._parts.values():
+                part.unlink(missing_ok=True)
+            for folder in self._made:
+                _remove_empty(folder)
+
+
+def _settle(part: Path) -> None:
+    """Have the file on the disk before it gets its name: a crash must not leave an empty one under it."""
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder that was made for outputs, unless somebody has put something there."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
