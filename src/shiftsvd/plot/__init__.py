@@ -1,0 +1,24 @@
+"""Plots of a fit: each function returns a Display, which holds the numbers and the axes they are drawn on.
+
+They follow scikit-learn's Displays: `ax` may be given, ``ax_`` and ``figure_`` are kept, and nothing is shown
+before ``matplotlib.pyplot.show()`` is called.
+"""
+
+from shiftsvd.plot.features import BiplotDisplay, LoadingsDisplay, biplot, loadings
+from shiftsvd.plot.points import ScoresDisplay, scores
+from shiftsvd.plot.raster import ScoreRaster
+from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay, reconstruction_error, scree
+
+__all__ = [
+    "BiplotDisplay",
+    "LoadingsDisplay",
+    "ReconstructionErrorDisplay",
+    "ScoreRaster",
+    "ScoresDisplay",
+    "ScreeDisplay",
+    "biplot",
+    "loadings",
+    "reconstruction_error",
+    "scores",
+    "scree",
+]

@@ -1,0 +1,206 @@
+"""What the components are made of: the largest loadings, and samples and features in one plot."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
+from shiftsvd.plot.points import ScoresDisplay
+
+
+class LoadingsDisplay:
+    """The largest entries of a component, by name; made by `loadings`.
+
+    Parameters
+    ----------
+    values : array of shape (top,)
+    names : list of str
+    component : int
+        Its number, from 1.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, *, values: Vector, names: list[str], component: int) -> None:
+        self.values = values
+        self.names = names
+        self.component = component
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, component: int = 1, *, top: int = 20, names: Any = None, ax: Any = None
+    ) -> Self:
+        """The plot of a fitted estimator or an SVDResult."""
+        fit = read(estimator)
+        values = fit.components[checked_component(component, fit.k) - 1]
+        chosen = largest(np.abs(values), top)
+        chosen = chosen[np.argsort(-values[chosen], kind="stable")]
+        labels = fit.feature_names(names)
+        return cls(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        self.ax_ = given_or_new(ax)
+        self.figure_ = self.ax_.figure
+        at = np.arange(len(self.values))
+        self.ax_.barh(at, self.values, color=np.where(self.values >= 0, BLUE, ORANGE))
+        size = "small" if len(at) <= 20 else "x-small"
+        self.ax_.set_yticks(at, [short(name) for name in self.names], parse_math=False, fontsize=size)
+        self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
+        self.ax_.set_ylim(len(at) - 0.4, -0.6)
+        self.ax_.axvline(0, color=GREY, linewidth=0.8)
+        return self
+
+
+class BiplotDisplay:
+    """Samples as dots and features as arrows; made by `biplot`.
+
+    Parameters
+    ----------
+    points : ScoresDisplay
+        Drawn first.
+    arrows : array of shape (top, 2)
+    names : list of str
+
+    Attributes
+    ----------
+    factor_ : float
+        What the arrows are enlarged by.
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, points: ScoresDisplay, *, arrows: Panel, names: list[str]) -> None:
+        self.points = points
+        self.arrows = arrows
+        self.names = names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        Z: Any = None,
+        components: tuple[int, int] = (1, 2),
+        top: int = 10,
+        names: Any = None,
+        color: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult."""
+        fit = read(estimator)
+        places = [checked_component(component, fit.k) - 1 for component in components]
+        arrows = fit.components[places].T
+        if getattr(estimator, "whiten", False):
+            arrows = arrows * np.sqrt(fit.variances[places])
+        chosen = largest(np.hypot(*arrows.T), top)
+        labels = fit.feature_names(names)
+        points = ScoresDisplay.from_estimator(estimator, X, Z=Z, components=components, color=color, ax=ax)
+        return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen])._draw()
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        self.points.plot(ax=ax)
+        return self._draw()
+
+    def _draw(self) -> Self:
+        """The arrows, on the axes that have the points."""
+        self.ax_ = self.points.ax_
+        self.figure_ = self.ax_.figure
+        limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])
+        room = np.min(np.abs(limits), axis=1)  # to the nearer side of the origin
+        longest = np.max(np.abs(self.arrows), axis=0, initial=0)
+        self.factor_ = float(np.min(0.85 * room[longest > 0] / longest[longest > 0], initial=np.inf))
+        self.factor_ = self.factor_ if 0 < self.factor_ < np.inf else 1.0
+        for name, tip in zip(self.names, self.arrows * self.factor_, strict=True):
+            look = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+            self.ax_.annotate("", tip, (0, 0), arrowprops=look)
+            side = {"ha": "left" if tip[0] >= 0 else "right", "va": "bottom" if tip[1] >= 0 else "top"}
+            self.ax_.annotate(short(name), tip, **side, fontsize="small", color=ORANGE, parse_math=False)
+        self.ax_.set_title(f"{self.ax_.get_title()}; arrows: loadings × {self.factor_:.3g}", fontsize="medium")
+        return self
+
+
+def loadings(
+    estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
+) -> LoadingsDisplay:
+    """The entries of a component with the largest magnitude, by the names of the features.
+
+    Parameters
+    ----------
+    estimator_or_result : fitted estimator such as `PCA`, or SVDResult
+    component : int
+        Counted from 1.
+    top : int
+        How many.
+    names : sequence of n_features names, optional
+        Default: those of the data frame that was fitted, or numbers from 1.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    LoadingsDisplay
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.plot import loadings
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> loadings(ss.PCA(n_components=2).fit(X), names=["a", "b", "c"], top=1).names
+    ['b']
+    """
+    return LoadingsDisplay.from_estimator(estimator_or_result, component, top=top, names=names, ax=ax)
+
+
+def biplot(
+    estimator_or_result: Any,
+    X: Any = None,
+    *,
+    Z: Any = None,
+    components: tuple[int, int] = (1, 2),
+    top: int = 10,
+    names: Any = None,
+    color: Any = None,
+    ax: Any = None,
+) -> BiplotDisplay:
+    """Samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+
+    The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
+    that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are
+    enlarged by one factor, which the title gives.
+
+    Parameters
+    ----------
+    estimator_or_result : fitted estimator such as `PCA`, or SVDResult
+    X, Z, components, color, ax
+        As in `scores`.
+    top : int
+        How many features.
+    names : sequence of n_features names, optional
+
+    Returns
+    -------
+    BiplotDisplay
+
+    References
+    ----------
+    Gabriel (1971), The biplot graphic display of matrices.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.plot import biplot
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> sorted(biplot(ss.PCA(n_components=2).fit(X), X, names=["a", "b", "c"], top=2).names)
+    ['b', 'c']
+    """
+    return BiplotDisplay.from_estimator(
+        estimator_or_result, X, Z=Z, components=components, top=top, names=names, color=color, ax=ax
+    )

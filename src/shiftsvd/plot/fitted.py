@@ -1,0 +1,173 @@
+"""What every plot reads from a fit, be it an estimator or an SVDResult."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.result import SVDResult
+
+# Mid tones: they are seen on white and on black.
+BLUE: Final = "#3b8bc4"
+ORANGE: Final = "#e07b39"
+GREY: Final = "#8a8a8a"
+LONGEST: Final = 28  # characters of a name in a plot
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Variances with their bounds, components and names of an estimator or an SVDResult.
+
+    Attributes
+    ----------
+    model : fitted estimator, or SVDResult
+    variances : array of shape (k,)
+        Explained variances; of an SVDResult the squared singular values.
+    total : float or None
+        What the shares are of; None where it is not known.
+    errors : array of shape (k,), or None
+        Bounds of the relative errors of the singular values.
+    """
+
+    model: Any
+    variances: Vector
+    total: float | None
+    errors: Vector | None
+
+    @property
+    def is_estimator(self) -> bool:
+        """Whether it is an estimator, which knows a mean and transforms new rows."""
+        return not isinstance(self.model, SVDResult)
+
+    @property
+    def k(self) -> int:
+        """Number of components."""
+        return len(self.variances)
+
+    @property
+    def info(self) -> Any:
+        """The account of the solver, if there is one."""
+        return getattr(self.model, "info_" if self.is_estimator else "info", None)
+
+    @property
+    def components(self) -> Panel:
+        """Right singular vectors in rows, shape (k, n_features); real."""
+        return real(self.model.components_ if self.is_estimator else self.model.Vh, "components")
+
+    @property
+    def shares(self) -> Vector | None:
+        """Share of the total of each component; 0 where the total is 0."""
+        return self.share_of(self.variances)
+
+    def share_of(self, variances: Vector) -> Vector | None:
+        """Variances as shares of the total."""
+        if self.total is None:
+            return None
+        return variances / self.total if self.total > 0 else np.zeros(len(variances))
+
+    def bounds(self) -> tuple[Vector, Vector] | None:
+        """Lower and upper bound of each variance: ``(1 - e)^2`` and ``(1 + e)^2`` times it."""
+        if self.errors is None:
+            return None
+        e = np.nan_to_num(np.asarray(self.errors, np.float64), nan=np.inf)
+        lower = self.variances * (1 - np.minimum(e, 1)) ** 2
+        upper = np.where(self.variances > 0, np.where(self.variances > 0, self.variances, 1) * (1 + e) ** 2, 0)
+        return lower, upper if self.total is None else np.minimum(upper, self.total)
+
+    def cumulative(self) -> tuple[Vector, Vector, Vector] | None:
+        """Share of the total of the first 1, 2, ..., k components, and its lower and upper bound."""
+        shares = self.shares
+        if shares is None:
+            return None
+        lower, upper = self.bounds() or (self.variances, self.variances)
+        low, high = self.share_of(lower), self.share_of(upper)
+        assert low is not None
+        assert high is not None
+        return np.cumsum(shares), np.cumsum(low), np.minimum(np.cumsum(high), 1)
+
+    def feature_names(self, names: Any = None) -> list[str]:
+        """A name for every feature: those given, those of the fit, or numbers from 1."""
+        n = self.components.shape[1]
+        if names is None:
+            names = getattr(self.model, "feature_names_in_", None)
+        if names is None:
+            return [f"feature {j}" for j in range(1, n + 1)]
+        if len(names) != n:
+            raise ValueError(f"names must have one entry for each of the {n} features, got {len(names)}")
+        return [str(name) for name in names]
+
+
+def read(model: Any) -> Fit:
+    """What a plot needs of a fitted estimator or an SVDResult.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+    if isinstance(model, SVDResult):
+        squares = np.asarray(model.S, np.float64) ** 2
+        error = model.info.frobenius_error
+        total = None if error is None else float(squares.sum()) + error**2
+        return Fit(model, squares, total, model.info.value_errors)
+    if not hasattr(model, "explained_variance_"):
+        kind = type(model).__name__
+        raise TypeError(f"a plot needs a fitted estimator or an SVDResult, got {kind}; call fit first")
+    variances = np.asarray(model.explained_variance_, np.float64)
+    errors = getattr(getattr(model, "info_", None), "value_errors", None)
+    return Fit(model, variances, _total_variance(model, variances), errors)
+
+
+def _total_variance(model: Any, variances: Vector) -> float:
+    """The total variance, of which the estimator keeps the shares."""
+    shares = float(np.sum(model.explained_variance_ratio_, dtype=np.float64))
+    if shares > 0:
+        return float(np.sum(variances)) / shares
+    return float(model.noise_variance_) * int(min(model.n_samples_, model.n_features_in_))  # no components
+
+
+def real(values: Any, what: str) -> Panel:
+    """Values as a float64 array, if they are real."""
+    values = np.asarray(values)
+    if np.iscomplexobj(values):
+        raise ValueError(f"{what} must be real to be drawn, got {values.dtype}; draw their real parts or magnitudes")
+    return np.asarray(values, np.float64)
+
+
+def checked_component(component: Any, k: int) -> int:
+    """A number of a component, counted from 1."""
+    if isinstance(component, bool) or not isinstance(component, int | np.integer) or not 1 <= component <= k:
+        raise ValueError(f"components are counted from 1 to {k}, got {component!r}")
+    return int(component)
+
+
+def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
+    """Where the `top` largest values are, largest first; ties in order of place."""
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
+    return np.argsort(-values, kind="stable")[:top]
+
+
+def short(name: Any) -> str:
+    """A name that fits beside a plot: one line, printable, not too long."""
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(name))
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def spaced(number: int) -> str:
+    """A count with its digits in groups of three."""
+    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def given_or_new(ax: Any) -> Any:
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+    return plt.subplots(layout="constrained")[1]

@@ -1,0 +1,286 @@
+"""The scores: one dot for each sample, or a raster where there are many."""
+
+from typing import Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.operators import Panel
+from shiftsvd.plot.colours import Classes, Colouring, Scale, colouring, scale_colours
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, read, short, spaced
+from shiftsvd.plot.raster import Grid, ScoreRaster, finite
+
+MANY: Final = 20_000  # more points are a raster
+CRISP: Final = 2_000  # more points are an image, also in vector formats
+BINS: Final = 256
+NAMED: Final = 15  # points with their name beside them
+
+
+class ScoresDisplay:
+    """Scores of two components, coloured by a column; made by `scores`.
+
+    Parameters
+    ----------
+    points : array of shape (m, 2), or ScoreRaster
+    components : pair of int
+        Their numbers, from 1.
+    shares : pair of floats, optional
+        Of the variance, for the labels of the axes.
+    color : array of shape (m,), optional
+    labels : sequence of m names, optional
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(
+        self,
+        points: Panel | ScoreRaster,
+        *,
+        components: tuple[int, int] = (1, 2),
+        shares: tuple[float, float] | None = None,
+        color: Any = None,
+        labels: Any = None,
+    ) -> None:
+        self.points = points
+        self.components = components
+        self.shares = shares
+        self.color = color
+        self.labels = labels
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any = None,
+        *,
+        Z: Any = None,
+        components: tuple[int, int] = (1, 2),
+        color: Any = None,
+        labels: Any = None,
+        ax: Any = None,
+    ) -> Self:
+        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult."""
+        fit = read(estimator)
+        places = [checked_component(component, fit.k) - 1 for component in components]
+        if isinstance(Z, ScoreRaster) and tuple(components) != tuple(Z.components):
+            raise ValueError(f"the raster holds components {Z.components}, got components={components}")
+        points = Z if isinstance(Z, ScoreRaster) else finite(_scores_of(fit, X, Z)[:, places])
+        known = fit.shares
+        shares = None if known is None else (float(known[places[0]]), float(known[places[1]]))
+        display = cls(points, components=components, shares=shares, color=color, labels=labels)
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        m = self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
+        colours = colouring(self.color, m)
+        if self.labels is not None and len(self.labels) != m:
+            raise ValueError(f"labels must have one name for each of the {m} samples, got {len(self.labels)}")
+        self.ax_ = given_or_new(ax)
+        self.figure_ = self.ax_.figure
+        self.ax_.set_title(f"Scores of {spaced(m)} samples")
+        shares = self.shares or (None, None)
+        self.ax_.set(xlabel=_axis(self.components[0], shares[0]), ylabel=_axis(self.components[1], shares[1]))
+        if isinstance(self.points, ScoreRaster):
+            self._raster(self.points, colours)
+        else:
+            self._draw(self.points, colours, self.labels)
+        return self
+
+    def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
+        """The counts; with colours, of which the counts know nothing, the sampled rows."""
+        labels = None if self.labels is None else np.asarray(self.labels, object)[raster.sample_rows]
+        if colours is not None:
+            self.ax_.set_title(f"Scores of {spaced(len(raster.sample))} of {spaced(raster.n)} samples")
+            self._draw(raster.sample, colours.take(raster.sample_rows), labels)
+            return
+        self._density(raster.counts, raster.grid, raster.clipped)
+        self._name(raster.sample, labels)
+
+    def _draw(self, points: Panel, colours: Colouring | None, labels: Any) -> None:
+        """Dots, or cells where there are too many."""
+        (self._cells if len(points) > MANY else self._dots)(points, colours)
+        self._name(points, labels)
+
+    def _dots(self, points: Panel, colours: Colouring | None) -> None:
+        """One dot for each sample."""
+        size = float(np.clip(4e4 / max(len(points), 1), 3, 25))
+        look = {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(points) > CRISP}
+        if isinstance(colours, Scale):
+            dots = self.ax_.scatter(*points.T, c=colours.values, cmap=scale_colours(GREY), plotnonfinite=True, **look)
+            self._bar(dots, colours.title)
+        elif colours is not None:
+            self.ax_.scatter(*points.T, c=colours.palette()[colours.codes], **look)
+            self._legend(colours)
+        else:
+            self.ax_.scatter(*points.T, color=BLUE, **look)
+
+    def _cells(self, points: Panel, colours: Colouring | None) -> None:
+        """A raster: of counts, of the mean of a number, or of the most frequent class."""
+        grid = Grid.around(points, BINS)
+        counts = grid.count(points)
+        if isinstance(colours, Scale):
+            image = self._image(_means(grid, points, colours), grid, counts, cmap=scale_colours())
+            self._bar(image, f"{colours.title} (mean)".strip())
+        elif colours is not None:
+            self._image(_majority(grid, points, colours, counts), grid, counts)
+            self._legend(colours)
+        else:
+            self._density(counts, grid, grid.outside(points))
+            return
+        self._say_clipped(grid.outside(points))
+
+    def _density(self, counts: npt.NDArray[np.int64], grid: Grid, clipped: int) -> None:
+        """Counts by colour, logarithmic."""
+        from matplotlib.colors import LogNorm
+
+        norm = LogNorm(1, max(2, int(counts.max(initial=0))))
+        image = self._image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=scale_colours(), norm=norm)
+        self._bar(image, "samples in a cell")
+        self._say_clipped(clipped)
+
+    def _image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
+        """The part of a raster where there are samples."""
+        spans = []
+        for axis, limits in ((0, grid.x), (1, grid.y)):
+            filled = np.flatnonzero(counts.any(axis=axis))
+            low, high = (int(filled[0]), int(filled[-1]) + 1) if len(filled) else (0, grid.bins)
+            step = (limits[1] - limits[0]) / grid.bins
+            spans.append((low, high, limits[0] + low * step, limits[0] + high * step))
+        (left, right, *x), (bottom, top, *y) = spans
+        how |= {"origin": "lower", "extent": (*x, *y), "aspect": "auto", "interpolation": "nearest"}
+        image = self.ax_.imshow(pixels[bottom:top, left:right], **how)
+        self.ax_.margins(0.03)
+        return image
+
+    def _bar(self, colours: Any, title: str) -> None:
+        """The bar of a scale."""
+        bar = self.figure_.colorbar(colours, ax=self.ax_, pad=0.02, aspect=30)
+        bar.set_label(short(title), parse_math=False)
+        bar.outline.set_visible(False)
+
+    def _legend(self, classes: Classes) -> None:
+        """The classes below the axes, in as many columns as their names allow."""
+        from matplotlib.lines import Line2D
+
+        longest = max((len(name) for name in classes.names), default=1)
+        columns = min(5 if longest <= 4 else 3 if longest <= 10 else 2, len(classes.names))
+        marks = [Line2D([], [], linestyle="", marker="o", markersize=5, color=one) for one in classes.palette()]
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": max(columns, 1)}
+        looks = {"frameon": False, "handletextpad": 0.2, "columnspacing": 1.0, "fontsize": "small"}
+        legend = self.ax_.legend(marks, classes.names, title=short(classes.title), **place, **looks)
+        for text in (*legend.get_texts(), legend.get_title()):
+            text.set_parse_math(False)
+
+    def _say_clipped(self, clipped: int) -> None:
+        """A word on samples that are drawn at the edge."""
+        if clipped:
+            text = f"{clipped} far out, drawn at the edge"
+            self.ax_.text(0.01, 0.99, text, transform=self.ax_.transAxes, va="top", fontsize="x-small", color=GREY)
+
+    def _name(self, points: Panel, labels: Any) -> None:
+        """Names, if there are any, beside the samples farthest from the middle."""
+        if labels is None:
+            return
+        spread = points.std(axis=0)
+        far = ((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)) ** 2
+        for row in np.argsort(-far.sum(axis=1), kind="stable")[:NAMED]:
+            place = {"xytext": (3, 3), "textcoords": "offset points"}
+            self.ax_.annotate(short(labels[row]), points[row], **place, fontsize="x-small", parse_math=False)
+
+
+def scores(
+    estimator_or_result: Any,
+    X: Any = None,
+    *,
+    Z: Any = None,
+    components: tuple[int, int] = (1, 2),
+    color: Any = None,
+    labels: Any = None,
+    ax: Any = None,
+) -> ScoresDisplay:
+    """The samples in the plane of two components: dots, or a raster for more than 20 000.
+
+    Parameters
+    ----------
+    estimator_or_result : fitted estimator such as `PCA`, or SVDResult
+        The scores of an SVDResult are ``U S``.
+    X : array or sparse matrix of shape (m, n_features), optional
+        Rows for an estimator to transform.
+    Z : array of shape (m, k), or ScoreRaster, optional
+        Scores, where they have been computed already; X or Z, not both.
+    components : pair of int
+        Counted from 1.
+    color : array of shape (m,), optional
+        Numbers are drawn on a scale with a bar. Text, categories, and integers of at most 20 different values are
+        classes with a legend: the 20 most frequent, and "other". Where there are many points, a cell has the
+        mean of its numbers, or its most frequent class; of a ScoreRaster the sampled rows are drawn.
+    labels : sequence of m names, optional
+        Written beside the 15 samples farthest from the middle.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    ScoresDisplay
+
+    Raises
+    ------
+    ValueError
+        If there are no rows to draw, or their number is not that of the colours or labels.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.plot import scores
+    >>> X = np.random.default_rng(0).standard_normal((100, 8))
+    >>> scores(ss.PCA(n_components=2).fit(X), X, color=X[:, 0]).ax_.get_title()
+    'Scores of 100 samples'
+    """
+    return ScoresDisplay.from_estimator(
+        estimator_or_result, X, Z=Z, components=components, color=color, labels=labels, ax=ax
+    )
+
+
+def _scores_of(fit: Fit, X: Any, Z: Any) -> Panel:
+    """The scores that are given, or those of the rows that are given, or those in an SVDResult."""
+    if X is not None and Z is not None:
+        raise ValueError("give rows X or scores Z, not both")
+    if Z is not None:
+        given = np.asarray(Z)
+        if given.ndim != 2 or given.shape[1] != fit.k:
+            raise ValueError(f"scores Z must have shape (m, {fit.k}), got {given.shape}; rows to transform go in as X")
+        return given
+    if not fit.is_estimator:
+        if X is not None:
+            raise ValueError("an SVDResult holds its own scores; leave X out, or use PCA for new rows")
+        return np.asarray(fit.model.U * fit.model.S)
+    if X is None:
+        raise ValueError("an estimator does not keep its scores; give the rows as X, or scores as Z")
+    return np.asarray(fit.model.transform(X))
+
+
+def _axis(component: int, share: float | None) -> str:
+    """PC1 (12.3 %)."""
+    return f"PC{component}" if share is None else f"PC{component} ({100 * share:.3g} %)"
+
+
+def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:
+    """The mean of the numbers in each cell, shape (bins, bins), masked where there are none."""
+    known = np.isfinite(numbers.values)
+    counts = grid.count(points[known])
+    sums = np.bincount(grid.cells(points[known]), weights=numbers.values[known], minlength=counts.size)
+    return np.ma.array(sums.reshape(counts.shape) / np.maximum(counts, 1), mask=counts == 0)
+
+
+def _majority(grid: Grid, points: Panel, classes: Classes, counts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """The colour of the most frequent class of each cell, the more opaque the more points, shape (bins, bins, 4)."""
+    size, kinds = grid.bins**2, len(classes.names)
+    votes = np.bincount(classes.codes * size + grid.cells(points), minlength=kinds * size)
+    winners = votes.reshape(kinds, grid.bins, grid.bins).argmax(axis=0)
+    pixels = classes.palette()[winners]
+    pixels[..., 3] = np.where(counts > 0, 0.45 + 0.55 * np.log1p(counts) / np.log1p(counts.max()), 0)
+    return np.asarray(pixels)

@@ -1,0 +1,159 @@
+"""Many points as a raster: a grid of counts instead of dots, filled block by block, and a fair sample of the rows."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.operators import Panel
+from shiftsvd.plot.fitted import checked_component, read, real
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A square number of cells over a rectangle; what lies outside counts for the cell at the edge."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    bins: int
+
+    @classmethod
+    def around(cls, points: Panel, bins: int, reach: float = 6.0) -> "Grid":
+        """Over all points, but no farther than `reach` standard deviations from their mean."""
+        mean, deviation = points.mean(axis=0), points.std(axis=0)
+        low = np.maximum(points.min(axis=0), mean - reach * deviation)
+        high = np.minimum(points.max(axis=0), mean + reach * deviation)
+        high = np.where(high > low, high, low + 1)
+        return cls((float(low[0]), float(high[0])), (float(low[1]), float(high[1])), bins)
+
+    def cells(self, points: Panel) -> Counts:
+        """The number of the cell of each point: row times `bins` plus column."""
+        columns, rows = (self._places(points[:, axis], limits) for axis, limits in enumerate((self.x, self.y)))
+        return rows * self.bins + columns
+
+    def outside(self, points: Panel) -> int:
+        """How many points lie outside."""
+        low, high = np.array([self.x, self.y]).T
+        return int(np.any((points < low) | (points > high), axis=1).sum())
+
+    def count(self, points: Panel) -> Counts:
+        """Points in each cell, shape (bins, bins): first row lowest."""
+        return np.bincount(self.cells(points), minlength=self.bins**2).reshape(self.bins, self.bins)
+
+    def _places(self, values: npt.NDArray[Any], limits: tuple[float, float]) -> Counts:
+        scaled = (values - limits[0]) * (self.bins / (limits[1] - limits[0]))
+        return np.clip(scaled, 0, self.bins - 1).astype(np.int64)
+
+
+class ScoreRaster:
+    """The scores of any number of rows in bounded memory: counts on a grid, and a uniform sample of the rows.
+
+    Parameters
+    ----------
+    deviations : pair of floats
+        Standard deviations of the two components; the grid covers `reach` of them to both sides of 0.
+    components : pair of int
+        Which two, counted from 1.
+    bins : int
+        Cells along each side.
+    reach : float
+        In standard deviations; points farther out are counted at the edge, and in `clipped`.
+    size : int
+        Rows in the sample.
+    seed : int
+        Of the sample, which does not depend on how the rows are cut into blocks.
+
+    Attributes
+    ----------
+    counts : array of shape (bins, bins)
+        First row lowest.
+    n : int
+        Rows seen.
+    clipped : int
+        Rows outside the grid.
+
+    References
+    ----------
+    Vitter (1985), Random sampling with a reservoir (Algorithm R).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.plot import ScoreRaster
+    >>> Z = np.random.default_rng(0).standard_normal((100_000, 3))
+    >>> raster = ScoreRaster((1.0, 1.0))
+    >>> for block in np.split(Z, 10):
+    ...     raster.add(block)
+    >>> raster.n, raster.sample.shape
+    (100000, (20000, 2))
+    """
+
+    def __init__(
+        self,
+        deviations: tuple[float, float],
+        *,
+        components: tuple[int, int] = (1, 2),
+        bins: int = 400,
+        reach: float = 6.0,
+        size: int = 20_000,
+        seed: int = 0,
+    ) -> None:
+        half = [reach * float(one) if one > 0 else 1.0 for one in deviations]
+        self.grid = Grid((-half[0], half[0]), (-half[1], half[1]), bins)
+        self.components = components
+        self.counts = np.zeros((bins, bins), np.int64)
+        self.n = 0
+        self.clipped = 0
+        self._sample = np.empty((size, 2))
+        self._rows = np.empty(size, np.int64)
+        self._rng = np.random.default_rng(seed)
+
+    @classmethod
+    def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:
+        """An empty raster for the scores of a fitted estimator."""
+        fit = read(estimator)
+        places = [checked_component(component, fit.k) - 1 for component in components]
+        spread = np.ones(fit.k) if getattr(estimator, "whiten", False) else np.sqrt(fit.variances)
+        return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
+
+    def add(self, block: Any) -> None:
+        """Count the next rows of the scores, shape (rows, k): all components, in order."""
+        block = np.asarray(block)
+        last = max(self.components)
+        if block.ndim != 2 or block.shape[1] < last:
+            raise ValueError(f"a block of scores must have at least {last} columns, got shape {block.shape}")
+        points = finite(block[:, [one - 1 for one in self.components]])
+        self.counts += self.grid.count(points)
+        self.clipped += self.grid.outside(points)
+        rows = np.arange(self.n, self.n + len(points))
+        size = len(self._rows)
+        # Row t takes a place drawn from 0..t, if the sample has that place; of two the later stays.
+        places = np.where(rows < size, rows, (self._rng.random(len(rows)) * (rows + 1)).astype(np.int64))
+        kept = places < size
+        self._sample[places[kept]], self._rows[places[kept]] = points[kept], rows[kept]
+        self.n += len(points)
+
+    @property
+    def sample(self) -> Panel:
+        """A uniform sample of the rows, shape (at most size, 2), in order of the rows."""
+        return self._sample[self._order()]
+
+    @property
+    def sample_rows(self) -> Counts:
+        """The numbers of the sampled rows, from 0."""
+        return self._rows[self._order()]
+
+    def _order(self) -> npt.NDArray[np.intp]:
+        return np.argsort(self._rows[: min(self.n, len(self._rows))])
+
+
+def finite(scores: Any) -> Panel:
+    """Real, finite scores in float64."""
+    points = real(scores, "scores")
+    wrong = int(np.count_nonzero(~np.isfinite(points)))
+    if wrong:
+        raise ValueError(f"scores must be finite, got {wrong} NaN or infinite values; leave those rows out")
+    return points

@@ -1,0 +1,249 @@
+"""How much the components explain: the scree plot, and the error of the reconstruction."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from shiftsvd.backends import as_operator
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Scaled
+from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
+
+BARS = 40  # more components are a line
+
+Band = tuple[Vector, Vector]
+
+
+class ScreeDisplay:
+    """Variance of each component, its share of the total, and the certificate; made by `scree`.
+
+    Parameters
+    ----------
+    values : array of shape (k,)
+        Shares of the total variance; squared singular values where the total is not known.
+    bounds : pair of arrays of shape (k,), optional
+        Lower and upper bound of the values.
+    cumulative, cumulative_bounds : array and pair of arrays of shape (k,), optional
+
+    Attributes
+    ----------
+    ax_, cumulative_ax_ : matplotlib Axes
+        The second is None without a total.
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(
+        self,
+        *,
+        values: Vector,
+        bounds: Band | None = None,
+        cumulative: Vector | None = None,
+        cumulative_bounds: Band | None = None,
+    ) -> None:
+        self.values = values
+        self.bounds = bounds
+        self.cumulative = cumulative
+        self.cumulative_bounds = cumulative_bounds
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
+        """The plot of a fitted estimator or an SVDResult."""
+        fit = read(estimator)
+        known, bounds = fit.cumulative(), fit.bounds()
+        if known is None:
+            return cls(values=fit.variances, bounds=bounds).plot(ax=ax)
+        shares = fit.shares
+        assert shares is not None
+        return cls(
+            values=shares,
+            bounds=None if bounds is None else _shares(fit, bounds),
+            cumulative=known[0],
+            cumulative_bounds=None if bounds is None else known[1:],
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        self.ax_ = given_or_new(ax)
+        self.figure_ = self.ax_.figure
+        at = np.arange(1, len(self.values) + 1)
+        if len(at) <= BARS:
+            self.ax_.bar(at, self.values, color=BLUE)
+        else:
+            self.ax_.fill_between(at, self.values, color=BLUE, alpha=0.8, step="mid", linewidth=0)
+        if self.bounds is not None:
+            _error_bars(self.ax_, at, self.values, self.bounds)
+        whole = self.cumulative is not None
+        self.ax_.set(
+            title="Explained variance" if whole else "Squared singular values",
+            xlabel="component",
+            ylabel="share of the variance" if whole else "squared singular value",
+            xlim=(0.3, len(at) + 0.7),
+        )
+        self.ax_.set_ylim(bottom=0)
+        self.ax_.xaxis.get_major_locator().set_params(integer=True)
+        self.cumulative_ax_ = self._cumulative(at) if whole else None
+        return self
+
+    def _cumulative(self, at: Vector) -> Any:
+        """The running sum, on an axis of its own from 0 to 1."""
+        ax = self.ax_.twinx()
+        ax.plot(at, self.cumulative, "o-" if len(at) <= BARS else "-", color=ORANGE, markersize=3, linewidth=1.3)
+        if self.cumulative_bounds is not None:
+            ax.fill_between(at, *self.cumulative_bounds, color=ORANGE, alpha=0.25, linewidth=0)
+        ax.set_ylim(0, 1.02)
+        ax.set_ylabel("cumulative", color=ORANGE)
+        ax.tick_params(axis="y", colors=ORANGE)
+        self.ax_.yaxis.label.set_color(BLUE)
+        self.ax_.tick_params(axis="y", colors=BLUE)
+        return ax
+
+
+class ReconstructionErrorDisplay:
+    """Relative error left by the first 0, 1, ..., k components; made by `reconstruction_error`.
+
+    Parameters
+    ----------
+    errors : array of shape (k + 1,)
+        Frobenius norms relative to that of the shifted, scaled data.
+    bounds : pair of arrays of shape (k + 1,), optional
+    new_errors : array of shape (k + 1,), optional
+        The same of rows that the fit need not have seen.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, *, errors: Vector, bounds: Band | None = None, new_errors: Vector | None = None) -> None:
+        self.errors = errors
+        self.bounds = bounds
+        self.new_errors = new_errors
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
+        """The plot of a fitted estimator or an SVDResult."""
+        fit = read(estimator)
+        known = fit.cumulative()
+        if known is None:
+            raise ValueError("the norm of the matrix is not known (info.frobenius_error is None); fit it with PCA")
+        share, lower, upper = (np.concatenate([[0.0], values]) for values in known)
+        bounds = None if fit.errors is None else (_left(upper), _left(lower))
+        new = None if X is None else _errors_of(fit, X)
+        return cls(errors=_left(share), bounds=bounds, new_errors=new).plot(ax=ax)
+
+    def plot(self, *, ax: Any = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        self.ax_ = given_or_new(ax)
+        self.figure_ = self.ax_.figure
+        at = np.arange(len(self.errors))
+        style = "o-" if len(at) <= BARS else "-"
+        self.ax_.plot(at, self.errors, style, color=BLUE, markersize=3, label="fitted rows")
+        if self.bounds is not None:
+            self.ax_.fill_between(at, *self.bounds, color=BLUE, alpha=0.25, linewidth=0)
+        if self.new_errors is not None:
+            self.ax_.plot(at, self.new_errors, style, color=ORANGE, markersize=3, label="rows given")
+            self.ax_.legend(frameon=False)
+        self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel="relative error")
+        self.ax_.set_ylim(bottom=0)
+        self.ax_.xaxis.get_major_locator().set_params(integer=True)
+        return self
+
+
+def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
+    """The variance of each component and its running sum, as shares of the exact total, with their bounds.
+
+    Parameters
+    ----------
+    result_or_estimator : SVDResult, or fitted estimator such as `PCA`
+        Where the norm of the matrix behind an SVDResult is not known, the squared singular values are drawn.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    ScreeDisplay
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.plot import scree
+    >>> X = np.random.default_rng(0).standard_normal((100, 8))
+    >>> scree(ss.PCA(n_components=3).fit(X)).ax_.get_title()
+    'Explained variance'
+    """
+    return ScreeDisplay.from_estimator(result_or_estimator, ax=ax)
+
+
+def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
+    """What the first 0, 1, ..., k components leave: ``||A - A_j||_F / ||A||_F`` of the shifted, scaled data A.
+
+    Parameters
+    ----------
+    estimator_or_result : SVDResult, or fitted estimator such as `PCA`
+    X : array or sparse matrix of shape (m, n_features), optional
+        Rows whose error is drawn beside that of the fit, for an estimator; two passes.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
+
+    Returns
+    -------
+    ReconstructionErrorDisplay
+
+    Raises
+    ------
+    ValueError
+        If the norm of the matrix is not known, or rows are given beside an SVDResult.
+
+    Notes
+    -----
+    Errors below 1e-8 are rounding: they are roots of differences of squares.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.plot import reconstruction_error
+    >>> X = np.random.default_rng(0).standard_normal((100, 8))
+    >>> display = reconstruction_error(ss.PCA(n_components=8, tol=0).fit(X[:50]), X[50:])
+    >>> bool(display.errors[0] == 1), bool(display.errors[-1] < 1e-6)
+    (True, True)
+    """
+    return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
+
+
+def _shares(fit: Fit, bounds: Band) -> Band:
+    """Both bounds as shares of a total that is known."""
+    lower, upper = fit.share_of(bounds[0]), fit.share_of(bounds[1])
+    assert lower is not None
+    assert upper is not None
+    return lower, upper
+
+
+def _left(share: Vector) -> Vector:
+    """The relative error where a share of the squares is explained."""
+    return np.asarray(np.sqrt(np.maximum(1 - share, 0)))
+
+
+def _error_bars(ax: Any, at: Vector, values: Vector, bounds: Band) -> None:
+    """The bounds where they are wide enough to be seen."""
+    spread = [np.maximum(values - bounds[0], 0), np.maximum(bounds[1] - values, 0)]
+    if np.max(spread, initial=0) > 1e-3 * np.max(values, initial=0):
+        ax.errorbar(at, values, yerr=spread, fmt="none", ecolor=ORANGE, elinewidth=1.2, capsize=2)
+
+
+def _errors_of(fit: Fit, X: Any) -> Vector:
+    """The relative errors of given rows, from their norms and the squares of their scores."""
+    if not fit.is_estimator:
+        raise ValueError("rows beside a result need an estimator, which knows its shift; got an SVDResult: use PCA")
+    model = fit.model
+    Z = np.asarray(model.transform(X), np.float64)
+    if getattr(model, "whiten", False):
+        Z = Z * np.sqrt(fit.variances)
+    A = as_operator(X)
+    A = A - LowRank(np.ones(A.shape[0]), np.asarray(model.mean_, np.float64))
+    scale = getattr(model, "scale_", None)
+    squares = (A if scale is None else Scaled(A, cols=1 / scale)).row_squares()
+    total = 0.0 if squares is None else float(squares.sum())
+    if total == 0:
+        raise ValueError("the rows given must differ from the mean of the fit, got none that does; give others")
+    return _left(np.concatenate([[0.0], np.cumsum((Z**2).sum(axis=0))]) / total)
