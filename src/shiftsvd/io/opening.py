@@ -1,7 +1,11 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
 import lzma
+import shutil
 import struct
+import sys
+import tempfile
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,6 +17,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.memory import limit_of
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.kernels import default_threads
+from shiftsvd.operators import Operator
 
 # What the libraries below raise on damaged files, beside OSError.
 _DAMAGED = (
@@ -52,15 +64,158 @@ class Opened:
     matrix : array, sparse matrix, or RowSource
         As it is stored: a `RowSource` where the file can be read a range of rows at a time.
     rows, columns : arrays of str, or None
-        Names of the stored rows and columns.
+        Names of the rows and columns that the file speaks of.
     samples : "rows" or "columns"
         Where the samples are by the convention of the format, or by what the file says.
+    transposed : bool
+        Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
+        columns. `rows`, `columns` and `samples` are not concerned.
     """
 
     matrix: Any
     rows: Labels | None = None
     columns: Labels | None = None
     samples: Orient = "rows"
+    transposed: bool = False
+
+
+def open_matrix(
+    path: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    key: str | None = None,
+    orient: Orient | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+) -> tuple[Operator, Names]:
+    """The matrix in a file, samples as rows, and the names of its samples and features.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file or folder, or ``"-"`` for standard input.
+    format : str, optional
+        A name in `FORMATS`. Default: by the suffix, or else by what the file begins with.
+    key : str, optional
+        The element inside the file: a path in HDF5 or Zarr such as ``"layers/counts"`` or ``"raw/X"``, a variable of
+        NetCDF. Default: ``"X"`` of AnnData, and elsewhere the only matrix there is.
+    orient : "rows" or "columns", optional
+        Where the samples are in the file. Default: the convention of the format.
+    n_threads : int, optional
+        Default: the cores that this process may use.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory.
+    stream : bool, optional
+        Whether the matrix stays in the file and is read again in each pass. Default: where it would take more than half
+        of `memory_limit`.
+
+    Returns
+    -------
+    A : Operator of shape (n_samples, n_features)
+    names : Names
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file cannot be read, or does not hold one matrix; the message begins with its name.
+    ImportError
+        If the format needs a package that is not installed.
+
+    Notes
+    -----
+    Costs one read of the data where they are taken into memory, else none.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from shiftsvd.io import open_matrix
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/X.npy", np.ones((3, 2)))
+    ...     A, names = open_matrix(f"{folder}/X.npy")
+    >>> A.shape, names.samples
+    ((3, 2), None)
+    """
+    if orient not in (None, "rows", "columns"):
+        raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+    if str(path) == "-":
+        return _from_standard_input(format, key, orient, n_threads, memory_limit, stream)
+    path = Path(path)
+    opened = read_file(path, format, key, memory_limit)
+    with reading(path):
+        A = _operator(opened.matrix, n_threads, memory_limit, stream)
+    return _oriented(A, opened, orient)
+
+
+def read_file(path: Path, format: str | None, key: str | None, memory_limit: int | str | None) -> Opened:  # noqa: A002
+    """What the reader of its format finds in a file."""
+    with reading(path):
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
+        reader = import_module(f"shiftsvd.io.{FORMATS[format_of(path, format)].module}")
+        opened: Opened = reader.read(path, key, memory_limit)
+        return opened
+
+
+def held_bytes(source: RowSource) -> int:
+    """Bytes of the matrix in memory."""
+    if not source.sparse:
+        return source.stored * source.dtype.itemsize
+    wide = max(source.stored, source.shape[1]) > np.iinfo(np.int32).max
+    return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
+
+
+def _operator(matrix: Any, n_threads: int | None, memory_limit: int | str | None, stream: bool | None) -> Operator:
+    """A source in memory if it takes up to half of the limit, else read block by block."""
+    if not isinstance(matrix, RowSource):
+        if stream:
+            raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
+        return as_operator(matrix, n_threads=n_threads, memory_limit=memory_limit)
+    if stream is None:
+        limit = limit_of(memory_limit)
+        stream = limit is not None and held_bytes(matrix) > limit // 2
+    if stream:
+        return DiskRows(matrix, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
+    return as_operator(matrix.read(0, matrix.shape[0]), n_threads=n_threads, memory_limit=memory_limit)
+
+
+def _oriented(stored: Operator, opened: Opened, orient: Orient | None) -> tuple[Operator, Names]:
+    """The matrix with its samples as rows."""
+    A = stored.H if opened.transposed else stored
+    if (orient or opened.samples) == "rows":
+        return A, Names(opened.rows, opened.columns)
+    return A.H, Names(opened.columns, opened.rows)
+
+
+def _from_standard_input(
+    format: str | None,  # noqa: A002
+    key: str | None,
+    orient: Orient | None,
+    n_threads: int | None,
+    memory_limit: int | str | None,
+    stream: bool | None,
+) -> tuple[Operator, Names]:
+    """Standard input by way of a file, which is removed when nothing reads it any more."""
+    if format is None or format not in FORMATS:
+        raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
+    if "folder" in FORMATS[format].contents:
+        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
+    folder = tempfile.TemporaryDirectory(prefix="shiftsvd-")
+    path = Path(folder.name) / f"standard input{FORMATS[format].suffixes[0] if FORMATS[format].suffixes else ''}"
+    with path.open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+    try:
+        opened = read_file(path, format, key, memory_limit)
+        with reading(path):
+            A = _operator(opened.matrix, n_threads, memory_limit, stream)
+    except (ValueError, OSError) as error:
+        folder.cleanup()
+        raise _kind(error)(str(error).replace(str(path), "standard input")) from error
+    if isinstance(A, DiskRows):
+        weakref.finalize(A.source, folder.cleanup)
+    else:
+        folder.cleanup()
+    return _oriented(A, opened, orient)
 
 
 @contextmanager

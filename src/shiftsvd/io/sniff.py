@@ -1,0 +1,145 @@
+"""What a file is: told by its name, and held against what it begins with."""
+
+import bz2
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Format(NamedTuple):
+    """One kind of file.
+
+    Attributes
+    ----------
+    module : str
+        Of `shiftsvd.io`: the reader.
+    suffixes : tuple of str
+        How the names of such files end.
+    contents : tuple of str
+        What such a file may begin with, in the words of `_MAGIC`; empty: anything that is in none of them.
+    description : str
+    """
+
+    module: str
+    suffixes: tuple[str, ...]
+    contents: tuple[str, ...]
+    description: str
+
+
+def _packed(*suffixes: str) -> tuple[str, ...]:
+    """Suffixes of text files, which may be compressed."""
+    return tuple(suffix + packing for suffix in suffixes for packing in ("", ".gz", ".bz2"))
+
+
+FORMATS: dict[str, Format] = {
+    "npy": Format("npy", (".npy",), ("npy",), "NumPy array"),
+    "npz": Format("npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"),
+    "mtx": Format("mtx", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
+    "10x": Format("tenx_folder", (), ("folder",), "10x folder: matrix.mtx, barcodes.tsv, features.tsv"),
+    "10x-h5": Format("tenx_h5", (), ("HDF5",), "10x HDF5"),
+    "h5ad": Format("anndata_file", (".h5ad",), ("HDF5",), "AnnData"),
+    "zarr": Format("zarr_file", (".zarr",), ("folder",), "Zarr: an array, or AnnData"),
+    "hdf5": Format("hdf5", (".h5", ".hdf5", ".hdf", ".he5"), ("HDF5",), "HDF5 dataset, or CSR or CSC group"),
+    "csv": Format("table", _packed(".csv"), (), "comma-separated table"),
+    "tsv": Format("table", _packed(".tsv", ".tab"), (), "tab-separated table"),
+    "parquet": Format("table", (".parquet", ".pq"), ("Parquet",), "Parquet table"),
+    "arrow": Format("table", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table"),
+    "svmlight": Format("svmlight", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
+    "netcdf": Format("netcdf", (".nc", ".nc4", ".netcdf", ".cdf"), ("HDF5", "NetCDF"), "NetCDF variable"),
+    "bed": Format("bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
+}
+
+_MAGIC = {
+    b"\x89HDF\r\n\x1a\n": "HDF5",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+    b"\x93NUMPY": "npy",
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"FEA1": "Arrow",
+    b"%%MatrixMarket": "MatrixMarket",
+    b"\x6c\x1b\x01": "PLINK",
+    b"CDF\x01": "NetCDF",
+    b"CDF\x02": "NetCDF",
+}
+_BY_CONTENT = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow", "MatrixMarket": "mtx"} | {
+    "PLINK": "bed",
+    "NetCDF": "netcdf",
+}
+
+
+def format_of(path: Path, format: str | None) -> str:  # noqa: A002
+    """The name of the format of a file: as given, by its suffix, or by what it begins with.
+
+    Raises
+    ------
+    ValueError
+        If the name says one thing and the content another, or neither says anything.
+    """
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    content = content_of(path)
+    named = format or _by_suffix(path)
+    if named is None or (format is None and named == "hdf5" and content == "HDF5"):
+        named = _by_content(path, content)
+    expected = FORMATS[named].contents
+    if content not in (expected or ("something else",)):
+        how = "is to be read as" if format else "is called like"
+        raise ValueError(f"{path} {how} {FORMATS[named].description} ({named}), but it holds {content}")
+    return named
+
+
+def content_of(path: Path) -> str:
+    """What a file begins with, in the words of `_MAGIC`, also inside gzip and bzip2."""
+    if path.is_dir():
+        return "folder"
+    head = _head(path)
+    for magic, content in _MAGIC.items():
+        if head.startswith(magic):
+            return content
+    return "HDF5" if _has_user_block(path) else "something else"
+
+
+def _by_suffix(path: Path) -> str | None:
+    """The format whose suffix the name has."""
+    name = path.name.lower()
+    return next((key for key, known in FORMATS.items() if name.endswith(known.suffixes)), None)
+
+
+def _by_content(path: Path, content: str) -> str:
+    """The format of a file whose name does not tell."""
+    if content == "HDF5":
+        kind: Callable[[Path], str] = import_module("shiftsvd.io.hdf5").kind
+        return kind(path)
+    if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
+        return "zarr"
+    if content == "folder" and any((path / name).exists() for name in ("matrix.mtx", "matrix.mtx.gz")):
+        return "10x"
+    if content in _BY_CONTENT:
+        return _BY_CONTENT[content]
+    known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in FORMATS.items())
+    raise ValueError(f"{path} is of no known format by its name or content; give the format, one of: {known}")
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes, unpacked."""
+    with path.open("rb") as file:
+        raw = file.read(1 << 16)
+    try:
+        if raw[:2] == b"\x1f\x8b":
+            return zlib.decompressobj(31).decompress(raw, 64)
+        return bz2.BZ2Decompressor().decompress(raw, 64) if raw[:3] == b"BZh" else raw[:64]
+    except (OSError, EOFError, zlib.error):
+        return raw[:64]  # damaged: the reader will say so
+
+
+def _has_user_block(path: Path) -> bool:
+    """Whether HDF5 begins behind a block that belongs to somebody else."""
+    with path.open("rb") as file:
+        for skipped in (512, 1024, 2048, 4096, 8192):
+            file.seek(skipped)
+            if file.read(8) == b"\x89HDF\r\n\x1a\n":
+                return True
+    return False
