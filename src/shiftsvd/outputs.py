@@ -1,10 +1,13 @@
 """Outputs that appear whole or not at all, and never replace others unasked."""
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def refuse(paths: Iterable[Path], force: bool) -> None:
@@ -64,6 +67,9 @@ class Outputs:
                 part.unlink(missing_ok=True)
             for folder in self._made:
                 _remove_empty(folder)
+        if isinstance(error, OSError) and error.errno in FULL:
+            where = next(iter(self._parts)) if len(self._parts) == 1 else next(iter(self._parts)).parent
+            raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
 
 
 def _settle(part: Path) -> None:

@@ -1,5 +1,6 @@
 """fit.h5ad: the result of a fit where scanpy looks for it, written block by block."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,10 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
     """An AnnData file without X: obsm["X_pca"], varm["PCs"], uns["pca"], and the names."""
     import h5py
 
+    size = _foreseen(table, pca, names)
+    _reserve(path, size)  # h5py reports a full disk late, and more than once
     with h5py.File(path, "w") as file:
+        _reserve(path, size)
         _encode(file, "anndata", "0.1.0")
         for name in ("layers", "obsp", "varp"):
             _group(file, name)
@@ -32,6 +36,20 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
             scores[first : first + len(block)] = block
 
         yield write
+
+
+def _foreseen(table: Table, pca: Any, names: Names) -> int:
+    """Bytes of the file, at most: numbers, names with what HDF5 keeps for each, and all else."""
+    numbers = (table.n_rows * len(table.columns) + pca.components_.size) * table.dtype.itemsize
+    letters = sum(len(str(name).encode()) for labels in names if labels is not None for name in labels)
+    return numbers + letters + 64 * (table.n_rows + pca.n_features_in_) + 2**20
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Have so much room for a file, or say that there is not; what is left over goes when HDF5 closes the file."""
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b" if path.exists() else "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _uns(uns: Any, pca: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shiftsvd.commands.fitting import component_names, score_raster
 from shiftsvd.commands.options import say, tables
 from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
@@ -38,8 +39,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
         memory_limit=given["memory"],
     )
     pca = aligned(pca, A, names, given["file"])
-    columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
-    table = Table(columns, A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+    table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(out, table, pca.iter_scores(A), given)
 
@@ -65,10 +65,9 @@ def report(model: Path, given: dict[str, Any]) -> None:
     out = Path(given["out"])
     refuse([out], given["force"])
     pca = load(model)
-    raster = None
-    if given["file"] is not None:
+    raster = score_raster(pca) if given["file"] is not None else None
+    if raster is not None:
         Z, _ = _open_scores(pca, given)
-        raster = page.ScoreRaster.of(pca)
         for _, block in _rows(Z, Z.shape[1]):
             raster.add(block)
     with Outputs([out], given["force"]) as outputs:

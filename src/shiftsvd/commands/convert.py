@@ -26,7 +26,8 @@ Examples:
 def convert(**given: Any) -> None:
     """Write a matrix in another format.
 
-    OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does not fit in memory is written block by block; names of samples and features go with it.
+    OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does
+    not fit in memory is written block by block; names of samples and features go with it.
     """
     options.check_format(given["file"], given["format_"])
     from shiftsvd.io.convert import convert as run

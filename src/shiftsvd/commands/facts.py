@@ -14,7 +14,7 @@ from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import format_of
 from shiftsvd.kernels import default_threads, instruction_set
-from shiftsvd.model_file import load
+from shiftsvd.model_file import describe, load
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -31,7 +31,7 @@ def lines(facts: Facts, as_json: bool) -> str:
 def _shown(value: Any) -> str:
     """A fact as text."""
     if value is None:
-        return "unknown"
+        return "none"
     if isinstance(value, dict):
         return ", ".join(f"{name}={item}" for name, item in value.items())
     if isinstance(value, list):
@@ -107,6 +107,7 @@ def model(file: str) -> Facts:
         "solver": info.solver,
         "n_passes": info.n_passes,
         "converged": info.converged,
+        "provenance": describe(file)["provenance"],
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
         "feature_names": None if names is None else [str(name) for name in names[:3]],
     }

@@ -47,9 +47,10 @@ Examples:
 def fit(**given: Any) -> None:
     """Find the principal components of a file.
 
-    FILE ("-": standard input) is a matrix in any format that `shiftsvd info` reads; sparse data stay sparse, and data larger than --memory
-    are read in blocks. Without -o a table is printed; with it the folder gets model.safetensors, scores,
-    components.csv, variances.csv, result.json and report.html. Components that did not converge are named in a warning.
+    FILE ("-": standard input) is a matrix in any format that `shiftsvd info` reads; sparse data stay sparse, and
+    data larger than --memory are read in blocks. Without -o a table is printed; with it the folder gets
+    model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
+    converge are named in a warning.
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])

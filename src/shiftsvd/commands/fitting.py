@@ -84,7 +84,7 @@ def run(options: Fit) -> None:
         with listening(listen):
             pca = fitted(A, names, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
-        result = Result.of(pca, A, names, asdict(options), paths, time.perf_counter() - started)
+        result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         write_files(pca, result, outputs, paths, raster)
     click_out(result, options)
 
@@ -167,7 +167,7 @@ def write_scores(pca: PCA, A: Operator, names: Names, options: Fit, outputs: Out
             from shiftsvd.commands.annotated import annotated
 
             writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
-        raster = _raster(pca, A) if "report" in paths else None
+        raster = score_raster(pca) if "report" in paths else None
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
         if writes:
@@ -180,18 +180,18 @@ def component_names(pca: PCA) -> list[str]:
     return [f"PC{j + 1}" for j in range(pca.n_components_)]
 
 
-def _raster(pca: PCA, A: Operator) -> Any:
-    """What the report draws of the scores, however many they are."""
+def score_raster(pca: PCA) -> Any:
+    """What a report draws of the scores, however many they are; None where there is no second component."""
     from shiftsvd.report import ScoreRaster
 
-    return ScoreRaster.of(pca)
+    return ScoreRaster.of(pca) if pca.n_components_ > 1 else None
 
 
 def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:
     """Everything but the scores."""
     if not paths:
         return
-    pca.save(outputs.part(paths["model"]))
+    pca.save(outputs.part(paths["model"]), source=result.document["file"])
     component_table(outputs.part(paths["components"]), pca, result)
     variance_table(outputs.part(paths["variances"]), result)
     outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")

@@ -26,7 +26,8 @@ Example:
 def inverse(model: Path, **given: Any) -> None:
     """Write the samples that have given scores.
 
-    SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the data.
+    SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the
+    data.
     """
     options.tables(given["out"])
     from shiftsvd.commands.applying import inverse as run

@@ -57,8 +57,9 @@ def paper(
 ) -> None:
     """Reproduce the paper.
 
-    Every table and figure of Basirat (2019), published beside measured. Writes paper.html, results.json and the figures (SVG, PNG) to the folder --out, prints every check, and exits
-    with 1 if one fails. Without data options the faces and the text are those that packages carry.
+    Every table and figure of Basirat (2019), published beside measured. Writes paper.html, results.json and the
+    figures (SVG, PNG) to the folder --out, prints every check, and exits with 1 if one fails. Without data options
+    the faces and the text are those that packages carry.
     """
     from shiftsvd.paper import DataError
     from shiftsvd.paper.command import run

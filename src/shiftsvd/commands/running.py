@@ -25,7 +25,7 @@ class Subcommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take down the line as it was typed; --scale may stand alone, before the file too."""
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
-        after = [*args[1:], "std"]
+        after = [*args[1:], ""]
         spelled = [
             f"--scale={SCALES[0]}" if word == "--scale" and follows not in SCALES else word
             for word, follows in zip(args, after, strict=False)

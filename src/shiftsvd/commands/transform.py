@@ -29,7 +29,8 @@ Examples:
 def transform(model: Path, **given: Any) -> None:
     """Write the scores of new samples.
 
-    The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote. Where both have names of features, these are matched: another order is no matter, other features are an error.
+    The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
+    Where both have names of features, these are matched: another order is no matter, other features are an error.
     """
     options.check_format(given["file"], given["format_"])
     options.tables(given["out"])
