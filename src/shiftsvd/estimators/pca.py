@@ -1,6 +1,8 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -364,6 +366,74 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             # to that. A drop-in follows, though a change of units of the scores should not change the model.
             variance = noise + np.maximum(variance - noise, 0) * variance
         return PPCA(self.components_, variance, noise, self.scale_)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        names: Sequence[str] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write the fitted model to a file without pickle; see `shiftsvd.model_file.save`.
+
+        Parameters
+        ----------
+        path : path
+        force : bool
+            Replace a file of that name.
+        names : sequence of str, optional
+            Names of the features, in place of `feature_names_in_`.
+        source : str, optional
+            Where the data came from, for whoever reads the file.
+        """
+        from shiftsvd.model_file import save
+
+        save(self, path, force=force, names=names, source=source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> "PCA":
+        """The fitted model in a file that `save` wrote; see `shiftsvd.load`."""
+        from shiftsvd.model_file import load
+
+        return load(path)
+
+    def to_sklearn(self) -> Any:
+        """The same transform by classes of scikit-learn alone, fitted.
+
+        Returns
+        -------
+        sklearn.decomposition.PCA
+            Or, where there is a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse
+            data) and a PCA of the scaled data.
+
+        Notes
+        -----
+        Data far off-centre lose digits there: scikit-learn subtracts the mean after multiplying.
+
+        Examples
+        --------
+        >>> import shiftsvd as ss
+        >>> from sklearn.datasets import load_digits
+        >>> ss.PCA(n_components=5, random_state=0).fit(load_digits().data).to_sklearn()
+        PCA(n_components=5)
+        """
+        from sklearn import decomposition, pipeline, preprocessing
+
+        check_is_fitted(self, "components_")
+        pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
+        unknown_there = {"scale_", "info_"}
+        fitted = {name: value for name, value in vars(self).items() if name.endswith("_") and name not in unknown_there}
+        vars(pca).update(deepcopy(fitted))
+        if self.scale_ is None:
+            return pca
+        scaler = preprocessing.StandardScaler(with_mean=False)
+        scaler.mean_, scaler.scale_, scaler.var_ = self.mean_.copy(), self.scale_.copy(), self.scale_**2
+        scaler.n_samples_seen_, scaler.n_features_in_ = self.n_samples_, self.n_features_in_
+        pca.mean_ = self.mean_ / self.scale_
+        if "feature_names_in_" in fitted:  # what the scaler gives has no names
+            scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
+        return pipeline.Pipeline([("scale", scaler), ("pca", pca)])
 
 
 def _squares(moments: Moments, mean: Vector, scale: Vector | None) -> Vector:
