@@ -49,8 +49,10 @@ class LoadingsDisplay:
         self.figure_ = self.ax_.figure
         at = np.arange(len(self.values))
         self.ax_.barh(at, self.values, color=np.where(self.values >= 0, BLUE, ORANGE))
-        size = "small" if len(at) <= 20 else "x-small"
-        self.ax_.set_yticks(at, [short(name) for name in self.names], parse_math=False, fontsize=size)
+        names = [short(name) for name in self.names]
+        roomy = len(at) <= 15 and max((len(name) for name in names), default=0) <= 14
+        size = "medium" if roomy else "small" if len(at) <= 20 else "x-small"
+        self.ax_.set_yticks(at, names, parse_math=False, fontsize=size)
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
         self.ax_.set_ylim(len(at) - 0.4, -0.6)
         self.ax_.axvline(0, color=GREY, linewidth=0.8)

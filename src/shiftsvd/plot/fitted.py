@@ -14,7 +14,7 @@ from shiftsvd.result import SVDResult
 BLUE: Final = "#3b8bc4"
 ORANGE: Final = "#e07b39"
 GREY: Final = "#8a8a8a"
-LONGEST: Final = 28  # characters of a name in a plot
+LONGEST: Final = 24  # characters of a name in a plot
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +151,16 @@ def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
     return np.argsort(-values, kind="stable")[:top]
 
 
-def short(name: Any) -> str:
+def short(name: Any, longest: int = LONGEST) -> str:
     """A name that fits beside a plot: one line, printable, not too long."""
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(name))
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def spaced(number: int) -> str:
-    """A count with its digits in groups of three."""
+    """A count, from 10 000 on with its digits in groups of three."""
+    if abs(number) < 10_000:
+        return str(number)
     return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 

@@ -11,7 +11,7 @@ from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_ne
 from shiftsvd.plot.raster import Grid, ScoreRaster, finite
 
 MANY: Final = 20_000  # more points are a raster
-CRISP: Final = 2_000  # more points are an image, also in vector formats
+CRISP: Final = 500  # more points are an image, also in vector formats
 BINS: Final = 256
 NAMED: Final = 15  # points with their name beside them
 
@@ -139,7 +139,9 @@ class ScoresDisplay:
 
         norm = LogNorm(1, max(2, int(counts.max(initial=0))))
         image = self._image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=scale_colours(), norm=norm)
-        self._bar(image, "samples in a cell")
+        bar = self._bar(image, "samples in a cell")
+        bar.minorticks_off()
+        bar.ax.yaxis.set_major_formatter(lambda count, _: spaced(round(count)))
         self._say_clipped(clipped)
 
     def _image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
@@ -156,11 +158,12 @@ class ScoresDisplay:
         self.ax_.margins(0.03)
         return image
 
-    def _bar(self, colours: Any, title: str) -> None:
+    def _bar(self, colours: Any, title: str) -> Any:
         """The bar of a scale."""
         bar = self.figure_.colorbar(colours, ax=self.ax_, pad=0.02, aspect=30)
         bar.set_label(short(title), parse_math=False)
         bar.outline.set_visible(False)
+        return bar
 
     def _legend(self, classes: Classes) -> None:
         """The classes below the axes, in as many columns as their names allow."""
@@ -178,8 +181,8 @@ class ScoresDisplay:
     def _say_clipped(self, clipped: int) -> None:
         """A word on samples that are drawn at the edge."""
         if clipped:
-            text = f"{clipped} far out, drawn at the edge"
-            self.ax_.text(0.01, 0.99, text, transform=self.ax_.transAxes, va="top", fontsize="x-small", color=GREY)
+            said = f"{self.ax_.get_title()}\n{spaced(clipped)} lie farther out, drawn at the edge"
+            self.ax_.set_title(said, fontsize="medium")
 
     def _name(self, points: Panel, labels: Any) -> None:
         """Names, if there are any, beside the samples farthest from the middle."""

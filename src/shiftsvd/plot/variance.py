@@ -226,9 +226,10 @@ def _left(share: Vector) -> Vector:
 
 def _error_bars(ax: Any, at: Vector, values: Vector, bounds: Band) -> None:
     """The bounds where they are wide enough to be seen."""
-    spread = [np.maximum(values - bounds[0], 0), np.maximum(bounds[1] - values, 0)]
-    if np.max(spread, initial=0) > 1e-3 * np.max(values, initial=0):
-        ax.errorbar(at, values, yerr=spread, fmt="none", ecolor=ORANGE, elinewidth=1.2, capsize=2)
+    spread = np.maximum([values - bounds[0], bounds[1] - values], 0)
+    seen = spread.max(axis=0) > 5e-3 * np.max(values, initial=0)
+    if seen.any():
+        ax.errorbar(at[seen], values[seen], yerr=spread[:, seen], fmt="none", ecolor=ORANGE, elinewidth=1.2, capsize=2)
 
 
 def _errors_of(fit: Fit, X: Any) -> Vector:

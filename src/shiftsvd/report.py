@@ -1,0 +1,283 @@
+"""report.html: a fit on one page that needs no other file, readable on a phone and in the dark."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from shiftsvd.plot.features import LoadingsDisplay
+from shiftsvd.plot.fitted import Fit, largest, read, short, spaced
+from shiftsvd.plot.points import ScoresDisplay
+from shiftsvd.plot.raster import ScoreRaster
+from shiftsvd.plot.svg import drawing, inline_svg
+from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
+
+__all__ = ["ScoreRaster", "write"]
+
+ROWS: Final = 500  # components in the table
+DRAWN: Final = 4  # components whose loadings are drawn
+LISTED: Final = 10  # components whose loadings are listed
+NAMED: Final = 8  # features at either end of a list
+LONGEST: Final = 300  # characters of a setting
+
+
+@dataclass(frozen=True)
+class Row:
+    """One component: a line of the table."""
+
+    number: int
+    value: float
+    variance: float
+    share: float | None
+    cumulative: float | None
+    residual: float | None
+    error: float | None
+    converged: str
+
+
+def write(
+    path: str | os.PathLike[str],
+    model: Any,
+    *,
+    scores: Any = None,
+    source: Mapping[str, Any] | None = None,
+    command: str | None = None,
+    names: Any = None,
+    colors: Any = None,
+    seconds: float | None = None,
+    peak_bytes: int | None = None,
+    force: bool = False,
+) -> None:
+    """Write a report of a fit: what was read, what was found, and how far it can be trusted.
+
+    Parameters
+    ----------
+    path : path of the file
+        Written under another name first, so that it appears whole or not at all.
+    model : fitted `PCA`, or SVDResult
+        Also one that was loaded, without its data.
+    scores : array of shape (m, k), or ScoreRaster, optional
+        Drawn as a raster where there are many, so that the file stays small. An SVDResult has its own.
+    source : mapping, optional
+        What was read: each name with its value, in this order.
+    command : str, optional
+        What repeats the fit.
+    names : sequence of n_features names, optional
+        Default: those of the data frame that was fitted, or numbers from 1.
+    colors : array of shape (m,), optional
+        A column to colour the scores by, as in `shiftsvd.plot.scores`.
+    seconds, peak_bytes : optional
+        Of the whole run. Default: those of the solver.
+    force : bool
+        Replace a file that exists.
+
+    Raises
+    ------
+    FileExistsError
+        If the file exists, and `force` is false.
+    ValueError
+        If scores, names or colours do not fit the model.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, shiftsvd as ss
+    >>> from pathlib import Path
+    >>> from shiftsvd import report
+    >>> X = np.random.default_rng(0).standard_normal((100, 8))
+    >>> pca = ss.PCA(n_components=3).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report.write(Path(folder, "report.html"), pca, scores=pca.transform(X))
+    ...     "Explained variance" in Path(folder, "report.html").read_text(encoding="utf-8")
+    True
+    """
+    target = Path(path)
+    if target.exists() and not force:
+        raise FileExistsError(f"{target} exists; give force=True to replace it, or another name")
+    fit = read(model)
+    page = _page(fit, scores, names, colors) | {
+        "source": {name: shown(value) for name, value in (source or {}).items()},
+        "command": command,
+        "facts": _facts(fit, seconds, peak_bytes),
+    }
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(_rendered(page), encoding="utf-8")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _rendered(page: dict[str, Any]) -> str:
+    """The template, filled in; every text is escaped."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError("a report needs jinja2; pip install 'shiftsvd[plot]'") from error
+    folder = FileSystemLoader(Path(__file__).parent)
+    environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    environment.filters |= {"number": number, "percent": percent, "spaced": spaced}
+    return str(environment.get_template("report.html.j2").render(page))
+
+
+def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
+    """Everything that follows from the fit and its scores."""
+    labels = fit.feature_names(getattr(names, "features", names))
+    rows = table(fit)
+    info = fit.info
+    return {
+        "title": type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition",
+        "k": fit.k,
+        "rows": rows[:ROWS],
+        "late": [row.number for row in rows if row.converged == "no"],
+        "converged": None if info is None else info.converged,
+        "certificate": _certificate(fit),
+        "settings": {name: shown(value) for name, value in _settings(fit.model).items()},
+        "variance_figures": list(_variance_figures(fit)) if fit.k else [],
+        "scores_figures": list(_scores_figures(fit, scores, colors)) if fit.k else [],
+        "loadings_figures": list(_loadings_figures(fit, labels)),
+        "loadings": _top_loadings(fit, labels),
+        "version": version("shiftsvd"),
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+    }
+
+
+def table(fit: Fit) -> list[Row]:
+    """One line for each component."""
+    shares, known, info = fit.shares, fit.cumulative(), fit.info
+    columns = (
+        np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64),
+        fit.variances,
+        shares,
+        None if known is None else known[0],
+        getattr(info, "residuals", None),
+        fit.errors,
+    )
+    lists: list[list[Any]] = [[None] * fit.k if column is None else [float(x) for x in column] for column in columns]
+    return [Row(*line) for line in zip(range(1, fit.k + 1), *lists, _verdicts(fit), strict=True)]
+
+
+def _verdicts(fit: Fit) -> list[str]:
+    """Whether each component converged: yes, no, or a dash where that was not asked for."""
+    converged = getattr(fit.info, "converged", None)
+    if converged is None or fit.errors is None:
+        return ["–"] * fit.k
+    if converged:
+        return ["yes"] * fit.k
+    settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))
+    tol = next((float(tol) for tol in settings if tol is not None), 1e-4)
+    late = ~(np.asarray(fit.errors) <= tol)
+    # Some did not: if the tolerance that is known here does not tell which, none is called converged.
+    return ["no" if one else "yes" if late.any() else "?" for one in late]
+
+
+def _certificate(fit: Fit) -> dict[str, Any]:
+    """The total, the share that is explained, and its bounds where they are known."""
+    known = fit.cumulative()
+    if known is None or not fit.k:
+        return {"total": fit.total, "share": None, "bounds": None}
+    share, lower, upper = (float(values[-1]) for values in known)
+    return {"total": fit.total, "share": share, "bounds": None if fit.errors is None else (lower, upper)}
+
+
+def _settings(model: Any) -> dict[str, Any]:
+    """The settings of an estimator, those that differ from the defaults first."""
+    if not hasattr(model, "get_params"):
+        return {}
+    now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
+    changed = {name: value for name, value in now.items() if repr(value) != repr(usual[name])}
+    return {**changed, **now}
+
+
+def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:
+    """Solver, reads of the data, time, and memory."""
+    info = fit.info
+    facts: dict[str, str] = {}
+    if info is not None:
+        facts = {"Solver": str(info.solver), "Reads of the data": str(info.n_passes)}
+        seconds = info.seconds if seconds is None else seconds
+        peak_bytes = info.peak_bytes if peak_bytes is None else peak_bytes
+    if seconds is not None:
+        facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
+    if peak_bytes is not None:
+        facts["Peak memory"] = f"{peak_bytes / 1e9:.3g} GB" if peak_bytes >= 1e9 else f"{peak_bytes / 1e6:.3g} MB"
+    return facts
+
+
+def _variance_figures(fit: Fit) -> Iterator[str]:
+    """Scree plot, and the error that is left."""
+    with drawing(4.4, 3.2) as ax:
+        ScreeDisplay.from_estimator(fit.model, ax=ax)
+        yield inline_svg(ax.figure, 0, "Explained variance")
+    if fit.total:
+        with drawing(4.4, 3.2) as ax:
+            ReconstructionErrorDisplay.from_estimator(fit.model, ax=ax)
+            yield inline_svg(ax.figure, 1, "Error of the reconstruction")
+
+
+def _scores_figures(fit: Fit, scores: Any, colors: Any) -> Iterator[str]:
+    """The samples in the planes of the first components, where there are scores."""
+    if scores is None and not fit.is_estimator:
+        scores = fit.model.U * fit.model.S
+    for place, pair in enumerate([] if scores is None else _pairs(fit, scores), start=2):
+        with drawing(4.4, 4.0 if colors is None else 4.8) as ax:
+            ScoresDisplay.from_estimator(fit.model, Z=scores, components=pair, color=colors, ax=ax)
+            yield inline_svg(ax.figure, place, f"Scores of components {pair[0]} and {pair[1]}")
+
+
+def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
+    """The largest loadings of the first components."""
+    for component in range(1, min(fit.k, DRAWN) + 1):
+        with drawing(4.4, 3.8) as ax:
+            LoadingsDisplay.from_estimator(fit.model, component, top=15, names=names, ax=ax)
+            yield inline_svg(ax.figure, 3 + component, f"Loadings of component {component}")
+
+
+def _pairs(fit: Fit, scores: Any) -> list[tuple[int, int]]:
+    """The pairs of components whose scores are drawn."""
+    if isinstance(scores, ScoreRaster):
+        return [scores.components]
+    return [(first, first + 1) for first in (1, 3) if first < fit.k]
+
+
+def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
+    """The features at both ends of the first components."""
+    found = []
+    for place, values in enumerate(fit.components[:LISTED], start=1):
+        least = 0.05 * np.max(np.abs(values))  # what is smaller says nothing
+        ends = [
+            [(short(names[j], 60), float(values[j])) for j in largest(sign * values, NAMED) if sign * values[j] > least]
+            for sign in (1, -1)
+        ]
+        found.append({"number": place, "positive": ends[0], "negative": ends[1]})
+    return found
+
+
+def shown(value: Any) -> str:
+    """A setting or a fact as text, of bounded length."""
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, int | np.integer):
+        return spaced(int(value))
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
+        return " × ".join(spaced(int(one)) for one in value)
+    text = str(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def number(value: float | None) -> str:
+    """Five digits, or a dash."""
+    return "–" if value is None else f"{value:.5g}"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A share in percent, or a dash."""
+    if value is None:
+        return "–"
+    return f"{100 * value:.{digits}f} %" if value == 0 or value >= 1e-4 else f"{100 * value:.2g} %"
