@@ -157,6 +157,15 @@ def test_a_generator_is_not_stored_and_the_file_says_so(tmp_path: Path, make: An
     assert seed == f"not stored: {type(make(0)).__name__}"
 
 
+def test_a_model_of_an_operator_survives(tmp_path: Path) -> None:
+    A = ss.as_operator(data())
+    model = ss.PCA(2, random_state=0).fit(A)
+    again = through_file(model, tmp_path, names=list("abcdefghi"))
+    assert again.transform(A).tobytes() == model.transform(A).tobytes()
+    del again.feature_names_in_
+    assert_same_model(again, model)
+
+
 def test_names_survive(tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     names = ["plain", "", "Ünïcødé 基因", "a\nb\0c", '"quoted"', "same", "same2", "7", "\N{DNA DOUBLE HELIX}"]
@@ -271,6 +280,13 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = tmp_path / "none" / "m.safetensors"
     with pytest.raises(OSError, match=r"none/m\.safetensors cannot be written: .*[Nn]o such file"):
         ss.PCA(2).fit(data()).save(path)
+    (tmp_path / "none").write_text("a file")
+    with pytest.raises(OSError, match=r"none/m\.safetensors cannot be written: "):
+        ss.PCA(2).fit(data()).save(path)
+    with pytest.raises(OSError, match=f"{tmp_path.name} cannot be written: "):
+        ss.PCA(2).fit(data()).save(tmp_path, force=True)
+    (tmp_path / "none").unlink()
+    assert list(tmp_path.iterdir()) == list(tmp_path.parent.glob(".*.part")) == []
     with pytest.raises(FileNotFoundError, match=r"m\.safetensors cannot be read: No such file"):
         ss.load(path)
 

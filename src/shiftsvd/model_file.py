@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Tensors = dict[str, npt.NDArray[Any]]
 Metadata = dict[str, str]
 
+# The metadata of a file: "format", "version", "kind", three JSON objects ("settings", "fitted", "provenance") and
+# "sha256", the checksum of all of it and of the tensors (`_digest`). In the objects {"tensor": NAME, "order": "C" or
+# "F"} is an array and how it lies in memory, {"texts": NAME} are texts in NAME.utf8 that end at NAME.ends,
+# {"type": T, "fields": {...}} is a frozen value, and {"float": "inf"} is what JSON has no number for.
 FORMAT, VERSION = "shiftsvd-model", "1"
 # Names are tensors, so a header is small whatever the model; what parsing one can take is bounded by this.
 MAX_HEADER = 2**20
@@ -165,21 +169,13 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
     check_is_fitted(model, "components_")
     tensors: Tensors = {}
     settings = model.get_params(deep=False)
-    seed = settings["random_state"]
-    if isinstance(seed, _RANDOM):
-        settings["random_state"], seed = None, f"not stored: {type(seed).__name__}"
+    if isinstance(model.random_state, _RANDOM):
+        settings["random_state"] = None
     fitted = {name: getattr(model, name) for name in _FITTED}
     names = getattr(model, _NAMES, None) if names is None else names
     if names is not None:
         fitted[_NAMES] = _text_array(names)
-    provenance = {
-        "shiftsvd": _version(),
-        "n_samples": int(model.n_samples_),
-        "n_features": int(model.n_features_in_),
-        "seed": seed if isinstance(seed, int | np.integer | str | None) else "an array",
-        "source": source,
-    }
-    texts = {"settings": settings, "fitted": fitted, "provenance": provenance}
+    texts = {"settings": settings, "fitted": fitted, "provenance": _provenance(model, source)}
     metadata = {"format": FORMAT, "version": VERSION, "kind": kind}
     for text, values in texts.items():
         prefix = "" if text == "fitted" else f"{text}."
@@ -189,6 +185,20 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
         raise ValueError(f"its settings take more than {MAX_HEADER // 4} bytes as text; shorten `source` or settings")
     metadata["sha256"] = _digest(metadata, tensors)
     return metadata, tensors
+
+
+def _provenance(model: Any, source: str | None) -> dict[str, Any]:
+    """Where a model comes from."""
+    seed = model.random_state
+    if isinstance(seed, _RANDOM):
+        seed = f"not stored: {type(seed).__name__}"
+    return {
+        "shiftsvd": _version(),
+        "n_samples": model.n_samples_,
+        "n_features": model.n_features_in_,
+        "seed": seed if isinstance(seed, int | np.integer | str | None) else "in the settings",
+        "source": source,
+    }
 
 
 def _code(value: Any, name: str, tensors: Tensors) -> Any:
@@ -250,7 +260,8 @@ def _write(path: Path, metadata: Metadata, tensors: Tensors) -> None:
     except (OSError, SafetensorError) as error:
         raise OSError(f"{path} cannot be written: {error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        if part.exists():
+            part.unlink()
 
 
 # ---- reading
