@@ -1,5 +1,6 @@
-"""open_matrix: a matrix from a file of any known format, with the names of its rows and columns."""
+"""Matrices in files of any known format, with the names of their rows and columns: open_matrix, convert."""
 
+from shiftsvd.io.convert import convert
 from shiftsvd.io.opening import Names, Opened, open_matrix
 
-__all__ = ["Names", "Opened", "open_matrix"]
+__all__ = ["Names", "Opened", "convert", "open_matrix"]

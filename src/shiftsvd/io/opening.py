@@ -9,7 +9,7 @@ import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -196,26 +196,31 @@ def _from_standard_input(
     stream: bool | None,
 ) -> tuple[Operator, Names]:
     """Standard input by way of a file, which is removed when nothing reads it any more."""
+    with ExitStack() as stack:
+        path = stack.enter_context(spooled(format))
+        opened = read_file(path, format, key, memory_limit)
+        with reading(path):
+            A = _operator(opened.matrix, n_threads, memory_limit, stream)
+        if isinstance(A, DiskRows):
+            weakref.finalize(A.source, stack.pop_all().close)
+    return _oriented(A, opened, orient)
+
+
+@contextmanager
+def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
+    """Standard input as a file, which errors do not call by its name."""
     if format is None or format not in FORMATS:
         raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
     if "folder" in FORMATS[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
-    folder = tempfile.TemporaryDirectory(prefix="shiftsvd-")
-    path = Path(folder.name) / f"standard input{FORMATS[format].suffixes[0] if FORMATS[format].suffixes else ''}"
-    with path.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-    try:
-        opened = read_file(path, format, key, memory_limit)
-        with reading(path):
-            A = _operator(opened.matrix, n_threads, memory_limit, stream)
-    except (ValueError, OSError) as error:
-        folder.cleanup()
-        raise _kind(error)(str(error).replace(str(path), "standard input")) from error
-    if isinstance(A, DiskRows):
-        weakref.finalize(A.source, folder.cleanup)
-    else:
-        folder.cleanup()
-    return _oriented(A, opened, orient)
+    with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
+        path = Path(folder) / "standard input"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
+        try:
+            yield path
+        except (ValueError, OSError) as error:
+            raise _kind(error)(str(error).replace(str(path), "standard input")) from error
 
 
 @contextmanager

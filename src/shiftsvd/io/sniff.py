@@ -58,7 +58,7 @@ _MAGIC = {
     b"\x93NUMPY": "npy",
     b"PAR1": "Parquet",
     b"ARROW1": "Arrow",
-    b"FEA1": "Arrow",
+    b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
     b"\x6c\x1b\x01": "PLINK",
     b"CDF\x01": "NetCDF",

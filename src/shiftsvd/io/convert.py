@@ -1,0 +1,157 @@
+"""convert: any matrix file to one that is read block by block, the layout of AnnData."""
+
+import os
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.memory import limit_of
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.anndata_store import COMPRESSIONS, Block, creating, write
+from shiftsvd.io.opening import Orient, held_bytes, read_file, spooled
+from shiftsvd.io.transpose import adjoint_blocks
+
+_SUFFIXES = (".h5ad", ".h5", ".zarr")
+_LEAST, _BLOCK, _SHARE = 2**20, 2**26, 16  # bytes of a block, and its share of the memory limit
+
+
+def convert(
+    path_in: str | Path,
+    path_out: str | Path,
+    *,
+    format: str | None = None,  # noqa: A002
+    key: str | None = None,
+    orient: Orient | None = None,
+    force: bool = False,
+    memory_limit: int | str | None = None,
+    compression: str | None = None,
+) -> None:
+    """Write the matrix of a file, samples as rows, in the layout of AnnData.
+
+    Sparse matrices become a CSR group, others an array in chunks of rows; the names of samples and features go along.
+
+    Parameters
+    ----------
+    path_in : str or Path
+        A file or folder that `open_matrix` reads, or ``"-"`` for standard input.
+    path_out : str or Path
+        .h5ad or .h5 for HDF5, .zarr for Zarr. It appears when it is complete.
+    format, key, orient
+        As in `open_matrix`.
+    force : bool
+        Replace what exists.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        What can be read in parts is written in parts that fit. Default: half of the available memory.
+    compression : "gzip", "zstd", "none" or None
+        None is the same as "none": the fastest to read.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the input cannot be read or the output not be written; what was at `path_out` is then there still.
+
+    Notes
+    -----
+    Costs one read. A file in the order of its columns that does not fit in memory is read twice and goes through
+    temporary files beside the output, of about three times its size.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from shiftsvd.io import convert, open_matrix
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/X.npy", np.ones((3, 2)))
+    ...     convert(f"{folder}/X.npy", f"{folder}/X.h5ad")
+    ...     A, names = open_matrix(f"{folder}/X.h5ad")
+    >>> A.shape, names.samples.tolist()
+    ((3, 2), ['0', '1', '2'])
+    """
+    path_in, path_out = Path(path_in), Path(path_out)
+    _refuse(path_out, force, compression)
+    with nullcontext(path_in) if str(path_in) != "-" else spooled(format) as path_in:
+        opened = read_file(path_in, format, key, memory_limit)
+        rows_are_samples = (orient or opened.samples) == "rows"
+        names = (opened.rows, opened.columns) if rows_are_samples else (opened.columns, opened.rows)
+        flip = opened.transposed == rows_are_samples
+        shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
+        with _replacing(path_in, path_out) as part:
+            blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
+            with closing(blocks), creating(part, compression) as store:
+                write(store, blocks, shape, names)
+
+
+def _refuse(path: Path, force: bool, compression: str | None) -> None:
+    """Everything that can be known to be wrong before any work."""
+    if path.suffix not in _SUFFIXES:
+        raise ValueError(f"{path} must end in {', '.join(_SUFFIXES)}: those are the formats that are written")
+    if compression not in COMPRESSIONS:
+        raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists; force=True (--force) replaces it")
+    if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
+        raise FileExistsError(f"{path} exists, and is {'a folder' if path.is_dir() else 'no folder'}; remove it first")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: its folder does not exist")
+
+
+def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Path) -> Generator[Block, None, None]:
+    """The rows to write; those of the adjoint if the matrix is to be flipped."""
+    limit = limit_of(memory_limit)
+    n_bytes = _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
+    if not isinstance(matrix, RowSource):
+        yield from _in_memory(matrix, flip, n_bytes)
+    elif not flip:
+        yield from (matrix.read(lo, hi) for lo, hi in pairwise(matrix.edges(n_bytes)))
+    elif limit is None or held_bytes(matrix) <= limit // 4:
+        yield from _in_memory(matrix.read(0, matrix.shape[0]), flip, n_bytes)
+    else:
+        yield from adjoint_blocks(matrix, n_bytes, folder)
+
+
+def _in_memory(matrix: Any, flip: bool, n_bytes: int) -> Iterator[Block]:
+    """Slices of rows of a matrix in memory."""
+    X: Any = matrix.conj().T if flip else matrix
+    sparse = bool(issparse(X))
+    X = csr_array(X) if sparse else np.asarray(X)
+    row = max((X.nnz * 12 if sparse else X.size * X.dtype.itemsize) // X.shape[0], 1)
+    for lo, hi in cut(X.shape[0], n_bytes // row):
+        yield X[lo:hi]
+
+
+@contextmanager
+def _replacing(path_in: Path, path: Path) -> Iterator[Path]:
+    """Where to write; it gets its name when complete, and leaves nothing if it does not."""
+    try:
+        with tempfile.TemporaryDirectory(".part", f".{path.name}.", path.absolute().parent) as folder:
+            part = Path(folder) / path.name
+            yield part
+            _settle(part, path)
+    except (OSError, RuntimeError) as error:
+        if str(error).startswith((str(path_in), str(path))):
+            raise
+        raise OSError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _settle(part: Path, path: Path) -> None:
+    """Have the data on the disk, then rename; an earlier folder steps aside first."""
+    for file in part.rglob("*") if part.is_dir() else [part]:
+        if file.is_file():
+            with file.open("rb+") as written:
+                os.fsync(written.fileno())
+    if not path.is_dir():
+        os.replace(part, path)
+        return
+    old = part.with_name("old")
+    os.replace(path, old)
+    try:
+        os.replace(part, path)
+    except OSError:
+        os.replace(old, path)
+        raise
