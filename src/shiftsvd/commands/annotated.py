@@ -17,10 +17,8 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
     """An AnnData file without X: obsm["X_pca"], varm["PCs"], uns["pca"], and the names."""
     import h5py
 
-    size = _foreseen(table, pca, names)
-    _reserve(path, size)  # h5py reports a full disk late, and more than once
+    _reserve(path, _foreseen(table, pca, names))  # HDF5 tells of a full disk late, and more than once
     with h5py.File(path, "w") as file:
-        _reserve(path, size)
         _encode(file, "anndata", "0.1.0")
         for name in ("layers", "obsp", "varp"):
             _group(file, name)
@@ -29,8 +27,9 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
         _group(file, "varm")
         _array(file["varm"], "PCs", pca.components_.T.astype(table.dtype))
         _uns(_group(file, "uns"), pca)
-        shape = (table.n_rows, len(table.columns))
-        scores = _encode(_group(file, "obsm").create_dataset("X_pca", shape, table.dtype), "array", "0.2.0")
+        scores = _encode(_room(_group(file, "obsm"), "X_pca", table), "array", "0.2.0")
+        file.flush()
+        _reserve(path, file.id.get_filesize())
 
         def write(first: int, block: Block) -> None:
             scores[first : first + len(block)] = block
@@ -40,16 +39,28 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
 
 def _foreseen(table: Table, pca: Any, names: Names) -> int:
     """Bytes of the file, at most: numbers, names with what HDF5 keeps for each, and all else."""
-    numbers = (table.n_rows * len(table.columns) + pca.components_.size) * table.dtype.itemsize
+    n_features = int(pca.n_features_in_)
+    numbers = table.dtype.itemsize * len(table.columns) * (table.n_rows + n_features)
     letters = sum(len(str(name).encode()) for labels in names if labels is not None for name in labels)
-    return numbers + letters + 64 * (table.n_rows + pca.n_features_in_) + 2**20
+    return numbers + letters + 64 * (table.n_rows + n_features) + 2**20
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Have so much room for a file, or say that there is not; what is left over goes when HDF5 closes the file."""
+    """Have so much room for a file, or say that there is not."""
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b" if path.exists() else "wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
+
+
+def _room(parent: Any, name: str, table: Table) -> Any:
+    """A dataset for a table, whose place in the file is settled at once."""
+    from h5py import Dataset, h5d, h5p, h5s, h5t
+
+    settings = h5p.create(h5p.DATASET_CREATE)
+    settings.set_alloc_time(h5d.ALLOC_TIME_EARLY)
+    settings.set_fill_time(h5d.FILL_TIME_NEVER)
+    space = h5s.create_simple((table.n_rows, len(table.columns)))
+    return Dataset(h5d.create(parent.id, name.encode(), h5t.py_create(table.dtype), space, settings))
 
 
 def _uns(uns: Any, pca: Any) -> None:

@@ -16,6 +16,8 @@ import click
 from shiftsvd.commands.options import SCALES
 
 LINE = "shiftsvd.commands.line"
+# What the library calls its arguments, and what they are called here.
+SPELLED = {"memory_limit": "--memory", "force=True": "--force"}
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 
 
@@ -60,6 +62,8 @@ def _line(error: BaseException) -> str:
         text = error.strerror
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
+    for name, option in SPELLED.items():
+        text = text.replace(name, option)
     return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
 
 

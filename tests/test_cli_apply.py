@@ -1,0 +1,174 @@
+"""`shiftsvd transform`, `inverse` and `report`: a model applied to files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import io, sparse
+
+import shiftsvd
+from shiftsvd.cli import main
+
+FEATURES = [f"gene {j}" for j in range(20)]
+
+
+def invoke(*args: object, **options):
+    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
+
+
+def done(*args: object, **options):
+    result = invoke(*args, **options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def write_table(path: Path, X: np.ndarray, features: list[str]) -> Path:
+    rows = [f"cell {i}," + ",".join(map(repr, row)) for i, row in enumerate(X.tolist())]
+    path.write_text("\n".join(["," + ",".join(features), *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((60, 20)) * np.arange(1, 21) + 5
+
+
+@pytest.fixture
+def model(tmp_path: Path, X: np.ndarray) -> Path:
+    pytest.importorskip("pyarrow")
+    done("fit", write_table(tmp_path / "X.csv", X, FEATURES), "-k", 4, "-o", tmp_path / "out", "--no-report", "--scale")
+    return tmp_path / "out" / "model.safetensors"
+
+
+def test_transform_agrees_with_the_library(model: Path, X: np.ndarray, tmp_path: Path) -> None:
+    new = X[::-1] + 1
+    np.save(tmp_path / "new.npy", new)
+    done("transform", model, tmp_path / "new.npy", "-o", tmp_path / "Z.npy")
+    pca = shiftsvd.load(model)
+    expected = ((new - pca.mean_) / pca.scale_) @ pca.components_.T
+    np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), expected, atol=1e-12)
+
+
+def test_transform_of_the_training_data_is_what_fit_wrote(model: Path, tmp_path: Path) -> None:
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.parquet")
+    assert (tmp_path / "Z.parquet").read_bytes() == (model.parent / "scores.parquet").read_bytes()
+
+
+def test_features_in_another_order_are_put_in_order_by_their_names(model: Path, X: np.ndarray, tmp_path: Path) -> None:
+    order = np.random.default_rng(1).permutation(20)
+    other = write_table(tmp_path / "other.csv", X[:, order], [FEATURES[j] for j in order])
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.npy")
+    done("transform", model, other, "-o", tmp_path / "other.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "other.npy"), np.load(tmp_path / "Z.npy"), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("features", "said"),
+    [
+        ([*FEATURES[:-2], "a", "b"], "lacks features of the model: gene 18, gene 19"),
+        ([*FEATURES, "extra"], "has features that the model does not know: extra"),
+        ([f"x{j}" for j in range(20)], "lacks features of the model: gene 0, gene 1, gene 2 and 17 more"),
+        ([FEATURES[1], *FEATURES], "names of features are not unique"),
+    ],
+)
+def test_other_features_are_an_error_that_names_them(
+    features: list[str], said: str, model: Path, X: np.ndarray, tmp_path: Path
+) -> None:
+    other = write_table(tmp_path / "other.csv", np.hstack([X, X])[:, : len(features)], features)
+    result = invoke("transform", model, other, "-o", tmp_path / "Z.npy")
+    assert result.exit_code == 1
+    assert f"{other}" in result.stderr
+    assert said in result.stderr
+    assert not (tmp_path / "Z.npy").exists()
+
+
+def test_the_wrong_number_of_features_is_an_error(model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "new.npy", np.ones((3, 19)))
+    result = invoke("transform", model, tmp_path / "new.npy", "-o", tmp_path / "Z.npy")
+    assert result.exit_code == 1
+    assert "19 features, but the model was fitted on 20" in result.stderr
+
+
+def test_scores_go_to_standard_output_and_come_from_standard_input(model: Path, X: np.ndarray, tmp_path: Path) -> None:
+    io.mmwrite(tmp_path / "X.mtx", sparse.csr_array(X))
+    text = (tmp_path / "X.mtx").read_bytes()
+    printed = done("transform", model, "-", "--format", "mtx", "-o", "-", input=text).stdout
+    assert printed.splitlines()[0] == "PC1,PC2,PC3,PC4"
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.npy")
+    np.testing.assert_allclose(
+        np.loadtxt(printed.splitlines(), delimiter=",", skiprows=1), np.load(tmp_path / "Z.npy"), atol=1e-10
+    )
+    back = done("inverse", model, "-", "-o", "-", input=printed.encode()).stdout
+    assert back.splitlines()[0] == ",".join(FEATURES)
+    assert len(back.splitlines()) == 61
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "npy"])
+def test_inverse_gives_the_projections_in_the_units_of_the_data(
+    kind: str, model: Path, X: np.ndarray, tmp_path: Path
+) -> None:
+    pd = pytest.importorskip("pandas")
+    pca = shiftsvd.load(model)
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / f"Z.{kind}")
+    done("inverse", model, tmp_path / f"Z.{kind}", "-o", tmp_path / "back.csv")
+    index = None if kind == "npy" else 0
+    back = pd.read_csv(tmp_path / "back.csv", index_col=index)
+    V = pca.components_.T
+    np.testing.assert_allclose(back, ((X - pca.mean_) / pca.scale_) @ V @ V.T * pca.scale_ + pca.mean_)
+    assert list(back.columns) == FEATURES
+    assert index is None or back.index[3] == "cell 3"
+
+
+def test_inverse_in_blocks_is_inverse_at_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done("inverse", model, model.parent / "scores.parquet", "-o", tmp_path / "once.npy")
+    monkeypatch.setattr("shiftsvd.commands.applying.ENTRIES", 140)
+    done("inverse", model, model.parent / "scores.parquet", "-o", tmp_path / "blocks.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "blocks.npy"), np.load(tmp_path / "once.npy"), rtol=1e-12)
+
+
+def test_inverse_refuses_scores_of_another_model(model: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "Z.npy", np.ones((5, 3)))
+    result = invoke("inverse", model, tmp_path / "Z.npy", "-o", tmp_path / "back.npy")
+    assert result.exit_code == 1
+    assert "3 columns of scores, but the model has 4" in result.stderr
+
+
+@pytest.mark.parametrize("subcommand", ["transform", "inverse"])
+def test_an_unknown_kind_of_output_is_a_usage_error(subcommand: str, model: Path) -> None:
+    result = invoke(subcommand, model, model.parent / "scores.parquet", "-o", "Z.xlsx")
+    assert result.exit_code == 2
+    assert "must end in .parquet, .csv or .npy" in result.stderr
+
+
+def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    done("report", model, "-o", tmp_path / "bare.html")
+    done("report", model, model.parent / "scores.parquet", "-o", tmp_path / "full.html")
+    bare, full = ((tmp_path / name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
+    assert "gene 19" in bare
+    assert "Scores of components 1 and 2" in full
+    assert "Scores of components 1 and 2" not in bare
+    assert invoke("report", model, "-o", tmp_path / "bare.html").exit_code == 1
+
+
+def test_a_model_that_is_damaged_is_an_error_with_its_name(model: Path, tmp_path: Path) -> None:
+    model.write_bytes(model.read_bytes()[:-10])
+    for line in (("transform", model, tmp_path / "X.csv", "-o", "-"), ("info", model)):
+        result = invoke(*line)
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"Error: {model}")
+        assert result.stderr.count("\n") == 1
+
+
+def test_precision_of_the_output_can_be_chosen(model: Path, tmp_path: Path) -> None:
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.npy", "--dtype", "float32")
+    assert np.load(tmp_path / "Z.npy").dtype == np.float32
+
+
+def test_transform_tells_of_its_progress(model: Path, tmp_path: Path) -> None:
+    result = done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.npy", "--progress", "json")
+    events = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
+    assert events[-1]["done"] >= 1

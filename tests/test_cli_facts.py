@@ -1,0 +1,105 @@
+"""`shiftsvd info`, `estimate` and `convert`, as they are typed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import io, sparse
+
+import shiftsvd
+from shiftsvd.cli import main
+from shiftsvd.io import open_matrix
+
+
+def invoke(*args: object, **options):
+    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
+
+
+def told(*args: object, **options) -> dict:
+    result = invoke(*args, "--json", **options)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def X() -> sparse.csr_array:
+    return sparse.random_array((80, 25), density=0.2, format="csr", rng=0)
+
+
+@pytest.fixture
+def file(tmp_path: Path, X: sparse.csr_array) -> Path:
+    sparse.save_npz(tmp_path / "X.npz", X)
+    return tmp_path / "X.npz"
+
+
+def test_info_says_what_a_sparse_file_holds(file: Path, X: sparse.csr_array) -> None:
+    facts = told("info", file)
+    assert (facts["format"], facts["samples"], facts["features"], facts["stored"]) == ("npz", 80, 25, X.nnz)
+    assert facts["dtype"] == "float64"
+    assert facts["memory_bytes"] >= X.data.nbytes
+    assert facts["sample_names"] is None
+    assert told("info", file, "--orient", "columns")["samples"] == 25
+    text = invoke("info", file).stdout
+    assert "feature_names   none" in text
+
+
+def test_info_says_what_a_dense_file_holds_and_that_it_can_be_read_in_blocks(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.ones((30, 4), np.float32))
+    facts = told("info", tmp_path / "X.npy")
+    assert facts["read_in_blocks"]
+    assert facts["memory_bytes"] == 30 * 4 * 4
+
+
+def test_info_gives_the_first_names(tmp_path: Path) -> None:
+    (tmp_path / "X.csv").write_text(",a,b,c,d\nr1,1,2,3,4\nr2,5,6,7,8\n")
+    facts = told("info", tmp_path / "X.csv")
+    assert facts["feature_names"] == ["a", "b", "c"]
+    assert facts["sample_names"] == ["r1", "r2"]
+    assert "a, b, c" in invoke("info", tmp_path / "X.csv").stdout
+
+
+def test_info_reads_standard_input(X: sparse.csr_array, tmp_path: Path) -> None:
+    io.mmwrite(tmp_path / "X.mtx", X)
+    facts = told("info", "-", "--format", "mtx", input=(tmp_path / "X.mtx").read_bytes())
+    assert (facts["samples"], facts["features"]) == (80, 25)
+
+
+def test_info_says_what_a_model_holds(file: Path, tmp_path: Path) -> None:
+    fit = invoke("fit", file, "-k", 3, "--seed", 5, "-o", tmp_path / "out", "--no-report", "--scores", "none")
+    assert fit.exit_code == 0, fit.output
+    facts = told("info", tmp_path / "out" / "model.safetensors")
+    assert (facts["n_components"], facts["n_samples"], facts["n_features"]) == (3, 80, 25)
+    assert facts["settings"]["random_state"] == 5
+    assert facts["provenance"]["source"] == str(file)
+    assert facts["converged"] is True
+    assert "BlockLanczos" in facts["solver"] or "Gram" in facts["solver"] or "Exact" in facts["solver"]
+
+
+def test_estimate_says_what_the_library_says(file: Path, X: sparse.csr_array) -> None:
+    facts = told("estimate", file, "-k", 5, "--solver", "lanczos")
+    expected = shiftsvd.estimate(X, 5, "lanczos")
+    assert facts["peak_bytes"] == expected.peak_bytes
+    assert facts["n_passes"] == expected.n_passes
+    assert facts["seconds_per_pass"] > 0
+    assert facts["seconds"] == pytest.approx(facts["seconds_per_pass"] * facts["n_passes"])
+    assert "peak_bytes" in invoke("estimate", file, "-k", 5).stdout
+    assert invoke("estimate", file, "-k", 26).exit_code == 2
+
+
+@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
+def test_convert_writes_the_same_matrix_and_names(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip({"h5ad": "h5py", "zarr": "zarr"}[suffix])
+    (tmp_path / "X.csv").write_text(",a,b,c\nr1,1,0,3\nr2,0,6,7\n")
+    out = tmp_path / f"X.{suffix}"
+    result = invoke("convert", tmp_path / "X.csv", out)
+    assert result.exit_code == 0, result.output
+    A, names = open_matrix(out)
+    np.testing.assert_array_equal(A @ np.eye(3), [[1, 0, 3], [0, 6, 7]])
+    assert list(names.samples) == ["r1", "r2"]
+    assert list(names.features) == ["a", "b", "c"]
+    again = invoke("convert", tmp_path / "X.csv", out)
+    assert again.exit_code == 1
+    assert "--force" in again.stderr
+    assert invoke("convert", tmp_path / "X.csv", out, "--force", "--compression", "gzip").exit_code == 0
