@@ -1,0 +1,122 @@
+"""Help answers at once, and every example in it runs as it stands."""
+
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from scipy import io, sparse
+
+from shiftsvd.cli import main
+
+LIGHT = """
+import sys
+sys.argv = ["shiftsvd", *{words}, "--help"]
+from shiftsvd.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+heavy = {{"numpy", "scipy", "sklearn", "rich", "h5py", "pyarrow", "matplotlib"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+
+
+def help_of(*words: str) -> str:
+    result = CliRunner().invoke(main, [*words, "--help"])
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def examples(*words: str) -> list[str]:
+    """The lines below "Example:" or "Examples:"."""
+    _, _, after = re.split(r"^  (Examples?):$", help_of(*words), flags=re.MULTILINE)
+    return [line.strip() for line in after.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("word", ["", "fit"])
+def test_help_loads_nothing_heavy(word: str) -> None:
+    code = LIGHT.format(words=[word] if word else [])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("word", sorted(main.commands))
+def test_every_subcommand_ends_its_help_with_examples_and_names_its_options(word: str) -> None:
+    assert examples(word)
+    command = main.commands[word]
+    assert (command.help or "").strip().partition("\n")[0].endswith(".")
+    unsaid = [p.name for p in command.params if isinstance(p, click.Option) and not p.help and p.name != "solver"]
+    assert not set(unsaid) - {"solvers"}
+
+
+def test_subcommands_are_listed_in_the_order_of_their_use() -> None:
+    listed = re.findall(r"^  (\w+) {2,}", help_of().partition("Commands:")[2], flags=re.MULTILINE)
+    assert listed == ["fit", "transform", "inverse", "info", "estimate", "convert", "report", "bench", "paper"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the examples speak of, and a model."""
+    folder = tmp_path_factory.mktemp("examples")
+    X = sparse.random_array((120, 40), density=0.3, format="csr", rng=0)
+    sparse.save_npz(folder / "counts.npz", X)
+    for name in ("counts.mtx", "new.mtx"):
+        io.mmwrite(folder / name, X)
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    pytest.importorskip("h5py")
+    pytest.importorskip("pyarrow")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for line in ("convert counts.npz counts.h5ad", "fit counts.h5ad -k 10 -o out"):
+            assert CliRunner().invoke(main, line.split()).exit_code == 0
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("word", "line"), [(word, line) for word in ["", *sorted(main.commands)] for line in examples(*word.split())]
+)
+def test_examples_of_the_help_run_as_they_stand(word: str, line: str, folder: Path, tmp_path: Path) -> None:
+    needed = {"--only digits": "matplotlib", "report": "jinja2", ".zarr": "zarr"}
+    for part, package in needed.items():
+        if part in line:
+            pytest.importorskip(package)
+    shutil.copytree(folder, tmp_path / "here")
+    if " -o out/" in line:
+        shutil.rmtree(tmp_path / "here" / "out")
+    if "| " in line:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        run = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            cwd=tmp_path / "here",
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
+        assert run.stdout
+        return
+    before = Path.cwd()
+    os.chdir(tmp_path / "here")
+    try:
+        result = CliRunner().invoke(main, line.split()[1:])
+    finally:
+        os.chdir(before)
+    assert result.exit_code == 0, result.output
+    assert line.split()[0] == "shiftsvd"
+
+
+def test_completion_is_that_of_click() -> None:
+    environment = {"_SHIFTSVD_COMPLETE": "bash_complete", "COMP_WORDS": "shiftsvd tr", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(main, [], env=environment, prog_name="shiftsvd")
+    assert "transform" in result.stdout
