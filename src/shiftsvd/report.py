@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from shiftsvd.outputs import Outputs
 from shiftsvd.plot.features import LoadingsDisplay
 from shiftsvd.plot.fitted import Fit, largest, read, short, spaced
 from shiftsvd.plot.points import ScoresDisplay
@@ -104,12 +105,9 @@ def write(
         "command": command,
         "facts": _facts(fit, seconds, peak_bytes),
     }
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text(_rendered(page), encoding="utf-8")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    text = _rendered(page)
+    with Outputs([target], force) as outputs:
+        outputs.part(target).write_text(text, encoding="utf-8")
 
 
 def _rendered(page: dict[str, Any]) -> str:
@@ -273,7 +271,7 @@ def shown(value: Any) -> str:
 
 def number(value: float | None) -> str:
     """Five digits, or a dash."""
-    return "–" if value is None else f"{value:.5g}"
+    return "–" if value is None else f"{value:#.5g}".removesuffix(".")
 
 
 def percent(value: float | None, digits: int = 2) -> str:

@@ -91,14 +91,16 @@ class ScoresDisplay:
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        """The counts; with colours, of which the counts know nothing, the sampled rows."""
-        labels = None if self.labels is None else np.asarray(self.labels, object)[raster.sample_rows]
-        if colours is not None:
-            self.ax_.set_title(f"Scores of {spaced(len(raster.sample))} of {spaced(raster.n)} samples")
-            self._draw(raster.sample, colours.take(raster.sample_rows), labels)
+        """All rows if they are in the sample, or else the counts; these know nothing of colours: then the sample."""
+        points, rows = raster.sample, raster.sample_rows
+        labels = None if self.labels is None else np.asarray(self.labels, object)[rows]
+        if colours is None and len(points) < raster.n:
+            self._density(raster.counts, raster.grid, raster.clipped)
+            self._name(points, labels)
             return
-        self._density(raster.counts, raster.grid, raster.clipped)
-        self._name(raster.sample, labels)
+        if len(points) < raster.n:
+            self.ax_.set_title(f"Scores of {spaced(len(points))} of {spaced(raster.n)} samples")
+        self._draw(points, None if colours is None else colours.take(rows), labels)
 
     def _draw(self, points: Panel, colours: Colouring | None, labels: Any) -> None:
         """Dots, or cells where there are too many."""

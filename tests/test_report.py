@@ -1,0 +1,326 @@
+"""The report: it says what is true of the fit, loads nothing, escapes everything, and stays small."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
+
+import shiftsvd as ss
+from shiftsvd import report
+from shiftsvd.plot.fitted import read
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
+
+X = np.random.default_rng(0).standard_normal((200, 12)) * np.arange(12, 0, -1) + 3
+PCA = ss.PCA(n_components=5, solver="lanczos", random_state=0).fit(X)
+TWO_MB = 2_000_000
+# Elements without an end, by the standard.
+VOID = {"meta", "br", "img", "link", "hr", "input"}
+
+
+class Page(HTMLParser):
+    """A page as a browser would take it apart."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.source = path.read_text(encoding="utf-8")
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.styles: list[str] = []
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        (self.styles if self.open and self.open[-1] == "style" else self.texts).append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.texts))
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+
+def page(path: Path, model: Any = PCA, **given: Any) -> Page:
+    report.write(path / "report.html", model, force=True, **given)
+    found = Page(path / "report.html")
+    assert found.open == []
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report of a model without its data."""
+    return page(tmp_path_factory.mktemp("bare"))
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report of a model with coloured scores."""
+    return page(tmp_path_factory.mktemp("full"), scores=PCA.transform(X), colors=X[:, 0])
+
+
+@pytest.fixture(scope="module")
+def nasty(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """A report whose every text is an attack."""
+    color = np.array(NASTY[:8])[np.arange(200) % 8]
+    texts = {"source": dict(zip(NASTY, reversed(NASTY), strict=True)), "command": " ".join(NASTY)}
+    return page(tmp_path_factory.mktemp("nasty"), scores=PCA.transform(X), names=NASTY, colors=color, **texts)
+
+
+# --- what it says ---------------------------------------------------------------------------------------------
+
+
+def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
+    found = page(
+        tmp_path,
+        scores=PCA.transform(X),
+        source={"path": "counts.npz", "shape": (200, 12), "stored numbers": 1234567, "dtype": "float64"},
+        command="shiftsvd fit counts.npz -k 5 --seed 0",
+        names=[f"gene{j}" for j in range(12)],
+        seconds=12.5,
+        peak_bytes=2_500_000_000,
+    )
+    for word in ("counts.npz", "200 × 12", "float64", "shiftsvd fit counts.npz -k 5 --seed 0", "12.5 s", "2.5 GB"):
+        assert word in found.text
+    assert "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567" in "".join(found.texts)
+    assert f"shiftsvd {ss.__version__}" in found.text
+    assert re.search(r"\d{4}-\d\d-\d\d", found.text)
+    assert "BlockLanczos" in found.text
+    assert "gene0" in found.text
+    assert str(PCA.info_.n_passes) in found.text
+    titles = {attrs["aria-label"] for tag, attrs in found.tags if tag == "svg"}
+    assert {"Explained variance", "Scores of components 1 and 2", "Loadings of component 1"} <= titles
+
+
+def test_the_table_holds_every_component(bare: Page) -> None:
+    rows = re.findall(r"<tr><td>(.*?)</td></tr>", bare.source)
+    assert len(rows) == 5
+    for j, row in enumerate(rows):
+        cells = re.split(r"</td><td[^>]*>", row)
+        assert cells[0] == str(j + 1)
+        assert float(cells[1]) == pytest.approx(PCA.singular_values_[j], rel=1e-4)
+        assert float(cells[2]) == pytest.approx(PCA.explained_variance_[j], rel=1e-4)
+        assert float(cells[3].split()[0]) == pytest.approx(100 * PCA.explained_variance_ratio_[j], abs=0.01)
+        assert float(cells[4].split()[0]) == pytest.approx(100 * PCA.explained_variance_ratio_[: j + 1].sum(), abs=0.01)
+        assert float(cells[5]) == pytest.approx(PCA.info_.residuals[j], rel=0.1)
+        assert float(cells[6]) == pytest.approx(PCA.info_.value_errors[j], rel=0.1)
+        assert cells[7] == "yes"
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")
+def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
+    loose = ss.PCA(n_components=5, solver=ss.RandomizedSVD(n_oversamples=2, n_iter=1, certify=True), random_state=0)
+    found = page(tmp_path, loose.fit(X))
+    share, low, high = (float(one) for one in re.findall(r"<b>([\d.]+) %</b>", found.source)[1:4])
+    exact = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
+    assert low <= 100 * exact[:5].sum() / exact.sum() + 1e-4
+    assert 100 * exact[:5].sum() / exact.sum() <= high + 1e-4
+    assert low <= share <= high
+
+
+def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
+    found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
+    assert "were not asked for" in found.text
+    assert "not measured" in found.text
+    assert "Not everything converged" not in found.text
+
+
+def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
+    late = ss.PCA(n_components=5, random_state=0).fit(X)
+    late.info_ = replace(PCA.info_, converged=False, value_errors=np.array([1e-9, 1e-5, 0.02, 1e-6, np.nan]))
+    found = page(tmp_path, late)
+    assert "Not everything converged" in found.text
+    assert "components 3, 5 are above the tolerance" in found.text
+    assert found.source.count('<td class="no">no</td>') == 2
+    # The tolerance of the run is not known: none of them is called converged.
+    late.info_ = replace(PCA.info_, converged=False, value_errors=np.full(5, 1e-9))
+    found = page(tmp_path, late)
+    assert "Not everything converged" in found.text
+    assert '<td class="yes">' not in found.source
+
+
+MODELS = {
+    "whitened": ss.PCA(n_components=3, whiten=True, scale=True).fit(X),
+    "one component": ss.PCA(n_components=1).fit(X),
+    "no components": ss.PCA(n_components=0).fit(X),
+    "no variance": ss.PCA(n_components=2).fit(np.ones((6, 12))),
+    "share": ss.PCA(n_components=0.5).fit(X),
+    "result": ss.svd(X, 3, shift="mean", certify=True),
+    "scikit-learn": SklearnPCA(n_components=3).fit(X),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
+def test_every_model_has_a_report_with_and_without_scores(model: Any, tmp_path: Path) -> None:
+    bare = page(tmp_path, model)
+    assert bare.count("tr") == read(model).k + (read(model).k > 0)
+    if not isinstance(model, ss.SVDResult):
+        full = page(tmp_path, model, scores=model.transform(X))
+        assert full.count("svg") - bare.count("svg") == (1 if read(model).k > 1 else 0)
+
+
+def test_a_loaded_model_has_the_same_report(bare: Page, tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    PCA.save(tmp_path / "model.safetensors")
+    loaded = ss.load(tmp_path / "model.safetensors")
+    time = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
+    assert time.sub("", page(tmp_path, loaded).source) == time.sub("", bare.source)
+
+
+def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
+    F = ss.svd(X, 3)
+    F.info = replace(F.info, frobenius_error=None)
+    assert "norm of the matrix is not known" in page(tmp_path, F).text
+
+
+# --- what it must not do --------------------------------------------------------------------------------------
+
+NASTY = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</svg><script>",
+    "</text><script>alert(2)</script>",
+    "]]><!--",
+    "{{ 7 * 7 }}",
+    r"$\frac{1}{0}$",
+    "&amp;",
+    "\x00\x1b[31m",
+    "url(#x)",
+    "名前 🧬",
+    'id="f1"',
+]
+
+
+def test_everything_is_escaped(nasty: Page) -> None:
+    assert nasty.count("script") == 0
+    assert nasty.count("img") == 0
+    assert not [name for _, attrs in nasty.tags for name in attrs if name.startswith("on")]
+    assert "<script>alert(1)</script>" in nasty.text
+    assert "{{ 7 * 7 }}" in nasty.text
+
+
+def test_nothing_is_loaded_from_elsewhere(nasty: Page, tmp_path: Path) -> None:
+    raster = report.ScoreRaster.of(PCA, size=10)
+    raster.add(PCA.transform(X))
+    for found in (nasty, page(tmp_path, scores=raster)):
+        for tag, attrs in found.tags:
+            assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form")
+            for name, value in attrs.items():
+                if name in ("src", "href", "xlink:href", "srcset", "poster", "action", "data"):
+                    assert (value or "").startswith(("data:image/png;base64,", "#")), (tag, name, value)
+                if name == "style":
+                    assert all(place.startswith("#") for place in re.findall(r"url\((.*?)\)", value or ""))
+        styles = "".join(found.styles)
+        assert "@import" not in styles
+        assert "url(" not in styles
+        (policy,) = (attrs["content"] for _, attrs in found.tags if attrs.get("http-equiv"))
+        assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def test_places_in_the_plots_are_named_once_and_found(full: Page) -> None:
+    names = [attrs["id"] for _, attrs in full.tags if "id" in attrs]
+    assert len(names) == len(set(names))
+    used = re.findall(r'(?:url\(#|href="#)([^)"]+)', full.source)
+    assert used
+    assert set(used) <= set(names)
+
+
+def test_it_follows_the_theme_and_the_width(full: Page) -> None:
+    styles = "".join(full.styles)
+    assert "prefers-color-scheme: dark" in styles
+    assert "width=device-width" in full.source
+    svg = "".join(re.findall(r"<svg.*?</svg>", full.source, flags=re.DOTALL))
+    assert "currentColor" in svg
+    assert "var(--dim)" in svg
+    # No text and no line of a plot is black, white, or left to the default, which is black.
+    assert not re.search(r"(fill|stroke): #(000000|ffffff)", svg)
+    assert all("fill:" in style for style in re.findall(r'<text style="([^"]*)"', svg))
+    assert all("viewbox" in attrs and "width" not in attrs for tag, attrs in full.tags if tag == "svg")
+
+
+def test_no_figure_is_left_and_no_setting_changed(tmp_path: Path) -> None:
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    before = dict(mpl.rcParams)
+    page(tmp_path, scores=PCA.transform(X))
+    assert plt.get_fignums() == []
+    assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "classes", "numbers"])
+def test_a_million_samples_take_less_than_two_megabytes(kind: str, tmp_path: Path) -> None:
+    m = 1_000_000
+    Z = np.random.default_rng(0).standard_normal((m, 5), dtype=np.float32) * np.sqrt(PCA.explained_variance_)
+    colors = {"plain": None, "classes": np.arange(m) % 20, "numbers": Z[:, 0]}[kind]
+    page(tmp_path, scores=Z, colors=colors)
+    assert (tmp_path / "report.html").stat().st_size < TWO_MB
+
+
+def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Path) -> None:
+    Z = np.random.default_rng(0).standard_normal((20_000, 5)) * np.sqrt(PCA.explained_variance_)
+    page(tmp_path, scores=Z, colors=np.arange(len(Z)) % 20)
+    assert (tmp_path / "report.html").stat().st_size < TWO_MB
+
+
+def test_many_components_and_long_names_take_less_than_two_megabytes(tmp_path: Path) -> None:
+    wide = np.random.default_rng(1).standard_normal((700, 650))
+    found = page(tmp_path, ss.PCA().fit(wide), names=["long name " * 100] * 650)
+    assert (tmp_path / "report.html").stat().st_size < TWO_MB
+    assert "The first 500 of 650 components" in found.text
+
+
+# --- the file -------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"report.html exists; give force=True"):
+        report.write(path, PCA)
+    assert path.read_text() == "mine"
+    report.write(path, PCA, force=True)
+    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("mine")
+    for wrong in ({"names": ["a"]}, {"scores": np.zeros((3, 2))}, {"scores": X[:, :5], "colors": [1]}):
+        with pytest.raises(ValueError):
+            report.write(path, PCA, force=True, **wrong)
+    with pytest.raises(TypeError, match="call fit first"):
+        report.write(path, ss.PCA(), force=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_text() == "mine"
+
+
+def test_settings_and_facts_are_short() -> None:
+    assert report.shown(np.zeros((3, 4))) == "array of shape (3, 4)"
+    assert report.shown((10000, 3)) == "10\N{NARROW NO-BREAK SPACE}000 × 3"
+    assert report.shown(None) == "None"
+    assert report.shown(True) == "True"
+    assert len(report.shown("x" * 5000)) == 300
+    assert report.number(None) == report.percent(None) == "–"
+    assert report.percent(0.5) == "50.00 %"
+    assert report.percent(1.234e-6) == "0.00012 %"
