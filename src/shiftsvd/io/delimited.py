@@ -36,7 +36,10 @@ def head(path: Path, key: str | None) -> Head:
     """
     skip, lines = _first_lines(path)
     separator = max(_SEPARATORS, key=lines[0].count)
-    first, *others = csv.reader(lines, delimiter=separator, strict=True)
+    try:
+        first, *others = csv.reader(lines, delimiter=separator, strict=True)
+    except csv.Error as error:
+        raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
     first = [cell.strip() for cell in first]
     if all(map(_is_number, first)) and first != [str(j) for j in range(len(first))]:
         return _headless(separator, first, skip, key)

@@ -1,11 +1,12 @@
 """MatrixMarket files (.mtx, also packed with gzip or bzip2)."""
 
 import math
+import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
+import numpy as np
 from scipy.io import mmread
-from scipy.sparse import issparse
 
 from shiftsvd.io.bounds import bounded, open_bytes, packing, plausible_shape
 from shiftsvd.io.opening import Opened, reading
@@ -27,8 +28,13 @@ def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
         with open_bytes(path) as stream:
             _check_header(path, stream, memory_limit)
         with open_bytes(path) as stream:
-            matrix = mmread(stream, spmatrix=False)
-        return matrix.tocsr() if issparse(matrix) else matrix
+            text = _Text(stream)
+            try:
+                matrix: Any = mmread(cast("IO[bytes]", text), spmatrix=False)
+            finally:
+                if text.error:
+                    raise text.error
+        return matrix if isinstance(matrix, np.ndarray) else matrix.tocsr()
 
 
 def _check_header(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> None:
@@ -58,3 +64,29 @@ def _sizes(path: Path, stream: IO[bytes]) -> tuple[bool, list[int]]:
         if left > 0 and line.strip() and not line.startswith(b"%"):
             return banner[2] == "coordinate", [int(word) for word in line.split()]
     raise ValueError(f"{path} is damaged: it ends before the line of its sizes")
+
+
+class _Text:
+    """An open file that can only be read, keeps its error, and ends with a line end.
+
+    SciPy's reader ends the interpreter where a read or a seek fails, and runs past the last line if a number in it is
+    followed by something else than a line end: a letter, or a zero byte.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._last = b"\n"
+        self.error: Exception | None = None
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; none after an error."""
+        try:
+            text = b"" if self.error else self._stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            self.error, text = error, b""
+        if b"\0" in text:
+            self.error, text = ValueError("it has a byte 0, which no text has"), b""
+        if not text and self._last != b"\n":
+            text = b"\n"
+        self._last = text[-1:] or self._last
+        return text
