@@ -284,3 +284,36 @@ def test_a_checkpoint_is_gone_when_the_outputs_are_there(large: Path, tmp_path: 
 def test_environment_variables_are_options(file: Path) -> None:
     told = json.loads(done("fit", file, "--json", env={"SHIFTSVD_FIT_K": "2"}).stdout)
     assert told["n_components"] == 2
+
+
+def test_fifty_components_or_all_there_are_is_the_default(file: Path) -> None:
+    assert json.loads(done("fit", file, "--json").stdout)["n_components"] == 30
+
+
+def test_colours_can_be_left_out(file: Path) -> None:
+    line = ("fit", file, "-k", 3, "--progress", "always")
+    assert "\x1b[3" in done(*line, env={"NO_COLOR": None, "TERM": "xterm-256color"}).stderr
+    assert "\x1b[3" not in done(*line, env={"NO_COLOR": "1", "TERM": "xterm-256color"}).stderr
+
+
+def test_outputs_of_an_earlier_run_that_stay_are_named(file: Path) -> None:
+    out = file.parent / "out"
+    line = ("fit", file, "-k", 2, "-o", out, "--no-report")
+    assert "warning" not in done(*line, "--scores", "csv").stderr
+    assert f"warning: {out} keeps scores.csv of an earlier run" in done(*line, "--scores", "npy", "--force").stderr
+
+
+def test_verbose_tells_which_solver_and_why(file: Path) -> None:
+    result = done("fit", file, "-k", 3, "-v", "--json")
+    assert "200 x 30: Exact(); short side 30" in result.stderr
+    json.loads(result.stdout)
+
+
+def test_long_blocks_are_written_in_parts(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("h5py")
+    done("fit", file, "-k", 3, "-o", file.parent / "whole", "--scores", "csv", "--no-report", "--anndata")
+    monkeypatch.setattr("shiftsvd.commands.tables.ENTRIES", 20)
+    done("fit", file, "-k", 3, "-o", file.parent / "parts", "--scores", "csv", "--no-report", "--anndata")
+    for name in ("scores.csv", "components.csv", "fit.h5ad"):
+        assert (file.parent / "whole" / name).read_bytes() == (file.parent / "parts" / name).read_bytes()

@@ -59,6 +59,7 @@ def _room(parent: Any, name: str, table: Table) -> Any:
     settings = h5p.create(h5p.DATASET_CREATE)
     settings.set_alloc_time(h5d.ALLOC_TIME_EARLY)
     settings.set_fill_time(h5d.FILL_TIME_NEVER)
+    settings.set_obj_track_times(False)
     space = h5s.create_simple((table.n_rows, len(table.columns)))
     return Dataset(h5d.create(parent.id, name.encode(), h5t.py_create(table.dtype), space, settings))
 

@@ -128,8 +128,8 @@ def estimated(given: dict[str, Any]) -> Facts:
         n_threads=given["threads"],
         memory_limit=given["memory"],
     )
-    within(given["k"], A.shape, given["file"])
-    foreseen = estimate(A, given["k"], given["solver"], tol=given["tol"], probe=True)
+    k = within(given["k"], A.shape, given["file"])
+    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True)
     seconds = foreseen.seconds_per_pass
     return {
         "file": given["file"],

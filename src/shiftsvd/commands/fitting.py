@@ -1,6 +1,7 @@
 """What `shiftsvd fit` does: open, fit, write everything in one more read of the data, say how it went."""
 
 import json
+import logging
 import time
 import warnings
 from contextlib import ExitStack
@@ -25,13 +26,15 @@ from shiftsvd.outputs import Outputs
 from shiftsvd.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
 
+LOG = logging.getLogger("shiftsvd")
+
 
 @dataclass(frozen=True)
 class Fit:
     """The options of the command, as they were given."""
 
     file: str
-    k: int | float
+    k: int | float | None
     out: str | None
     format: str | None
     key: str | None
@@ -75,14 +78,14 @@ def run(options: Fit) -> None:
         n_threads=options.threads,
         memory_limit=options.memory,
     )
-    within(options.k, A.shape, options.file)
+    k = within(options.k, A.shape, options.file)
     with ExitStack() as stack:
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
         if options.checkpoint:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
-            pca = fitted(A, names, options)
+            pca = fitted(A, names, k, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         write_files(pca, result, outputs, paths, raster)
@@ -117,14 +120,23 @@ def planned(options: Fit) -> dict[str, Path]:
         if find_spec("h5py") is None:
             raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
         files["anndata"] = "fit.h5ad"
+    _tell_of_others(Path(options.out), set(files.values()))
     return {name: Path(options.out) / file for name, file in files.items()}
 
 
-def fitted(A: Operator, names: Names, options: Fit) -> PCA:
+def _tell_of_others(folder: Path, planned: set[str]) -> None:
+    """Outputs of an earlier run that this one does not replace would pass for its own."""
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad"}
+    others = sorted(name for name in ours - planned if (folder / name).exists())
+    if others:
+        warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
+
+
+def fitted(A: Operator, names: Names, k: int | float, options: Fit) -> PCA:
     """The components, with bounds of their errors."""
-    solver = _solver(A, options)
+    solver = _solver(A, k, options)
     pca = PCA(
-        options.k,
+        k,
         shift=None if options.shift == "none" else "mean",
         scale=options.scale or False,
         solver=solver,
@@ -144,14 +156,15 @@ def fitted(A: Operator, names: Names, options: Fit) -> PCA:
     return pca
 
 
-def _solver(A: Operator, options: Fit) -> str | Solver:
+def _solver(A: Operator, k: int | float, options: Fit) -> str | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
-    named = solver_named(options.solver, A, options.k, options.tol)
+    named = solver_named(options.solver, A, k, options.tol)
+    LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
         return options.solver
-    # Both factors and their products are held for that, in double precision.
-    count = options.k if isinstance(options.k, int) else min(A.shape)
-    room = spare(3 * 8 * count * sum(A.shape), options.memory)
+    # Both factors and their products are held for that, in double precision: half of the limit at most.
+    count = k if isinstance(k, int) else min(A.shape)
+    room = spare(6 * 8 * count * sum(A.shape), options.memory)
     return replace(named, certify=room if options.certify is None else options.certify)
 
 

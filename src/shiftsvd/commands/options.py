@@ -16,12 +16,16 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
 SCALES: Final = ("std", "pareto")
+# Components where none are asked for, if there are so many.
+USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
 COUNTED: Final = ("randomized", "shifted-randomized")
 
 
-def _components(ctx: click.Context, parameter: click.Parameter, value: str) -> int | float:
+def _components(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | float | None:
     """A number of components of at least 1, or a share of the variance in (0, 1)."""
+    if value is None:
+        return None
     try:
         number = float(value)
     except ValueError:
@@ -61,9 +65,7 @@ components = click.option(
     "k",
     metavar="NUMBER",
     callback=_components,
-    default="50",
-    show_default=True,
-    help="Components; below 1: the share of the variance to exceed, by the fewest of them.",
+    help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
 )
 solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 tol = click.option(
@@ -110,14 +112,17 @@ def check_format(file: str, format_: str | None) -> None:
             raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
 
 
-def within(k: int | float, shape: tuple[int, int], file: str) -> None:
-    """Refuse more components than there are."""
+def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
+    """The number of components, or the usual one; more than there are is refused."""
+    if k is None:
+        return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):
         m, n = shape
         raise click.BadParameter(f"{file} is {m} x {n}: at most {min(m, n)} components, got {k}", param_hint="'-k'")
+    return k
 
 
-def shares(k: int | float, solver: str) -> None:
+def shares(k: int | float | None, solver: str) -> None:
     """Refuse a share of the variance where the solver needs a number."""
     if isinstance(k, float) and solver in COUNTED:
         raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shiftsvd.commands.running import peak_bytes
-from shiftsvd.commands.tables import Table, csv_table
+from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.operators import Operator
 
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
@@ -126,4 +126,4 @@ def component_table(path: Path, pca: Any, result: Result) -> None:
     V = pca.components_.T
     table = Table(columns, len(V), V.dtype, result.features, "feature")
     with path.open("wb") as file, csv_table(file, table) as write:
-        write(0, V)
+        write_rows([(0, V)], [write])

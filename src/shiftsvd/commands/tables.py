@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 Block = np.ndarray[Any, Any]
+# Numbers of a part that is written at once: as text, a hundred bytes each.
+ENTRIES: Final = 2**20
 Write = Callable[[int, Block], None]  # first row, rows from there on; called in order
 
 
@@ -118,8 +120,10 @@ def format_named(name: str) -> Format:
 
 
 def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> None:
-    """Every block to every table, in one go over the blocks."""
+    """Every block to every table, in one go over the blocks, each cut into parts that are small as text too."""
     writes = list(writes)
     for first, block in blocks:
-        for write in writes:
-            write(first, block)
+        rows = max(1, ENTRIES // block.shape[1])
+        for lo in range(0, len(block), rows):
+            for write in writes:
+                write(first + lo, block[lo : lo + rows])
