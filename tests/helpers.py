@@ -17,6 +17,8 @@ from shiftsvd import orth
 from shiftsvd.backends import array
 from shiftsvd.backends.array import DenseRows
 from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.solvers import exact
 
@@ -186,6 +188,28 @@ def _half_sparse_frame(D: Array) -> Any:
     )
 
 
+class Held(RowSource):
+    """A matrix in memory that is handed out a few rows at a time, and counts how often."""
+
+    def __init__(self, X: Any, rows: int = 3) -> None:
+        self.X, self.rows, self.n_reads = X, rows, 0
+        self.shape, self.dtype, self.sparse = X.shape, X.dtype, sparse.issparse(X)
+        self.stored = X.nnz if self.sparse else X.size
+        self.name, self.fingerprint = "held", f"{X.shape} {X.sum()}"
+
+    def edges(self, n_bytes: int) -> list[int]:
+        return [*range(0, self.shape[0], self.rows), self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> Any:
+        self.n_reads += 1
+        return self.X[lo:hi].copy()
+
+
+def streamed(kind: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    """A maker of matrices that are read in blocks."""
+    return lambda D: DiskRows(Held(kind(D)), n_threads=2)
+
+
 class Duck:
     """An object with the four attributes that make a matrix, and nothing else."""
 
@@ -254,6 +278,16 @@ def _containers() -> dict[str, Container]:
         "polars": Container(f8, lambda D: pl.DataFrame({f"c{j}": D[:, j] for j in range(D.shape[1])})),
         "polars mixed": Container(np.int8, _mixed_frame(pl.DataFrame, "fdbh")),
         "csr longer than used": Container(f8, _longer_than_used),
+        "streamed csr": Container(f8, streamed(sparse.csr_array)),
+        "streamed csr float32": Container(np.float32, streamed(sparse.csr_array)),
+        "streamed csr complex": Container(c16, streamed(sparse.csr_array)),
+        "streamed csr int8": Container(np.int8, streamed(sparse.csr_array)),
+        "streamed csr int64": Container(np.int64, streamed(sparse.csr_array)),
+        "streamed csr unsorted": Container(f8, streamed(_unsorted(sparse.csr_array))),
+        "streamed dense": Container(f8, streamed(np.ndarray.copy)),
+        "streamed dense float32": Container(np.float32, streamed(np.ndarray.copy)),
+        "streamed dense complex": Container(c16, streamed(np.ndarray.copy)),
+        "streamed dense int16": Container(np.int16, streamed(np.ndarray.copy)),
     }
     reals = ["float32", "float64", "longdouble", *(f"{u}int{b}" for u in ("", "u") for b in (8, 16, 32, 64)), "bool"]
     for name in ["float16", *reals, "complex64", "complex128", "clongdouble", ">f8", ">c16", ">i4"]:
@@ -300,6 +334,10 @@ FEW = (
     "minimal complex128",
     "linear operator float32",
     "memmap",
+    "streamed csr float32",
+    "streamed csr complex",
+    "streamed dense",
+    "streamed dense int16",
 )
 
 
@@ -320,6 +358,8 @@ def content(X: Any) -> list[bytes]:
         return [repr(p.tolist()).encode() if p.dtype == object else p.tobytes() for p in parts]
     if isinstance(X, Duck | Minimal):
         return [X.D.tobytes()]
+    if isinstance(X, DiskRows):
+        return content(X.source.X)
     if isinstance(X, pd.DataFrame | pl.DataFrame):
         return [np.asarray(X.to_numpy(), float).tobytes()]
     if hasattr(X, "matmat"):

@@ -64,6 +64,16 @@ def listening(listener: Listener) -> Iterator[None]:
         _account.reset(before)
 
 
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Tell nobody about what happens inside this block: it is a part of a read that is told as a whole."""
+    before = _account.set(None)
+    try:
+        yield
+    finally:
+        _account.reset(before)
+
+
 def read_part(share: float) -> None:
     """A share of one read of the data is done."""
     account = _account.get()

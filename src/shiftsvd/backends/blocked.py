@@ -52,6 +52,13 @@ class Blocked(Operator):
             self.memo["columns"] = moments
         return moments
 
+    def mean_alone(self, weights: Vector | None) -> Moments:
+        """The means of the shifted columns: those of the stored ones, in double, minus those of the shift."""
+        assert self.shift is not None
+        stored = self._replace_shift(None).moments(weights)
+        w = np.ones(self.shape[0]) if weights is None else weights
+        return Moments(stored.count, stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count, None)
+
     def known_squares(self) -> Vector | None:
         """Squared column norms of ``X - 1 mu^T``, if the moments of X have been taken: no entry is read again."""
         mu = None if self.shift is None or "columns" not in self.memo else self.shift.row_vector()

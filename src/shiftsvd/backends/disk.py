@@ -14,7 +14,8 @@ from shiftsvd.backends.blocked import Blocked, Rows, slice_of
 from shiftsvd.backends.checks import finite_dense, finite_sparse
 from shiftsvd.backends.memory import parse_bytes
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.sparse import SparseRows, inspected
+from shiftsvd.backends.sparse import FULL, SparseRows, inspected
+from shiftsvd.events import unheard
 from shiftsvd.kernels import best, default_threads
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
@@ -74,8 +75,33 @@ class DiskRows(Blocked):
 
     @property
     def eps(self) -> float:
-        """Of the backend that multiplies the blocks: sparse products are made in double."""
-        return float(np.finfo(np.float64 if self.source.sparse else self.dtype).eps)
+        """As of matrices in memory: sparse products are made in double, but for full lines."""
+        double = self.source.sparse and (self.shift is None or not self.full.any())
+        return float(np.finfo(np.float64 if double else self.dtype).eps)
+
+    @property
+    def full(self) -> Vector:
+        """Mask of the columns that are nearly full; one last entry says whether any row is.
+
+        Known once the moments are; else it takes a read.
+        """
+        if "full" not in self.memo:
+            bare = self._replace_shift(None)
+            part = lambda rows: self._counts(bare._block(rows))  # noqa: E731
+            self._take(self._once("counts", (), lambda: {"counts": self._sum(part)})["counts"])
+        full: Vector = self.memo["full"]
+        return full
+
+    def _take(self, counts: Vector) -> None:
+        """Keep what the numbers of stored entries say."""
+        self.memo["full"] = np.append(counts[:-1] > FULL * self.shape[0], counts[-1] > 0)
+
+    def _counts(self, A: Operator) -> Vector:
+        """Stored entries of each column in a block, and how many of its rows are nearly full."""
+        if not isinstance(A, SparseRows):
+            return np.zeros(self.shape[1] + 1, np.int64)
+        columns = best.column_counts(A.X, (0, A.shape[0]))
+        return np.append(columns, np.count_nonzero(np.diff(A.X.indptr) > FULL * A.shape[1]))
 
     @property
     def stored(self) -> int:
@@ -128,23 +154,36 @@ class DiskRows(Blocked):
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks; one read."""
-        if self.shift is not None:
-            return Operator.moments(self, weights)
+        if self.shift is not None and self.source.sparse:
+            return self.mean_alone(weights)
+
+        def part(rows: Rows) -> tuple[Moments, Vector]:
+            A = self._block(rows)
+            return A.moments(slice_of(weights, rows)), self._counts(A)
 
         def read() -> journal.Record:
-            found = super(DiskRows, self).moments(weights)
+            found, counts = Moments(0.0, np.zeros(self.shape[1]), None), np.zeros(self.shape[1] + 1, np.int64)
+            for _, (more, count) in self._each(part):
+                found, counts = found.merge(more) if found.count else more, counts + count
             assert found.M2 is not None
-            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2}
+            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
 
         record = self._once("moments", (weights,), read)
         moments = Moments(float(record["count"]), record["mean"], record["M2"])
-        if weights is None:
+        if self.source.sparse:
+            self._take(record["stored"])
+        if weights is None and self.shift is None:
             self.memo["columns"] = moments
         return moments
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of these rows."""
         return self._block(rows).moments(weights)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows; of a shifted sparse matrix, the mean alone."""
+        plain = self.shift is None or not self.source.sparse
+        return super().row_moments(weights) if plain else Operator.row_moments(self, weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of these rows."""
@@ -174,6 +213,11 @@ class DiskRows(Blocked):
             for first, block in self._block((lo, hi)).row_blocks(rows):
                 yield lo + first, block
 
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """All rows of the adjoint at once: the file is read by its own rows, one time."""
+        parts = [block for _, block in self.row_blocks(self.shape[0])]
+        yield 0, np.concatenate(parts).conj().T
+
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block."""
         return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).mix(Omega))])
@@ -184,6 +228,15 @@ class DiskRows(Blocked):
 
     def _replace_shift(self, shift: LowRank | None) -> "DiskRows":
         return replace(self, shift=shift)
+
+    def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
+        """The blocks of the file; what the operators of the blocks read is in memory."""
+
+        def part(rows: Rows) -> Any:
+            with unheard():
+                return function(rows)
+
+        return super()._each(part)
 
     def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
         """A read of the file that is not repeated where a broken run has made it."""
@@ -200,11 +253,14 @@ class DiskRows(Blocked):
         if not isinstance(X, csr_array):
             self._checked(finite_dense, X, lo)
             return DenseRows(X, shift)
-        return SparseRows(self._sound(X, lo), shift, memory_limit=self.block_bytes * 4)
+        columns = None if shift is None else self.full[:-1]
+        return SparseRows(self._sound(X, lo), shift, memory_limit=4 * self.block_bytes, full_columns=columns)
 
     def _sound(self, X: csr_array, lo: int) -> csr_array:
         """A block of finite numbers whose index arrays stay inside, each row sorted."""
-        X.data = native(X.data)
+        # Small integers are exact in single precision, where products are faster; shifted full lines would not be.
+        small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2 and not (self.shift is not None and self.full.any())
+        X.data = np.ascontiguousarray(X.data, np.float32 if small else native_dtype(X.dtype))
         kernels = best.inspect(X, (0, X.shape[0])) if X.data.dtype.char in "fd" else None
         least, largest = kernels[2:4] if kernels else _range(X.indices)
         if X.nnz and (least < 0 or largest >= X.shape[1]):
@@ -226,13 +282,6 @@ class DiskRows(Blocked):
             check(X)
         except ValueError as error:
             raise ValueError(f"{self.source.name}, rows {lo} to {lo + X.shape[0]}: {error}") from None
-
-
-def native(data: Vector) -> Vector:
-    """Numbers as the kernels take them; small integers are exact in single precision."""
-    if data.dtype.kind in "iub" and data.dtype.itemsize <= 2:
-        return data.astype(np.float32)
-    return np.ascontiguousarray(data, native_dtype(data.dtype))
 
 
 def _range(indices: Vector) -> tuple[int, int]:

@@ -41,6 +41,7 @@ class SparseRows(Blocked):
     n_threads: int = 1
     memory_limit: int | str | None = None
     memo: dict[str, Moments] = field(default_factory=dict)
+    full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -173,7 +174,7 @@ class SparseRows(Blocked):
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""
-        return super().moments(weights) if self.shift is None else Operator.moments(self, weights)
+        return super().moments(weights) if self.shift is None else self.mean_alone(weights)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
@@ -239,7 +240,7 @@ class SparseRows(Blocked):
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""
         X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={})
+        adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={}, full_columns=None)
         return adjoint.row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
@@ -248,7 +249,7 @@ class SparseRows(Blocked):
         if passes < SORT_PASSES or not spare(size, self.memory_limit):
             return None
         X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={})
+        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={}, full_columns=None)
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
@@ -261,7 +262,7 @@ class SparseRows(Blocked):
         """Masks of the rows and the columns that are nearly full; None if there are none."""
         m, n = self.shape
         rows = np.diff(self.X.indptr) > FULL * n
-        columns = self._stored_by_column() > FULL * m
+        columns = self._stored_by_column() > FULL * m if self.full_columns is None else self.full_columns
         return (rows, columns) if rows.any() or columns.any() else None
 
     def _stored_by_column(self) -> Vector:
