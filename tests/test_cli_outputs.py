@@ -167,6 +167,28 @@ def test_what_could_not_be_written_is_not_computed_again(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("passes", [2, 5])
+def test_a_killed_command_goes_on_where_it_was_and_gives_the_same_bits(passes: int, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((30_000, 200)))
+    line = ["fit", str(tmp_path / "X.npy"), "-k", "3", "--memory", "80M", "--solver", "lanczos", "--no-report"]
+    line += ["--scores", "npy", "--progress", "json"]
+    assert invoke(*line, "-o", tmp_path / "unbroken").exit_code == 0
+    line += ["--checkpoint", str(tmp_path / "kept"), "-o", str(tmp_path / "out")]
+    with subprocess.Popen([*SHIFTSVD, *line], stderr=subprocess.PIPE, text=True) as run:
+        for event in run.stderr:
+            if json.loads(event)["done"] > passes:
+                run.kill()
+                break
+    assert run.returncode == -signal.SIGKILL
+    assert len(list((tmp_path / "kept").glob("read-*"))) >= passes - 1
+    assert not list((tmp_path / "out").glob("*"))
+    again = invoke(*line)
+    assert again.exit_code == 0, again.stderr
+    for name in ("scores.npy", "components.csv", "variances.csv"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_command_says_so_and_leaves_nothing(number: int, code: int, tmp_path: Path) -> None:
     file, out = tmp_path / "X.csv", tmp_path / "out"
