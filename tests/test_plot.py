@@ -1,5 +1,6 @@
 """Plots: what they hold is the truth of the fit, they are drawn where they should be, and nothing is shown."""
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -306,7 +307,7 @@ def test_names_are_drawn_as_they_are() -> None:
     color = np.array(names[:3])[np.arange(120) % 3]
     texts = drawn(scores(FITS["PCA"], X, color=color, labels=color)).ax_.get_legend().get_texts()
     assert sorted(text.get_text() for text in texts) == sorted(names[:3])
-    assert short("line\nbreak") == "line\N{REPLACEMENT CHARACTER}break"
+    assert short("line\nbreak\x1b") == "line break\N{REPLACEMENT CHARACTER}"
     assert len(short("x" * 99)) == 24
 
 
@@ -316,6 +317,12 @@ def test_names_of_a_data_frame_are_used() -> None:
 
 
 # --- what cannot be ------------------------------------------------------------------------------------------
+
+
+def test_without_matplotlib_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"pip install 'shiftsvd\[plot\]'"):
+        scree(FITS["PCA"])
 
 
 def test_clear_errors() -> None:

@@ -1,6 +1,7 @@
 """The report: it says what is true of the fit, loads nothing, escapes everything, and stays small."""
 
 import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -215,7 +216,9 @@ def test_everything_is_escaped(nasty: Page) -> None:
     assert nasty.count("img") == 0
     assert not [name for _, attrs in nasty.tags for name in attrs if name.startswith("on")]
     assert "<script>alert(1)</script>" in nasty.text
-    assert "{{ 7 * 7 }}" in nasty.text
+    for word in ("{{ 7 * 7 }}", 'id="f1"', "url(#x)", r"$\frac{1}{0}$", "名前 🧬"):  # in the plots too
+        assert word in [text.strip() for text in nasty.texts]
+    assert not re.search(r"f\d+-(f1|x)\b", nasty.text)
 
 
 def test_nothing_is_loaded_from_elsewhere(nasty: Page, tmp_path: Path) -> None:
@@ -313,6 +316,21 @@ def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
         report.write(path, ss.PCA(), force=True)
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_without_a_package_the_remedy_is_named(package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=r"pip install 'shiftsvd\[plot\]'"):
+        report.write(tmp_path / "report.html", PCA)
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
+    odd = b"\xff.npz".decode("utf-8", "surrogateescape")
+    found = page(tmp_path, source={"path": odd}, command=f"shiftsvd fit {odd}", names=[odd] * 12)
+    assert "\N{REPLACEMENT CHARACTER}.npz" in found.text
+    assert "shiftsvd fit ?.npz" in found.text
 
 
 def test_settings_and_facts_are_short() -> None:

@@ -99,27 +99,29 @@ def write(
     target = Path(path)
     if target.exists() and not force:
         raise FileExistsError(f"{target} exists; give force=True to replace it, or another name")
+    template = _template()
     fit = read(model)
     page = _page(fit, scores, names, colors) | {
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
         "facts": _facts(fit, seconds, peak_bytes),
     }
-    text = _rendered(page)
+    text = str(template.render(page))
     with Outputs([target], force) as outputs:
-        outputs.part(target).write_text(text, encoding="utf-8")
+        outputs.part(target).write_text(text, encoding="utf-8", errors="replace")
 
 
-def _rendered(page: dict[str, Any]) -> str:
-    """The template, filled in; every text is escaped."""
+def _template() -> Any:
+    """The page without its content; every text that goes into it is escaped."""
     try:
+        import matplotlib as mpl  # noqa: F401
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("a report needs jinja2; pip install 'shiftsvd[plot]'") from error
+        raise ImportError("a report needs matplotlib and jinja2; pip install 'shiftsvd[plot]'") from error
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "percent": percent, "spaced": spaced}
-    return str(environment.get_template("report.html.j2").render(page))
+    return environment.get_template("report.html.j2")
 
 
 def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
@@ -130,6 +132,7 @@ def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
     return {
         "title": type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition",
         "k": fit.k,
+        "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
         "late": [row.number for row in rows if row.converged == "no"],
         "converged": None if info is None else info.converged,
@@ -222,9 +225,18 @@ def _scores_figures(fit: Fit, scores: Any, colors: Any) -> Iterator[str]:
     if scores is None and not fit.is_estimator:
         scores = fit.model.U * fit.model.S
     for place, pair in enumerate([] if scores is None else _pairs(fit, scores), start=2):
-        with drawing(4.4, 4.0 if colors is None else 4.8) as ax:
+        with drawing(4.4, 4.0) as ax:
             ScoresDisplay.from_estimator(fit.model, Z=scores, components=pair, color=colors, ax=ax)
+            _make_room(ax)
             yield inline_svg(ax.figure, place, f"Scores of components {pair[0]} and {pair[1]}")
+
+
+def _make_room(ax: Any) -> None:
+    """As much more height as the legend takes."""
+    legend, figure = ax.get_legend(), ax.figure
+    if legend is not None:
+        figure.draw_without_rendering()
+        figure.set_figheight(figure.get_figheight() + legend.get_window_extent().height / figure.dpi)
 
 
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
@@ -265,8 +277,7 @@ def shown(value: Any) -> str:
         return f"array of shape {value.shape}"
     if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
         return " × ".join(spaced(int(one)) for one in value)
-    text = str(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return short(value, LONGEST)
 
 
 def number(value: float | None) -> str:

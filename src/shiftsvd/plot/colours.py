@@ -44,8 +44,11 @@ class Classes:
 
         rest = self.names[-1:] == [OTHER]
         count = len(self.names) - rest
-        colours = colormaps["tab10" if count <= 10 else "tab20"](np.arange(count))
-        return np.vstack([colours, [to_rgba(GREY)]]) if rest else colours
+        colours = colormaps["tab10"](range(10))
+        if count > len(colours):  # tab20 has a pair of greys, which would be taken for the rest
+            more = colormaps["tab20"](range(20))
+            colours = np.vstack([more[:14], more[16:], colormaps["tab20b"]([1, 3])])
+        return np.vstack([colours[:count], [to_rgba(GREY)]]) if rest else colours[:count]
 
 
 Colouring = Scale | Classes

@@ -153,7 +153,8 @@ def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
 
 def short(name: Any, longest: int = LONGEST) -> str:
     """A name that fits beside a plot: one line, printable, not too long."""
-    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(name))
+    text = " ".join(str(name).split())
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

@@ -169,12 +169,15 @@ class ScoresDisplay:
 
     def _legend(self, classes: Classes) -> None:
         """The classes below the axes, in as many columns as their names allow."""
+        from matplotlib import rcParams
         from matplotlib.lines import Line2D
+        from matplotlib.transforms import offset_copy
 
         longest = max((len(name) for name in classes.names), default=1)
-        columns = min(5 if longest <= 4 else 3 if longest <= 10 else 2, len(classes.names))
+        columns = min(5 if longest <= 4 else 3 if longest <= 12 else 2, len(classes.names))
+        below = offset_copy(self.ax_.transAxes, self.figure_, y=-3.6 * rcParams["font.size"], units="points")
         marks = [Line2D([], [], linestyle="", marker="o", markersize=5, color=one) for one in classes.palette()]
-        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": max(columns, 1)}
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "ncols": max(columns, 1)}
         looks = {"frameon": False, "handletextpad": 0.2, "columnspacing": 1.0, "fontsize": "small"}
         legend = self.ax_.legend(marks, classes.names, title=short(classes.title), **place, **looks)
         for text in (*legend.get_texts(), legend.get_title()):

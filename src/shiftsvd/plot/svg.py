@@ -54,10 +54,15 @@ def inline_svg(figure: Any, number: int, title: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
-    for sentinel, colour in _INK.items():
-        text = text.replace(sentinel, colour)
-    text = re.sub(r'\bid="', f'id="f{number}-', text)
-    text = text.replace("url(#", f"url(#f{number}-").replace('href="#', f'href="#f{number}-')
+    text = re.sub(r"<[^>]*>", lambda tag: _fitting(tag[0], f"f{number}-"), text)  # the words between tags stay
     box = re.search(r'viewBox="[^"]*"', text)
     assert box is not None
     return f'<svg role="img" aria-label="{escape(title)}" {box[0]}>' + text[text.index(">") + 1 :]
+
+
+def _fitting(tag: str, prefix: str) -> str:
+    """A tag with the colours of the page, and names that no other figure has."""
+    for sentinel, colour in _INK.items():
+        tag = tag.replace(sentinel, colour)
+    tag = re.sub(r'\bid="', f'id="{prefix}', tag)
+    return tag.replace("url(#", f"url(#{prefix}").replace('href="#', f'href="#{prefix}')
