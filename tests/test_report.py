@@ -100,9 +100,16 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
         seconds=12.5,
         peak_bytes=2_500_000_000,
     )
-    for word in ("counts.npz", "200 × 12", "float64", "shiftsvd fit counts.npz -k 5 --seed 0", "12.5 s", "2.5 GB"):
+    for word in (
+        "counts.npz",
+        "200 × 12",
+        "1,234,567",
+        "float64",
+        "shiftsvd fit counts.npz -k 5 --seed 0",
+        "12.5 s",
+        "2.5 GB",
+    ):
         assert word in found.text
-    assert "1\N{NARROW NO-BREAK SPACE}234\N{NARROW NO-BREAK SPACE}567" in "".join(found.texts)
     assert f"shiftsvd {ss.__version__}" in found.text
     assert re.search(r"\d{4}-\d\d-\d\d", found.text)
     assert "BlockLanczos" in found.text
@@ -335,7 +342,7 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
 
 def test_settings_and_facts_are_short() -> None:
     assert report.shown(np.zeros((3, 4))) == "array of shape (3, 4)"
-    assert report.shown((10000, 3)) == "10\N{NARROW NO-BREAK SPACE}000 × 3"
+    assert report.shown((10000, 3)) == "10,000 × 3"
     assert report.shown(None) == "None"
     assert report.shown(True) == "True"
     assert len(report.shown("x" * 5000)) == 300

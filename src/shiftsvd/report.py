@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftsvd.outputs import Outputs
 from shiftsvd.plot.features import LoadingsDisplay
-from shiftsvd.plot.fitted import Fit, largest, read, short, spaced
+from shiftsvd.plot.fitted import Fit, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
@@ -120,7 +120,7 @@ def _template() -> Any:
         raise ImportError("a report needs matplotlib and jinja2; pip install 'shiftsvd[plot]'") from error
     folder = FileSystemLoader(Path(__file__).parent)
     environment = Environment(loader=folder, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "percent": percent, "spaced": spaced}
+    environment.filters |= {"number": number, "percent": percent}
     return environment.get_template("report.html.j2")
 
 
@@ -272,11 +272,11 @@ def shown(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return str(value)
     if isinstance(value, int | np.integer):
-        return spaced(int(value))
+        return f"{value:,}"
     if isinstance(value, np.ndarray):
         return f"array of shape {value.shape}"
     if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
-        return " × ".join(spaced(int(one)) for one in value)
+        return " × ".join(f"{one:,}" for one in value)
     return short(value, LONGEST)
 
 

@@ -158,13 +158,6 @@ def short(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def spaced(number: int) -> str:
-    """A count, from 10 000 on with its digits in groups of three."""
-    if abs(number) < 10_000:
-        return str(number)
-    return f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-
-
 def given_or_new(ax: Any) -> Any:
     """The axes given, or those of a new figure."""
     if ax is not None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from shiftsvd.operators import Panel
 from shiftsvd.plot.colours import Classes, Colouring, Scale, colouring, scale_colours
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, read, short, spaced
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, finite
 
 MANY: Final = 20_000  # more points are a raster
@@ -81,7 +81,7 @@ class ScoresDisplay:
             raise ValueError(f"labels must have one name for each of the {m} samples, got {len(self.labels)}")
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
-        self.ax_.set_title(f"Scores of {spaced(m)} samples")
+        self.ax_.set_title(f"Scores of {m:,} samples")
         shares = self.shares or (None, None)
         self.ax_.set(xlabel=_axis(self.components[0], shares[0]), ylabel=_axis(self.components[1], shares[1]))
         if isinstance(self.points, ScoreRaster):
@@ -99,7 +99,7 @@ class ScoresDisplay:
             self._name(points, labels)
             return
         if len(points) < raster.n:
-            self.ax_.set_title(f"Scores of {spaced(len(points))} of {spaced(raster.n)} samples")
+            self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
         self._draw(points, None if colours is None else colours.take(rows), labels)
 
     def _draw(self, points: Panel, colours: Colouring | None, labels: Any) -> None:
@@ -143,7 +143,7 @@ class ScoresDisplay:
         image = self._image(np.ma.array(counts, mask=counts == 0), grid, counts, cmap=scale_colours(), norm=norm)
         bar = self._bar(image, "samples in a cell")
         bar.minorticks_off()
-        bar.ax.yaxis.set_major_formatter(lambda count, _: spaced(round(count)))
+        bar.ax.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
         self._say_clipped(clipped)
 
     def _image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
@@ -186,7 +186,7 @@ class ScoresDisplay:
     def _say_clipped(self, clipped: int) -> None:
         """A word on samples that are drawn at the edge."""
         if clipped:
-            said = f"{self.ax_.get_title()}\n{spaced(clipped)} lie farther out, drawn at the edge"
+            said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
             self.ax_.set_title(said, fontsize="medium")
 
     def _name(self, points: Panel, labels: Any) -> None:
