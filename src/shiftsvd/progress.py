@@ -47,7 +47,9 @@ def _bars() -> Iterator[Listener]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[worst]}"),
     )
-    with Progress(*columns, console=Console(stderr=True, force_terminal=True), transient=True) as bars:
+    with Progress(
+        *columns, console=Console(stderr=True, force_terminal=True), transient=True, speed_estimate_period=300
+    ) as bars:
         stages: dict[str, TaskID] = {}
 
         def listen(event: Event) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 from shiftsvd.commands.tables import Block, Table, Write
 from shiftsvd.io import Names
 
+NAMES = 2**16  # that are texts at once
+
 
 @contextmanager
 def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Write]:
@@ -83,9 +85,10 @@ def _frame(file: Any, name: str, labels: Any, count: int) -> None:
     frame = _encode(file.create_group(name), "dataframe", "0.2.0")
     frame.attrs["_index"] = "_index"
     frame.attrs["column-order"] = np.empty(0, float)
-    labels = [str(label) for label in (range(count) if labels is None else labels)]
-    index = frame.create_dataset("_index", data=np.array(labels, object), dtype=h5py.string_dtype())
-    _encode(index, "string-array", "0.2.0")
+    index = _encode(frame.create_dataset("_index", (count,), h5py.string_dtype()), "string-array", "0.2.0")
+    for lo in range(0, count, NAMES):
+        part = range(lo, min(lo + NAMES, count))
+        index[lo : part.stop] = [str(label) for label in (part if labels is None else labels[lo : part.stop])]
 
 
 def _group(parent: Any, name: str) -> Any:
