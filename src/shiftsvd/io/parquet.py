@@ -17,7 +17,8 @@ from shiftsvd.io.bounds import labels, plausible_shape
 from shiftsvd.io.columns import Layout, layout, texts, to_numbers
 from shiftsvd.io.opening import Labels, Opened, optional, reading
 
-_BATCH = 1 << 24  # bytes decoded at once
+_BATCH = 1 << 25  # bytes decoded at once, at most
+_BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -36,7 +37,10 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 def _open(path: Path, metadata: Any = None) -> Any:
     """The file, opened; its footer is read unless it is given."""
-    return optional("pyarrow.parquet", "parquet").ParquetFile(path, metadata=metadata, pre_buffer=False)
+    # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
+    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, _BATCH // max(1, metadata.num_columns)))
+    settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
+    return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
 
 
 def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:
@@ -93,23 +97,23 @@ class ParquetRows(RowSource):
         """Rows lo to hi; no row group is decoded but those that they lie in."""
         with reading(self._path):
             if lo in self._ends and hi in self._ends:
-                return self._from(lo).take(hi - lo)
+                return self._from(lo, hi - lo).take(hi - lo)
             with self._turns.of(lo):
                 # The parts of a row group in order: a group can only be decoded from its beginning.
                 cursor, self._cursor = self._cursor, None
                 start = self._ends[bisect_right(self._ends, lo) - 1]
                 if cursor is None or not start <= cursor.row <= lo:
-                    cursor = self._from(start)
+                    cursor = self._from(start, hi - lo)
                 cursor.skip(lo - cursor.row)
                 X = cursor.take(hi - lo)
                 self._cursor = cursor if hi < self.shape[0] else None
                 return X
 
-    def _from(self, row: int) -> "_Cursor":
-        """All rows from the beginning of a row group on."""
+    def _from(self, row: int, count: int) -> "_Cursor":
+        """All rows from the beginning of a row group on, up to so many decoded at once."""
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
-        size = max(1, _BATCH // (8 * self.shape[1]))
+        size = max(1, min(count, _BATCH // (8 * self.shape[1])))
         batches = _open(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
         return _Cursor(batches, row, self._form)
 
