@@ -194,6 +194,20 @@ def test_a_loaded_model_has_the_same_report(bare: Page, tmp_path: Path) -> None:
     assert time.sub("", page(tmp_path, loaded).source) == time.sub("", bare.source)
 
 
+def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
+    titles = {attrs["aria-label"] for tag, attrs in page(tmp_path, scores=X[:, :3]).tags if tag == "svg"}
+    assert "Scores of components 1 and 2" in titles
+    assert "Scores of components 3 and 4" not in titles
+
+
+def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
+    chosen, usual = bare.source.split("Settings left at their defaults")
+    for name in ("n_components", "solver", "random_state"):
+        assert f"<dt>{name}</dt>" in chosen
+        assert f"<dt>{name}</dt>" not in usual
+    assert "<dt>whiten</dt><dd>False</dd>" in usual
+
+
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
     F = ss.svd(X, 3)
     F.info = replace(F.info, frobenius_error=None)
@@ -316,7 +330,12 @@ def test_a_file_is_not_replaced_unasked(tmp_path: Path) -> None:
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text("mine")
-    for wrong in ({"names": ["a"]}, {"scores": np.zeros((3, 2))}, {"scores": X[:, :5], "colors": [1]}):
+    for wrong in (
+        {"names": ["a"]},
+        {"scores": np.zeros((3, 9))},
+        {"scores": np.zeros(3)},
+        {"scores": X[:, :5], "colors": [1]},
+    ):
         with pytest.raises(ValueError):
             report.write(path, PCA, force=True, **wrong)
     with pytest.raises(TypeError, match="call fit first"):

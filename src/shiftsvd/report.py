@@ -63,7 +63,8 @@ def write(
     model : fitted `PCA`, or SVDResult
         Also one that was loaded, without its data.
     scores : array of shape (m, k), or ScoreRaster, optional
-        Drawn as a raster where there are many, so that the file stays small. An SVDResult has its own.
+        The first columns are enough. Drawn as a raster where there are many, so that the file stays small. An
+        SVDResult has its own.
     source : mapping, optional
         What was read: each name with its value, in this order.
     command : str, optional
@@ -137,7 +138,7 @@ def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
         "late": [row.number for row in rows if row.converged == "no"],
         "converged": None if info is None else info.converged,
         "certificate": _certificate(fit),
-        "settings": {name: shown(value) for name, value in _settings(fit.model).items()},
+        "settings": _settings(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
         "scores_figures": list(_scores_figures(fit, scores, colors)) if fit.k else [],
         "loadings_figures": list(_loadings_figures(fit, labels)),
@@ -185,13 +186,13 @@ def _certificate(fit: Fit) -> dict[str, Any]:
     return {"total": fit.total, "share": share, "bounds": None if fit.errors is None else (lower, upper)}
 
 
-def _settings(model: Any) -> dict[str, Any]:
-    """The settings of an estimator, those that differ from the defaults first."""
+def _settings(model: Any) -> dict[str, dict[str, str]]:
+    """The settings of an estimator: those that were chosen, and those that are as they were."""
     if not hasattr(model, "get_params"):
-        return {}
+        return {"chosen": {}, "usual": {}}
     now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
-    changed = {name: value for name, value in now.items() if repr(value) != repr(usual[name])}
-    return {**changed, **now}
+    chosen = {name: shown(value) for name, value in now.items() if repr(value) != repr(usual[name])}
+    return {"chosen": chosen, "usual": {name: shown(value) for name, value in now.items() if name not in chosen}}
 
 
 def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:
@@ -249,9 +250,11 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
 
 def _pairs(fit: Fit, scores: Any) -> list[tuple[int, int]]:
     """The pairs of components whose scores are drawn."""
+    if not isinstance(scores, ScoreRaster) and np.ndim(scores) != 2:
+        raise ValueError(f"scores must have shape (m, k), got {np.shape(scores)}")
     if isinstance(scores, ScoreRaster):
         return [scores.components]
-    return [(first, first + 1) for first in (1, 3) if first < fit.k]
+    return [(first, first + 1) for first in (1, 3) if first < min(fit.k, np.shape(scores)[1])]
 
 
 def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:

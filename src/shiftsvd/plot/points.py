@@ -67,7 +67,7 @@ class ScoresDisplay:
         places = [checked_component(component, fit.k) - 1 for component in components]
         if isinstance(Z, ScoreRaster) and tuple(components) != tuple(Z.components):
             raise ValueError(f"the raster holds components {Z.components}, got components={components}")
-        points = Z if isinstance(Z, ScoreRaster) else finite(_scores_of(fit, X, Z)[:, places])
+        points = Z if isinstance(Z, ScoreRaster) else finite(_scores_of(fit, X, Z, max(components))[:, places])
         known = fit.shares
         shares = None if known is None else (float(known[places[0]]), float(known[places[1]]))
         display = cls(points, components=components, shares=shares, color=color, labels=labels)
@@ -219,7 +219,7 @@ def scores(
     X : array or sparse matrix of shape (m, n_features), optional
         Rows for an estimator to transform.
     Z : array of shape (m, k), or ScoreRaster, optional
-        Scores, where they have been computed already; X or Z, not both.
+        Scores, where they have been computed already, at least of the components drawn; X or Z, not both.
     components : pair of int
         Counted from 1.
     color : array of shape (m,), optional
@@ -253,14 +253,15 @@ def scores(
     )
 
 
-def _scores_of(fit: Fit, X: Any, Z: Any) -> Panel:
+def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
     """The scores that are given, or those of the rows that are given, or those in an SVDResult."""
     if X is not None and Z is not None:
         raise ValueError("give rows X or scores Z, not both")
     if Z is not None:
         given = np.asarray(Z)
-        if given.ndim != 2 or given.shape[1] != fit.k:
-            raise ValueError(f"scores Z must have shape (m, {fit.k}), got {given.shape}; rows to transform go in as X")
+        if given.ndim != 2 or not least <= given.shape[1] <= fit.k:
+            columns = f"{least} to {fit.k} columns, the components in order"
+            raise ValueError(f"scores Z must have {columns}, got shape {given.shape}; rows to transform go in as X")
         return given
     if not fit.is_estimator:
         if X is not None:
