@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from shiftsvd.backends.memory import spare
@@ -27,6 +28,8 @@ from shiftsvd.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
 
 LOG = logging.getLogger("shiftsvd")
+# For bounds of errors that a solver does not give by itself, where no limit is set.
+ROOM = "1GB"
 
 
 @dataclass(frozen=True)
@@ -89,13 +92,11 @@ def run(options: Fit) -> None:
             raster = write_scores(pca, A, names, options, outputs, paths)
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         write_files(pca, result, outputs, paths, raster)
-    click_out(result, options)
+    tell(result, options)
 
 
-def click_out(result: Result, options: Fit) -> None:
+def tell(result: Result, options: Fit) -> None:
     """The result on stdout, and on stderr where the files are."""
-    import click
-
     click.echo(json.dumps(result.document) if options.json_out else printed(result))
     if options.out:
         say(f"written: {', '.join(result.document['outputs'].values())}", options.quiet)
@@ -162,9 +163,10 @@ def _solver(A: Operator, k: int | float, options: Fit) -> str | Solver:
     LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
         return options.solver
-    # Both factors and their products are held for that, in double precision: half of the limit at most.
+    # Both factors and their products are held for that, in double precision: half of the limit at most. What is free
+    # does not matter: the same command does the same again, which it must to go on from a checkpoint.
     count = k if isinstance(k, int) else min(A.shape)
-    room = spare(6 * 8 * count * sum(A.shape), options.memory)
+    room = spare(6 * 8 * count * sum(A.shape), options.memory or ROOM)
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
