@@ -3,7 +3,7 @@
 import math
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from itertools import product
@@ -13,17 +13,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.io.guarded_file import GuardedFile
 from shiftsvd.io.opening import optional
 
 _DEFLATE, _SHUFFLE = 1, 2  # numbers of filters, fixed by the HDF5 library
 
 
-def open_hdf5(path: Path) -> Any:
-    """An open file; other filters than HDF5's own work if hdf5plugin is installed."""
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    """What a file says of itself; numbers are read by way of `H5Array`."""
+    h5py = _h5py()
+    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        yield root
+
+
+def _h5py() -> Any:
+    """The module; other filters than HDF5's own work if hdf5plugin is installed."""
     h5py = optional("h5py", "hdf5")
     with suppress(ImportError):
         import_module("hdf5plugin")
-    return h5py.File(path, "r")
+    return h5py
 
 
 class H5Array:
@@ -37,7 +46,7 @@ class H5Array:
 
     @cached_property
     def _file(self) -> Any:
-        return open_hdf5(self.path)
+        return _h5py().File(self.path, "r")
 
     @cached_property
     def dataset(self) -> Any:

@@ -5,6 +5,7 @@ import shutil
 import struct
 import sys
 import tempfile
+import tokenize
 import weakref
 import zipfile
 import zlib
@@ -37,10 +38,13 @@ _DAMAGED = (
     MemoryError,
     RecursionError,
     RuntimeError,
+    SyntaxError,
+    SystemError,
     TypeError,
     ValueError,
     lzma.LZMAError,
     struct.error,
+    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
 )
