@@ -69,7 +69,7 @@ def drawn(display: Any) -> Any:
 
 @ALL
 def test_scree_holds_the_shares_of_the_exact_total(fit: Any) -> None:
-    display = drawn(scree(fit))
+    display = scree(fit)
     total = ((X - X.mean(axis=0)) ** 2).sum()
     if getattr(fit, "scale_", None) is not None:
         total = X.size
@@ -103,7 +103,7 @@ def test_bounds_are_the_squares_of_the_bounds_of_the_values(fit: Any) -> None:
 
 @ALL
 def test_scores_are_those_of_the_fit(fit: Any) -> None:
-    display = drawn(scores(fit, rows_of(fit), components=(2, 1)))
+    display = scores(fit, rows_of(fit), components=(2, 1))
     want = fit.U * fit.S if isinstance(fit, ss.SVDResult) else fit.transform(X)
     np.testing.assert_allclose(display.points, want[:, [1, 0]], rtol=1e-6)
     np.testing.assert_allclose(display.ax_.collections[0].get_offsets(), display.points)
@@ -114,7 +114,7 @@ def test_scores_are_those_of_the_fit(fit: Any) -> None:
 
 @ALL
 def test_loadings_are_the_largest_in_order_of_their_sign(fit: Any) -> None:
-    display = drawn(loadings(fit, 2, top=5, names=list("abcdefghi")))
+    display = loadings(fit, 2, top=5, names=list("abcdefghi"))
     right = fit.Vh if isinstance(fit, ss.SVDResult) else fit.components_
     largest = sorted(np.argsort(-np.abs(right[1]))[:5], key=lambda j: -right[1][j])
     assert display.names == ["abcdefghi"[j] for j in largest]
@@ -129,7 +129,7 @@ def test_inner_products_of_a_biplot_are_the_entries(fit: Any) -> None:
     two = ss.svd(X, 2, shift="mean") if isinstance(fit, ss.SVDResult) else type(fit)(**fit.get_params())
     if not isinstance(fit, ss.SVDResult):
         two.set_params(n_components=2).fit(X)
-    display = drawn(biplot(two, rows_of(fit), names=list("abcdefghi"), top=9))
+    display = biplot(two, rows_of(fit), names=list("abcdefghi"), top=9)
     order = ["abcdefghi".index(name) for name in display.names]
     left = display.points.points @ display.arrows.T
     if isinstance(fit, ss.SVDResult):
@@ -145,7 +145,7 @@ def test_inner_products_of_a_biplot_are_the_entries(fit: Any) -> None:
 
 @ALL
 def test_reconstruction_error_is_the_norm_of_the_rest(fit: Any) -> None:
-    display = drawn(reconstruction_error(fit, rows_of(fit)))
+    display = reconstruction_error(fit, rows_of(fit))
     Y = X - X.mean(axis=0)
     if getattr(fit, "scale_", None) is not None:
         Y = Y / fit.scale_
