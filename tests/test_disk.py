@@ -95,7 +95,7 @@ class Broken(Held):
 
 @pytest.mark.parametrize("damage", ["negative", "beyond", "nan", "short"])
 def test_damaged_block_is_refused_by_name_before_it_is_multiplied(damage: str) -> None:
-    with pytest.raises(ValueError, match="counts.h5:X"):
+    with pytest.raises(ValueError, match=r"counts\.h5:X"):
         ss.PCA(3).fit(DiskRows(Broken(sparse_rows(500, 50), damage)))
 
 
