@@ -16,7 +16,7 @@ import numpy.typing as npt
 from shiftsvd.io.guarded_file import GuardedFile
 from shiftsvd.io.opening import optional
 
-_DEFLATE, _SHUFFLE = 1, 2  # numbers of filters, fixed by the HDF5 library
+_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
 @contextmanager
@@ -25,6 +25,37 @@ def open_hdf5(path: Path) -> Iterator[Any]:
     h5py = _h5py()
     with GuardedFile(path) as file, h5py.File(file, "r") as root:
         yield root
+
+
+def attribute_of(node: Any, name: str) -> Any:
+    """The value of an attribute, of HDF5 or Zarr."""
+    if hasattr(node.attrs, "get_id"):
+        sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
+    return node.attrs[name]
+
+
+def sound_type(described: Any, name: str) -> None:
+    """Refuse sequences of a kind that does not exist: HDF5 2.0 crashes when it reads them."""
+    type_id = described.get_type()
+    if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
+        raise ValueError(f"{name} has a type that does not exist; the file is damaged")
+
+
+def look_through(path: Path) -> None:
+    """Read everything but the numbers once, guarded, before a library reads it that knows no guards."""
+    h5py = _h5py()
+
+    def visit(_: str, node: Any) -> None:
+        for name in node.attrs:
+            attribute_of(node, name)
+        if isinstance(node, h5py.Dataset):
+            sound_type(node.id, node.name)
+            if h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
+                node[()]
+
+    with open_hdf5(path) as root:
+        visit("", root)
+        root.visititems(visit)
 
 
 def _h5py() -> Any:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.bounds import bounded, labels, plausible_shape
 from shiftsvd.io.chunked import credible, fingerprint_of, row_edges
+from shiftsvd.io.h5_array import look_through
 from shiftsvd.io.opening import Labels, Opened, optional, reading
 
 
@@ -69,6 +70,7 @@ def _open(path: Path) -> Any:
         classic = file.read(3) == b"CDF"
     if not classic:
         optional("h5netcdf", "xarray")
+        look_through(path)
     engine = "scipy" if classic else "h5netcdf"
     return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
 

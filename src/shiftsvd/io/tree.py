@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.bounds import labels
 from shiftsvd.io.chunked import Lazy, array_rows, credible, csr_rows
-from shiftsvd.io.h5_array import H5Array
+from shiftsvd.io.h5_array import H5Array, attribute_of, sound_type
 from shiftsvd.io.opening import Labels
 
 _PARTS = ("data", "indices", "indptr")
@@ -94,6 +94,8 @@ class Tree:
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
             raise ValueError(f"{name} must be {length} names, got an array of shape {node.shape}")
         credible(name, self.path, node, self.memory_limit)
+        if hasattr(node, "id"):
+            sound_type(node.id, name)
         values = np.asarray(node[...]).tolist()
         return [_text(value) for value in values] if texts else values
 
@@ -126,7 +128,7 @@ def is_sparse(node: Any) -> bool:
 
 def attribute(node: Any, *names: str) -> str | None:
     """The first attribute there is of these, as a text."""
-    return next((_text(node.attrs[name]) for name in names if name in node.attrs), None)
+    return next((_text(attribute_of(node, name)) for name in names if name in node.attrs), None)
 
 
 def _text(value: Any) -> str:
@@ -137,7 +139,7 @@ def _text(value: Any) -> str:
 def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
     """Whether a sparse matrix is CSR or CSC, and its shape, as AnnData writes it today or did once."""
     kind = attribute(node, "encoding-type", "h5sparse_format") or ""
-    sizes = next((node.attrs[key] for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
+    sizes = next((attribute_of(node, key) for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
     if not kind.startswith(("csr", "csc")) or sizes is None or len(sizes) != 2:
         raise ValueError(
             f'{name} must say in its attributes encoding-type "csr_matrix" or "csc_matrix", and shape, '
