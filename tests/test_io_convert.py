@@ -223,6 +223,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_a_full_disk_leaves_the_earlier_output_and_nothing_else(tmp_path: Path, out: Path, compression: str) -> None:
     save_npz(tmp_path / "small.npz", matrix())
