@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
     from shiftsvd.checkpoint import checkpoint
+    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.front import svd
     from shiftsvd.model_file import load
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Adjoint": "operators",
     "BlockLanczos": "solvers",
+    "CorrespondenceAnalysis": "estimators.correspondence",
     "Estimate": "solvers",
     "Exact": "solvers",
     "Gaussian": "sketch",
@@ -65,6 +67,7 @@ __all__ = [
     "SRFT",
     "Adjoint",
     "BlockLanczos",
+    "CorrespondenceAnalysis",
     "Estimate",
     "Exact",
     "Gaussian",

@@ -1,0 +1,322 @@
+"""Correspondence analysis: the SVD of a table minus what independence expects, the expectation never formed."""
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from shiftsvd.backends import as_operator
+from shiftsvd.estimators.labels import labelled, labels_of
+from shiftsvd.estimators.settings import random_generator
+from shiftsvd.front import decompose
+from shiftsvd.kernels import threads
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.base import TOL
+
+
+class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
+
+    P is the table divided by its total, r and c are its row and column sums. The expectation ``r c^T`` is a
+    low-rank shift, so that a sparse table stays sparse.
+
+    Parameters
+    ----------
+    n_components : int
+    solver : str or Solver
+        As in `svd`.
+    tol : float, optional
+        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
+    random_state : int, Generator, RandomState or None
+        None is fresh entropy; the global state is never read.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+
+    Attributes
+    ----------
+    eigenvalues_ : array of shape (n_components,)
+        Inertia of each component: the squared singular values.
+    total_inertia_ : float
+        Of all components: chi-square of the table divided by its total.
+    percentage_of_variance_ : array of shape (n_components,)
+        ``100 eigenvalues_ / total_inertia_``.
+    row_coordinates_, column_coordinates_ : array or DataFrame of shape (n_rows, n_components), (n_columns, ...)
+        Principal coordinates ``D_r^-1/2 U S`` and ``D_c^-1/2 V S``. Empty rows and columns are at 0.
+    row_contributions_, column_contributions_ : array or DataFrame, shapes as above
+        The part of a component's inertia that is due to each row or column; the parts sum to 1.
+    row_masses_, column_masses_ : array of shape (n_rows,), (n_columns,)
+        r and c.
+    components_ : array of shape (n_components, n_columns)
+        ``V^T``; the largest entry of each is positive.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        If the table was a data frame.
+    info_ : Info
+        Solver, passes, rank, and what is known of the accuracy.
+
+    Notes
+    -----
+    Four passes, and those of the solver (`Info.n_passes`).
+
+    References
+    ----------
+    Benzécri (1973), L'analyse des données; Greenacre (1984), Theory and Applications of Correspondence Analysis.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> table = np.array([[20, 5, 1], [6, 18, 4], [2, 7, 25]])
+    >>> ca = ss.CorrespondenceAnalysis().fit(table)
+    >>> ca.percentage_of_variance_.sum().round(6)
+    np.float64(100.0)
+    >>> ca.row_coordinates(table).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        solver: Any = "auto",
+        tol: float | None = None,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the components of a table.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Operator of shape (n_rows, n_columns)
+            Counts, or other numbers of at least 0.
+        y : ignored
+
+        Returns
+        -------
+        CorrespondenceAnalysis
+
+        Raises
+        ------
+        ValueError
+            For negative numbers, an empty table, or settings that cannot be.
+        """
+        A = self._table(X, reset=True)
+        self._fit(A, labels_of(X)[0], self._column_names(X))
+        return self
+
+    def _fit(self, A: Operator, rows: Any, columns: Any) -> None:
+        """The components of a checked table, whose rows and columns have these names."""
+        k = _components(self.n_components, A.shape)
+        tol = self._tolerance()
+        rng = random_generator(self.random_state)
+        row_sums, column_sums = _sums(A)
+        total = float(row_sums.sum())
+        if not total > 0:
+            raise ValueError("a table must hold something, got one whose sum is 0")
+        r, c = row_sums / total, column_sums / total
+        B = Scaled(A - LowRank(row_sums, c), _power(row_sums, -0.5), _power(column_sums, -0.5))
+        inertia = B.frobenius_norm()
+        if inertia is None:
+            raise ValueError(f"the total inertia needs the squares of the entries, which {A} cannot give; use svd")
+        F = decompose(B, k, self.solver, tol, rng, self.memory_limit)
+        S = np.asarray(F.S, np.float64)
+        # A component without inertia has no vectors, and what is empty has no part in any.
+        U, V = (np.where((mass[:, None] > 0) & (S > 0), side, 0) for mass, side in ((r, F.U), (c, F.Vh.T)))
+        self.row_masses_, self.column_masses_ = r, c
+        self.components_ = np.asarray(F.Vh, A.dtype)
+        self.singular_values_ = S
+        self.eigenvalues_ = S**2
+        self.total_inertia_ = inertia**2
+        self.percentage_of_variance_ = 100 * _share(self.eigenvalues_, self.total_inertia_)
+        self.row_coordinates_ = labelled((_power(r, -0.5)[:, None] * U * S).astype(A.dtype), rows)
+        self.column_coordinates_ = labelled((_power(c, -0.5)[:, None] * V * S).astype(A.dtype), columns)
+        self.row_contributions_, self.column_contributions_ = labelled(U**2, rows), labelled(V**2, columns)
+        self.info_ = F.info
+
+    def row_coordinates(self, X: Any) -> Any:
+        """Principal coordinates of rows, of the fitted table or further ones with the same columns.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Operator of shape (n_rows, n_columns)
+
+        Returns
+        -------
+        array, or DataFrame if X is one, of shape (n_rows, n_components)
+        """
+        return labelled(self._project(X), labels_of(X)[0])
+
+    def transform(self, X: Any) -> Any:
+        """`row_coordinates` as an array, or as `set_output` says."""
+        return self._project(X)
+
+    def row_cosine_similarities(self, X: Any) -> Any:
+        """Squared cosines: how much of a row's squared distance from the centre each component shows.
+
+        Returns
+        -------
+        array, or DataFrame if X is one, of shape (n_rows, n_components)
+        """
+        check_is_fitted(self, "components_")
+        profiles = self._row_profiles(self._table(X, reset=False))
+        return labelled(_cosines(profiles, self.components_.T), labels_of(X)[0])
+
+    def column_coordinates(self, X: Any) -> Any:
+        """Principal coordinates of columns, of the fitted table or further ones with the same rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Operator of shape (n_rows, any number)
+
+        Returns
+        -------
+        array, or DataFrame if X is one, with a row for each column of X
+        """
+        profiles, U = self._column_profiles(X)
+        return labelled(profiles.matmat(U), self._column_names(X))
+
+    def column_cosine_similarities(self, X: Any) -> Any:
+        """Squared cosines of columns, as `row_cosine_similarities`."""
+        profiles, U = self._column_profiles(X)
+        return labelled(_cosines(profiles, U), self._column_names(X))
+
+    def _project(self, X: Any) -> Panel:
+        """Coordinates of rows."""
+        check_is_fitted(self, "components_")
+        A = self._table(X, reset=False)
+        with threads(A.n_threads):
+            F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
+        return np.asarray(F, A.dtype)
+
+    def _row_profiles(self, A: Operator) -> Scaled:
+        """``(D_r^-1 A - 1 c^T) D_c^-1/2``: distances between its rows are chi-square distances."""
+        c = self.column_masses_
+        sums = A.matmat((c > 0).astype(np.float64)[:, None])[:, 0]  # a column without mass is as if it were not there
+        return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
+
+    def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
+        """The same of columns, as rows, and the vectors that they are projected on."""
+        check_is_fitted(self, "components_")
+        A = self._columns(X)
+        r, S = self.row_masses_, self.singular_values_
+        if A.shape[0] != len(r):
+            raise ValueError(f"columns must have the {len(r)} rows of the fitted table, got {A.shape[0]}")
+        sums = A.rmatmat((r > 0).astype(np.float64)[:, None])[:, 0]
+        profiles = Scaled(A - LowRank(r, sums), _power(r, -0.5), _power(sums, -1)).H
+        return profiles, np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
+
+    def _table(self, X: Any, reset: bool) -> Operator:
+        """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
+        if isinstance(X, Operator):
+            return self._streamed(X, reset)
+        kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
+        return self._checked(validate_data(self, X, reset=reset, **kinds))
+
+    def _columns(self, X: Any) -> Operator:
+        """A table of further columns, checked."""
+        if isinstance(X, Operator):
+            return X
+        return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
+
+    def _checked(self, X: Any) -> Operator:
+        """An operator of an array or sparse matrix without negative numbers."""
+        A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        entries = getattr(X, "data", X) if hasattr(X, "nnz") else X
+        least = entries.min() if entries.size else 0
+        if least < 0:
+            raise ValueError(
+                f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
+                f"numbers of at least 0, got {least}"
+            )
+        return A
+
+    def _streamed(self, A: Operator, reset: bool) -> Operator:
+        """An operator with the counts checked."""
+        if reset:
+            self.n_features_in_ = A.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+        elif A.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(
+                f"X has {A.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input"
+            )
+        return A
+
+    def _column_names(self, X: Any) -> Any:
+        """Names of the columns of the table that X stands for."""
+        return labels_of(X)[1]
+
+    def _tolerance(self) -> float:
+        """The accuracy asked for, checked."""
+        if self.tol is None:
+            return TOL
+        if isinstance(self.solver, Solver):
+            raise ValueError(f"set tol in the solver object, got tol={self.tol} beside {self.solver}")
+        if not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        return self.tol
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return len(self.eigenvalues_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _components(k: Any, shape: tuple[int, int]) -> int:
+    """The number of components, checked."""
+    most = min(shape)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
+        raise ValueError(
+            f"n_components must be an integer in 1..{most} for a table of {shape[0]} x {shape[1]}, got {k!r}"
+        )
+    return int(k)
+
+
+def _sums(A: Operator) -> tuple[Vector, Vector]:
+    """Sums of the rows and columns, none of them negative; two passes."""
+    if A.dtype.kind == "c":
+        raise ValueError("a table must hold real numbers, got complex ones")
+    with threads(A.n_threads):
+        rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
+    for name, sums in (("row", rows), ("column", columns)):
+        if np.any(sums < 0):
+            raise ValueError(f"a table must hold no negative numbers, got {int((sums < 0).sum())} negative {name} sums")
+    return rows, columns
+
+
+def _power(x: Vector, p: float) -> Vector:
+    """``x^p``, and 0 where x is 0: what is empty has no place and no weight."""
+    return np.where(x > 0, np.where(x > 0, x, 1) ** p, 0)
+
+
+def _share(values: Vector, total: float) -> Vector:
+    """``values / total``, and 0 where that is 0."""
+    return values / total if total > 0 else np.zeros_like(values)
+
+
+def _cosines(profiles: Operator, V: Panel) -> Panel:
+    """Squared coordinates along V over squared distances from the centre; 0 for what is there."""
+    coordinates, squares = profiles.matmat(V), profiles.row_squares()
+    if squares is None:
+        raise ValueError(f"cosines need the squares of the entries, which {profiles} cannot give")
+    return np.asarray(coordinates**2 * _power(squares, -1)[:, None])

@@ -1,0 +1,22 @@
+"""Labels in, labels out: results carry the names of the rows and columns of the frame that came in."""
+
+from typing import Any
+
+from shiftsvd.operators import Panel
+
+
+def labels_of(X: Any) -> tuple[Any, Any]:
+    """Names of the rows and columns of a pandas frame or of a distance matrix with ids; None where there are none."""
+    if hasattr(X, "ids") and hasattr(X, "data"):  # as scikit-bio's DistanceMatrix has
+        return X.ids, X.ids
+    pandas = type(X).__module__.partition(".")[0] == "pandas" and hasattr(X, "columns")
+    return (X.index, X.columns) if pandas else (None, None)
+
+
+def labelled(values: Panel, names: Any) -> Any:
+    """A frame whose rows have these names, the components numbered from 0; the plain array if there are none."""
+    if names is None:
+        return values
+    import pandas as pd
+
+    return pd.DataFrame(values, index=names)
