@@ -170,8 +170,9 @@ def test_a_sparse_table_is_never_made_dense(monkeypatch):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_equals_prince(seed):
     prince = pytest.importorskip("prince")
+    elections = prince.datasets.load_french_elections()  # its documentation's own example
     N = pd.DataFrame(table(seed)).rename(index="r{}".format, columns="c{}".format)
-    for X in (N, HAIR_EYES):
+    for X in (N, HAIR_EYES, elections):
         theirs = prince.CA(n_components=3, n_iter=30, engine="scipy").fit(X)
         ours = ss.CorrespondenceAnalysis(3).fit(X)
         assert ours.eigenvalues_ == pytest.approx(theirs.eigenvalues_, abs=1e-8)

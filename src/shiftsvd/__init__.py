@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from shiftsvd.backends import as_operator, center
     from shiftsvd.checkpoint import checkpoint
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
+    from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.front import svd
     from shiftsvd.model_file import load
     from shiftsvd.moments import Moments
     from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
     from shiftsvd.result import Info, SVDResult
+    from shiftsvd.shifts import Covariates, GroupMeans
     from shiftsvd.sketch import SRFT, Gaussian, Rademacher, SparseSign
     from shiftsvd.solvers import (
         BlockLanczos,
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         auto_solver,
         estimate,
     )
+    from shiftsvd.streaming import merge
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
@@ -36,9 +39,11 @@ _HOME = {
     "Exact": "solvers",
     "Gaussian": "sketch",
     "Gram": "solvers",
+    "GroupMeans": "shifts",
     "Info": "result",
     "LowRank": "operators",
     "Moments": "moments",
+    "MultipleCorrespondenceAnalysis": "estimators.multiple",
     "Operator": "operators",
     "PCA": "estimators.pca",
     "Rademacher": "sketch",
@@ -57,6 +62,7 @@ _HOME = {
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
     "load": "model_file",
+    "merge": "streaming",
     "residuals": "accuracy",
     "spectral_norm": "accuracy",
     "svd": "front",
@@ -75,6 +81,7 @@ __all__ = [
     "Info",
     "LowRank",
     "Moments",
+    "MultipleCorrespondenceAnalysis",
     "Operator",
     "Rademacher",
     "RandomizedSVD",
@@ -91,6 +98,7 @@ __all__ = [
     "frobenius_error",
     "halko_bound",
     "load",
+    "merge",
     "residuals",
     "spectral_norm",
     "svd",

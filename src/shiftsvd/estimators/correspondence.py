@@ -122,12 +122,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         k = _components(self.n_components, A.shape)
         tol = self._tolerance()
         rng = random_generator(self.random_state)
-        row_sums, column_sums = _sums(A)
-        total = float(row_sums.sum())
-        if not total > 0:
-            raise ValueError("a table must hold something, got one whose sum is 0")
-        r, c = row_sums / total, column_sums / total
-        B = Scaled(A - LowRank(row_sums, c), _power(row_sums, -0.5), _power(column_sums, -0.5))
+        B, r, c = independent(A)
         inertia = B.frobenius_norm()
         if inertia is None:
             raise ValueError(f"the total inertia needs the squares of the entries, which {A} cannot give; use svd")
@@ -290,6 +285,16 @@ def _components(k: Any, shape: tuple[int, int]) -> int:
             f"n_components must be an integer in 1..{most} for a table of {shape[0]} x {shape[1]}, got {k!r}"
         )
     return int(k)
+
+
+def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
+    """``D_r^-1/2 (P - r c^T) D_c^-1/2`` and the masses r and c; two passes."""
+    rows, columns = _sums(A)
+    total = float(rows.sum())
+    if not total > 0:
+        raise ValueError("a table must hold something, got one whose sum is 0")
+    c = columns / total
+    return Scaled(A - LowRank(rows, c), _power(rows, -0.5), _power(columns, -0.5)), rows / total, c
 
 
 def _sums(A: Operator) -> tuple[Vector, Vector]:

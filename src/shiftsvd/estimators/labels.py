@@ -9,8 +9,12 @@ def labels_of(X: Any) -> tuple[Any, Any]:
     """Names of the rows and columns of a pandas frame or of a distance matrix with ids; None where there are none."""
     if hasattr(X, "ids") and hasattr(X, "data"):  # as scikit-bio's DistanceMatrix has
         return X.ids, X.ids
-    pandas = type(X).__module__.partition(".")[0] == "pandas" and hasattr(X, "columns")
-    return (X.index, X.columns) if pandas else (None, None)
+    return (X.index, X.columns) if is_pandas(X) else (None, None)
+
+
+def is_pandas(X: Any) -> bool:
+    """Whether X is a frame or a column of pandas; told by its module, so that it is not imported."""
+    return type(X).__module__.partition(".")[0] == "pandas"
 
 
 def labelled(values: Panel, names: Any) -> Any:
