@@ -131,3 +131,11 @@ def test_new_rows_must_have_as_many_features() -> None:
 def test_an_operator_without_variances_is_refused() -> None:
     with pytest.raises(ValueError, match="variances of the columns"):
         ss.PCA(2).fit(ss.LowRank(np.ones((9, 2)), np.ones((5, 2))))
+
+
+def test_a_pass_is_timed_by_some_of_its_blocks() -> None:
+    source = Held(sparse_rows(), 10)
+    found = ss.estimate(DiskRows(source, n_threads=1), 5, "lanczos", probe=True)
+    assert found.seconds_per_pass is not None
+    assert found.seconds_per_pass > 0
+    assert 0 < source.n_reads < 20

@@ -12,12 +12,12 @@ import shiftsvd
 ROOT = Path(shiftsvd.__file__).parent
 # DESIGN.md section 3, lowest first.
 LAYERS = (
-    ("operators", "moments", "sketch", "orth", "events", "journal", "kernels"),
+    ("operators", "moments", "sketch", "orth", "events", "journal", "outputs", "kernels"),
     ("backends", "result", "accuracy"),
     ("solvers",),
     ("front", "shifts"),
     ("estimators", "streaming", "checkpoint", "model_file", "io"),
-    ("integrations", "plot", "report", "progress", "outputs", "paper", "bench", "commands", "cli", "testing"),
+    ("integrations", "plot", "report", "progress", "paper", "bench", "commands", "cli", "testing"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(ROOT.rglob("*.py"))

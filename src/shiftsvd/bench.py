@@ -6,47 +6,27 @@ import time
 import warnings
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import click
 import numpy as np
 
-from shiftsvd.backends import as_operator, center
+from shiftsvd.backends import center
+from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import auto_solver, estimate, solver_named
 from shiftsvd.solvers.base import check_rank
 
-FORMATS = ".npz (SciPy sparse), .npy, .mtx, .mtx.gz"
-
-
-def load(path: Path) -> Any:
-    """A matrix from a file; the samples are its rows."""
-    name = path.name.lower()
-    try:
-        if name.endswith(".npz"):
-            from scipy.sparse import load_npz
-
-            return load_npz(path)
-        if name.endswith(".npy"):
-            return np.load(path, mmap_mode="r")
-        if name.endswith((".mtx", ".mtx.gz")):
-            from scipy.io import mmread
-
-            return mmread(path, spmatrix=False)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise click.ClickException(f"{path} cannot be read: {error}") from None
-    raise click.ClickException(f"{path} is of no known format; choose from {FORMATS}")
-
 
 def run(path: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Print a line for each solver: median seconds, passes, memory foreseen, accuracy certified and measured."""
     try:
-        X = as_operator(load(path))
+        X, _ = open_matrix(path)
         check_rank(k, X.shape)
-    except ValueError as error:
-        raise click.ClickException(f"{path}: {error}") from None
+    except (OSError, ValueError, ImportError) as error:
+        told = str(error)
+        raise click.ClickException(told if str(path) in told else f"{path}: {told}") from None
     A = center(X)
     runs: dict[str, list[SVDResult]] = {name: [] for name in solvers}
     seconds: dict[str, list[float]] = {name: [] for name in solvers}

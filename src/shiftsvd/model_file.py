@@ -20,6 +20,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
 from shiftsvd import sketch, solvers
 from shiftsvd.io.opening import reading
+from shiftsvd.outputs import Outputs
 from shiftsvd.result import Info
 from shiftsvd.solvers import Solver
 
@@ -112,7 +113,7 @@ def save(
         _decoded(metadata, tensors)  # what is written can be read
     except ValueError as error:
         raise type(error)(f"{path} is not written: {error}") from None
-    _write(path, metadata, tensors)
+    _write(path, metadata, tensors, force)
 
 
 def load(path: str | os.PathLike[str]) -> "PCA":
@@ -246,22 +247,24 @@ def _text_array(names: Iterable[Any]) -> npt.NDArray[Any]:
     return array
 
 
-def _write(path: Path, metadata: Metadata, tensors: Tensors) -> None:
+def _write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None:
     """The file under another name first, safe on the disk, then under its own."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: no such folder as {path.parent}")
     try:
-        save_file(tensors, part, metadata)
-        with part.open("r+b") as file:
-            os.fsync(file.fileno())
-        os.replace(part, path)
+        with Outputs([path], force) as outputs:
+            part = outputs.part(path)
+            part.touch()
+            mode = part.stat().st_mode  # as any file of this user's; safetensors makes files for the owner alone
+            save_file(tensors, part, metadata)
+            part.chmod(mode)
     except (OSError, SafetensorError) as error:
+        if isinstance(error, FileExistsError):
+            raise
         raise OSError(f"{path} cannot be written: {error}") from error
-    finally:
-        if part.exists():
-            part.unlink()
 
 
 # ---- reading

@@ -152,7 +152,11 @@ def triangle(Y: Panel) -> Panel:
 
 def stacked(triangles: Iterable[Panel]) -> Panel:
     """R of the QR of a panel from those of its parts, in their order."""
-    return reduce(lambda R, part: np.asarray(np.linalg.qr(np.vstack([R, part]), mode="r")), triangles)
+
+    def both(R: Panel, part: Panel) -> Panel:
+        return np.asarray(np.linalg.qr(np.vstack([R, part]), mode="r"))
+
+    return reduce(both, triangles)
 
 
 def phases(Vh: Panel) -> Vector:

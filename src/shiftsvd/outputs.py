@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -70,6 +70,13 @@ class Outputs:
         if isinstance(error, OSError) and error.errno in FULL:
             where = next(iter(self._parts)) if len(self._parts) == 1 else next(iter(self._parts)).parent
             raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
+
+
+def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
+    """Write every file, or none."""
+    with Outputs(files, force) as outputs:
+        for path, content in files.items():
+            outputs.part(path).write_bytes(content)
 
 
 def _settle(part: Path) -> None:

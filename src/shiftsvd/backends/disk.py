@@ -1,5 +1,6 @@
 """Matrices in files: read a block of rows at a time, by as many threads as multiply, and one more."""
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -16,7 +17,7 @@ from shiftsvd.backends.memory import parse_bytes
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
 from shiftsvd.events import unheard
-from shiftsvd.kernels import best, default_threads
+from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 
@@ -24,6 +25,8 @@ from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_
 BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32
 # A read of a file costs as much as a product with many columns: panels this wide, where the memory allows them.
 LEAST_COLUMNS, MOST_COLUMNS = 32, 128
+# Blocks for each thread that a pass is timed by.
+PROBED = 3
 # Columns that a run holds for each one of its panels: the basis, and copies of panels.
 HELD = 40
 
@@ -146,6 +149,15 @@ class DiskRows(Blocked):
         """``A^H diag(weights) A V`` in one read."""
         part = lambda rows: self._block(rows).gram(V, slice_of(weights, rows))  # noqa: E731
         return self._once("gram", (V, weights), lambda: {"Z": self._sum(part)})["Z"]
+
+    def gram_seconds(self, V: Panel) -> float:
+        """From some blocks, far apart."""
+        blocks = self.blocks()
+        some = blocks[:: max(1, len(blocks) // (PROBED * self.workers))]
+        started = time.perf_counter()
+        for _ in ordered(lambda rows: self._block(rows).gram(V), some, self.workers):
+            pass
+        return (time.perf_counter() - started) * len(blocks) / len(some)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed in one read."""

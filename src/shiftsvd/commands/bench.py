@@ -32,7 +32,7 @@ Example:
 def bench(file: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Time the solvers on a file.
 
-    FILE is .npz of SciPy, .npy, .mtx or .mtx.gz; its rows are centred.
+    FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.
     """
     from shiftsvd.bench import run
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
+from shiftsvd.outputs import refuse, write_all
 from shiftsvd.paper.figures import FORMATS, PANELS, all_figures
-from shiftsvd.paper.outputs import refuse, write_all
 from shiftsvd.paper.page import page
 from shiftsvd.paper.report import document
 from shiftsvd.paper.run import Options, Report, reproduce

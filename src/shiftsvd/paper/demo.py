@@ -11,10 +11,10 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 import shiftsvd as ss
+from shiftsvd.outputs import refuse, write_all
 from shiftsvd.paper import DataError, images
 from shiftsvd.paper.corpus import count_words, gensim_sample
 from shiftsvd.paper.figures import reconstructions, rendered
-from shiftsvd.paper.outputs import refuse, write_all
 from shiftsvd.paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, WR_SHIFTED, published
 from shiftsvd.paper.tables import Dataset, measure, picture
 

@@ -39,7 +39,7 @@ def page(report: Report, figures: dict[str, bytes]) -> bytes:
         compared=[row for row in measured if row.published is not None],
         figures={name[:-4]: _data_uri(content) for name, content in figures.items() if name.endswith(".svg")},
     )
-    return text.encode()
+    return str(text).encode()
 
 
 def columns(measured: list[Row]) -> dict[str, dict[str, Row]]:

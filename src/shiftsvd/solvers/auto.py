@@ -1,6 +1,5 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
-from shiftsvd.operators import Operator, panel_dtype
+from shiftsvd.operators import Operator
 from shiftsvd.solvers.base import TOL, Solver, check_rank
 from shiftsvd.solvers.cost import Cost, Work
 from shiftsvd.solvers.exact import Exact
@@ -126,7 +125,7 @@ def estimate(
     tol : float
         For solvers given by name.
     probe : bool
-        Time one product as well.
+        Time one product as well; of data in files, some blocks of it.
 
     Returns
     -------
@@ -145,9 +144,9 @@ def estimate(
     count = min(A.shape) if isinstance(k, float) else int(k)
     seconds = None
     if probe:
-        V = np.ones((min(A.shape), BLOCK), panel_dtype(A.dtype))
-        started = time.perf_counter()
+        tall = A if A.shape[0] >= A.shape[1] else A.H
+        # As wide as a step of block Lanczos, and in its precision.
+        V = np.ones((tall.shape[1], BlockLanczos().block(k, A)), A.dtype)
         with threads(A.n_threads):
-            (A if A.shape[0] >= A.shape[1] else A.H).gram(V)
-        seconds = time.perf_counter() - started
+            seconds = tall.gram_seconds(V)
     return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)
