@@ -6,18 +6,18 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from shiftsvd import streaming
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
-from shiftsvd.estimators.settings import chosen_solver, random_generator, row_weights, wanted
+from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.shifts import finite_vector, resolve_scale
+from shiftsvd.shifts import Learned, Plain, moments_after, resolve_scale, row_weights
 from shiftsvd.solvers.base import TOL, rounding
 
 
@@ -44,9 +44,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
     random_state : int, Generator, RandomState or None
         None is fresh entropy; the global state is never read.
-    shift : "mean", None or array of shape (n_features,)
+    shift : "mean", None, array of shape (n_features,), "rows", "both", `GroupMeans()` or `Covariates()`
+        What is subtracted: the column means, nothing, a vector, the own mean of every row, the means of rows and
+        columns (double centring), the mean of the group that a row is in (`fit`, `transform` and the others take
+        `groups`), what a regression on known covariates explains (they take `covariates`).
     scale : False, True or "std", "pareto", or positive array of shape (n_features,)
-        "std" has ddof 0, as in `StandardScaler`; columns without variance are left as they are, with a warning.
+        The standard deviation of the columns after the shift, its square root, a vector; columns without variance
+        are left as they are, with a warning.
     solver : str or Solver
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``, which brings its own settings.
@@ -58,6 +62,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Default: half of the available memory. What would need more is refused.
     verbose : int
         Accepted for compatibility.
+    scale_ddof : 0 or 1
+        The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
 
     Attributes
     ----------
@@ -70,7 +76,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
     singular_values_ : array of shape (n_components_,)
     mean_ : array of shape (n_features,)
-        The shift, float64.
+        What is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
+    shift_ : LearnedGroups or LearnedCovariates
+        The means of the groups, or the coefficients of the regression; only with those shifts.
     scale_ : array of shape (n_features,), or None
         What the columns are divided by.
     noise_variance_ : float
@@ -83,7 +91,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     Notes
     -----
-    Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`).
+    Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`); shifts that
+    are not the same for every row take two more.
+
+    Where `groups` or `covariates` are needed, scikit-learn's metadata routing brings them through pipelines and
+    cross-validation: ``pca.set_fit_request(groups=True).set_transform_request(groups=True)``.
 
     References
     ----------
@@ -117,6 +129,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verbose: int = 0,
+        scale_ddof: int = 0,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -134,8 +147,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.n_threads = n_threads
         self.memory_limit = memory_limit
         self.verbose = verbose
+        self.scale_ddof = scale_ddof
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
 
         Parameters
@@ -144,6 +158,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice, a weight of 0 is no row.
+        groups : array of shape (n_samples,), optional
+            The group of each row, for ``shift=GroupMeans()``.
+        covariates : array of shape (n_samples, p) or (n_samples,), optional
+            What is known of each row, for ``shift=Covariates()``.
 
         Returns
         -------
@@ -165,10 +183,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         moments = A.moments(weights)
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
-        mean = self._shift(moments)
-        scale = resolve_scale(self.scale, A.shape[1], moments)
-        variance = float(_squares(moments, mean, scale).sum()) / (total - 1)
-        B = _shifted(A, mean, scale)
+        data = {"groups": groups, "covariates": covariates}
+        S, learned = learned_shift(self.shift, A, moments, weights, data)
+        after = moments_after(A, S, moments, weights)
+        scale = resolve_scale(self.scale, A.shape[1], after, moments, self.scale_ddof)
+        variance = float(_squares(after, scale).sum()) / (total - 1)
+        B = _shifted(A, S, scale)
         if weights is not None:
             B = Scaled(B, rows=np.sqrt(weights))
         tol = TOL if self.tol is None else self.tol
@@ -176,7 +196,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if k == "mle":
             F = F.truncate(minka_rank(F.S.astype(np.float64) ** 2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
-        self.mean_, self.scale_ = mean, scale
+        streaming.forget(self)
+        self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
+        self.__dict__.pop("shift_", None)
+        if not isinstance(learned, Plain):
+            self.shift_ = learned
         self._set(F, variance, total, A, len(F.S) if k else 0)
         return self
 
@@ -198,20 +222,30 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.noise_variance_ = rest / left_out if left_out >= 1 else 0.0
         self.info_ = F.info
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> Any:
         """``fit(X).transform(X)``: scores of every row, whatever its weight, shape (n_samples, n_components_)."""
-        return self.fit(X, y, sample_weight=sample_weight).transform(X)
+        data = {"groups": groups, "covariates": covariates}
+        return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)
 
-    def transform(self, X: Any) -> Any:
-        """Scores ``(X - mean_) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
+    def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
+        """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
 
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        groups, covariates : array, optional
+            Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
 
         Returns
         -------
         array of shape (n_samples, n_components_)
+
+        Raises
+        ------
+        ValueError
+            For groups that no training row is in.
 
         Notes
         -----
@@ -219,15 +253,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
-        Z = self._scores(A)
+        Z = self._scores(self._minus_shift(A, groups, covariates))
         return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
-    def iter_scores(self, X: Any) -> Iterator[tuple[int, Panel]]:
+    def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
         """Scores part by part: ``(first row, scores of the rows from there on)``, in order.
 
         Parameters
         ----------
         X : what `transform` takes, or an operator such as `shiftsvd.io.open_matrix` gives
+        groups, covariates : array, optional
+            As in `transform`.
 
         Yields
         ------
@@ -239,11 +275,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
-        for lo, Z in self._score_parts(A):
+        for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
-    def inverse_transform(self, X: Any) -> Panel:
-        """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_)."""
+    def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel:
+        """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
+
+        Means of groups and what covariates explain are added back, the means of columns too; the own means of rows,
+        which ``shift="rows"`` and "both" subtract, are not known.
+        """
         check_is_fitted(self, "components_")
         Z = np.asarray(X)
         if Z.ndim != 2 or Z.shape[1] != self.n_components_:
@@ -252,9 +292,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         back = Z @ self.components_
         if self.scale_ is not None:
             back = back * self.scale_
-        return np.asarray((back + self.mean_).astype(np.result_type(Z.dtype, self.components_.dtype)))
+        learned, data = self._learned(groups, covariates)
+        back = back + learned.points(len(Z), data)
+        return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
 
-    def score_samples(self, X: Any) -> Vector:
+    def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
 
         Notes
@@ -264,14 +306,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         degenerate normal distribution there, minus infinity elsewhere.
         """
         check_is_fitted(self, "components_")
-        A = self._operator(X, reset=False)
+        A = self._minus_shift(self._operator(X, reset=False), groups, covariates)
         Z = self._scores(A)
-        rest = (_shifted(A, self.mean_, self.scale_) - LowRank(Z, self.components_.T)).row_squares()
+        rest = (A - LowRank(Z, self.components_.T)).row_squares()
         return self._model().log_likelihood(Z, np.asarray(rest))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
         """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X)))
+        return float(np.mean(self.score_samples(X, groups, covariates)))
 
     def get_covariance(self) -> Panel:
         """Covariance of the model in the units of X, shape (n_features, n_features)."""
@@ -328,30 +370,26 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             )
         return A
 
-    def _shift(self, moments: Moments) -> npt.NDArray[np.float64]:
-        """The vector that is subtracted from every row."""
-        if isinstance(self.shift, Operator):
-            raise ValueError(f"a shift of PCA must mean something for new rows, got {self.shift}; use svd instead")
-        if self.shift is None:
-            return np.zeros(len(moments.mean))
-        if isinstance(self.shift, str):
-            if self.shift != "mean":
-                raise ValueError(f'shift must be "mean", None or a vector, got {self.shift!r}')
-            return moments.mean
-        mu = finite_vector("shift", self.shift, len(moments.mean), "feature")
-        if np.iscomplexobj(mu):
-            raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
-        return mu
+    def _learned(self, groups: Any, covariates: Any) -> tuple[Learned, Any]:
+        """The shift of the training data, and what it has to know of these rows."""
+        own = isinstance(self.shift, str) and self.shift in ("rows", "both")
+        learned: Learned = getattr(self, "shift_", None) or Plain(self.mean_, own)
+        return learned, data_of_rows(learned.needs, self.shift, {"groups": groups, "covariates": covariates})
+
+    def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
+        """Rows of A minus their shift, in units of the scale."""
+        learned, data = self._learned(groups, covariates)
+        return _shifted(A, learned.of(A, data), self.scale_)
 
     def _scores(self, A: Operator) -> Panel:
-        """Scores before whitening."""
+        """Scores of shifted rows before whitening."""
         parts = [part for _, part in self._score_parts(A)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
-        """Scores before whitening, part by part."""
+        """Scores of shifted rows before whitening, part by part."""
         with threads(A.n_threads):
-            yield from _shifted(A, self.mean_, self.scale_).row_products(self.components_.T.astype(np.float64))
+            yield from A.row_products(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
@@ -421,8 +459,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         from sklearn import decomposition, pipeline, preprocessing
 
         check_is_fitted(self, "components_")
+        if hasattr(self, "shift_") or (isinstance(self.shift, str) and self.shift in ("rows", "both")):
+            raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={self.shift!r}")
         pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
-        unknown_there = {"scale_", "info_"}
+        unknown_there = {"scale_", "info_", "unseen_variance_"}
         fitted = {name: value for name, value in vars(self).items() if name.endswith("_") and name not in unknown_there}
         vars(pca).update(deepcopy(fitted))
         if self.scale_ is None:
@@ -435,15 +475,79 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
         return pipeline.Pipeline([("scale", scaler), ("pca", pca)])
 
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
 
-def _squares(moments: Moments, mean: Vector, scale: Vector | None) -> Vector:
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        PCA
+            Fitted from the second row on. Mean and total variance are exact. The components are those of a sketch
+            of ``k + max(k, n_oversamples)`` columns: each exact variance lies between `explained_variance_` and
+            that plus `unseen_variance_`, which is 0 where the sketch has as many columns as there are features.
+
+        Raises
+        ------
+        ValueError
+            For data or settings that cannot be: a scale that would have to be learned, a share of the variance.
+
+        Notes
+        -----
+        Two reads of the batch, O(n_features ell^2) operations, 2 n_features x ell numbers kept. Neither the order
+        nor the size of the batches matters beyond rounding; `shiftsvd.merge` joins what was fitted apart, and
+        `refine` comes nearer to the exact components. The solver settings of `fit` do not matter here, and what
+        `fit` was given does not belong to the stream: the first `partial_fit` begins anew.
+
+        References
+        ----------
+        Tropp, Yurtsever, Udell & Cevher (2017), Fixed-rank approximation of a positive-semidefinite matrix from
+        streaming data.
+
+        Examples
+        --------
+        >>> import shiftsvd as ss
+        >>> from scipy.sparse import random_array
+        >>> X = random_array((1000, 50), density=0.05, format="csr", rng=0)
+        >>> pca = ss.PCA(n_components=3, random_state=0)
+        >>> for lo in range(0, 1000, 333):
+        ...     pca = pca.partial_fit(X[lo : lo + 333])
+        >>> pca.n_samples_
+        1000
+        """
+        streaming.partial_fit(self, X)
+        return self
+
+    def refine(self, X: Any, passes: int = 1) -> Self:
+        """Come nearer to the exact components of a stream by reading all its rows again, in any order.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, or what `shiftsvd.io.open_matrix` gives
+            All rows that `partial_fit` was given.
+        passes : int
+            Reads of X.
+
+        Returns
+        -------
+        PCA
+            It can be fitted further; merged with another it cannot, since its test matrix is now its own.
+        """
+        streaming.refine(self, X, passes)
+        return self
+
+
+def _squares(after: Moments, scale: Vector | None) -> Vector:
     """Sum of squares of each shifted, scaled column, without cancellation."""
-    assert moments.M2 is not None
-    squares = moments.M2 + moments.count * (moments.mean - mean) ** 2
+    assert after.M2 is not None
+    squares = after.M2 + after.count * after.mean**2
     return squares if scale is None else squares / scale**2
 
 
-def _shifted(A: Operator, mean: Vector, scale: Vector | None) -> Operator:
-    """``(A - 1 mean^T) diag(1 / scale)``."""
-    B = A - LowRank(np.ones(A.shape[0]), mean) if np.any(mean) else A
+def _shifted(A: Operator, S: LowRank | None, scale: Vector | None) -> Operator:
+    """``(A - S) diag(1 / scale)``."""
+    B = A if S is None else A - S
     return B if scale is None else Scaled(B, cols=1 / scale)
