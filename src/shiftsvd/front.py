@@ -9,9 +9,17 @@ import numpy.typing as npt
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
+from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.shifts import resolve_scale, resolve_shift
+from shiftsvd.shifts import (
+    Shift,
+    moments_after,
+    needs_moments,
+    resolve_scale,
+    resolve_shift,
+    row_weights,
+)
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
@@ -23,7 +31,7 @@ def svd(
     X: Any,
     k: int | float,
     *,
-    shift: str | npt.ArrayLike | Operator | None = None,
+    shift: str | npt.ArrayLike | Operator | Shift | None = None,
     scale: bool | str | npt.ArrayLike | None = None,
     solver: str | Solver = "auto",
     tol: float = _LEFT_OUT,
@@ -31,6 +39,8 @@ def svd(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     certify: bool = False,
+    scale_ddof: int = 0,
+    sample_weight: npt.ArrayLike | None = None,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -41,11 +51,13 @@ def svd(
     k : int in 1..min(m, n), or float in (0, 1)
         Number of components; a float is the share of the squared Frobenius norm to exceed, by the fewest
         components ("exact", "gram" and "lanczos" can).
-    shift : None, "mean", array of shape (n,), `LowRank` or `Operator` of shape (m, n)
-        What is subtracted: nothing, the column means, a vector from every row, any matrix.
+    shift : None, "mean", "rows", "both", array of shape (n,), `Covariates`, `GroupMeans`, `LowRank` or `Operator`
+        What is subtracted: nothing, the column means, the row means, both (and their common mean is added: double
+        centring), a vector from every row, what a regression explains, the means of groups of rows, any matrix.
+        Any other object with ``resolve(A, moments, weights)`` that returns a `LowRank` will do (`shiftsvd.shifts`).
     scale : None, "std" or True, "pareto", or positive array of shape (n,)
-        What the columns are divided by after the shift: their standard deviation (ddof 0), its square root, a
-        vector. Columns without variance are left as they are, with a warning that counts them.
+        What the columns are divided by after the shift: the standard deviation of the columns of ``X - shift``, its
+        square root, a vector. Columns without variance are left as they are, with a warning that counts them.
     solver : str or Solver
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``. `auto_solver` tells which one "auto" is, and `estimate` what it will take.
@@ -60,6 +72,11 @@ def svd(
         Default: half of the available memory. What would need more is refused.
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
+    scale_ddof : 0 or 1
+        The standard deviation divides by the number of rows minus this.
+    sample_weight : array of shape (m,), optional
+        Frequencies of the rows: means and deviations are weighted, and the triplets are those of
+        ``diag(sqrt(sample_weight)) (X - shift) diag(1 / scale)``.
 
     Returns
     -------
@@ -76,7 +93,8 @@ def svd(
     Notes
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
-    where shift or scale need them.
+    where shift or scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std"
+    or "pareto" after a shift that is not the same for all rows.
 
     References
     ----------
@@ -101,22 +119,21 @@ def svd(
         check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
     elif not 0 < share < 1:
         raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-    A = prepared(A, shift, scale)
+    A = prepared(A, shift, scale, scale_ddof, row_weights(sample_weight, A.shape[0]))
     with threads(n_threads):
         return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
 
 
-def prepared(A: Operator, shift: Any, scale: Any) -> Operator:
-    """``(A - shift) diag(1 / scale)``."""
-    moments = A.moments() if _needs_moments(shift, scale) else None
-    shift = resolve_shift(shift, A.shape, moments)
-    divisor = resolve_scale(scale, A.shape[1], moments)
-    A = A if shift is None else A - shift
-    return A if divisor is None else Scaled(A, cols=1 / divisor)
-
-
-def _needs_moments(shift: Any, scale: Any) -> bool:
-    return isinstance(shift, str) or isinstance(scale, str) or scale is True
+def prepared(A: Operator, shift: Any, scale: Any, ddof: int = 0, weights: Vector | None = None) -> Operator:
+    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``."""
+    moments = A.moments(weights) if needs_moments(shift, scale) else None
+    S = resolve_shift(shift, A, moments, weights)
+    named = scale is True or isinstance(scale, str)
+    after = moments_after(A, S, moments, weights) if moments is not None and named else None
+    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof)
+    A = A if S is None else A - S
+    rows, cols = None if weights is None else np.sqrt(weights), None if divisor is None else 1 / divisor
+    return A if rows is None and cols is None else Scaled(A, rows, cols)
 
 
 def decompose(

@@ -1,8 +1,10 @@
 """The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Protocol
 
 import numpy as np
@@ -108,6 +110,12 @@ class Operator(ABC):
         """``(first row, dense block)`` over all rows of ``A^H``, as `row_blocks`."""
         yield 0, self.rmatmat(np.eye(self.shape[0], dtype=panel_dtype(self.dtype)))
 
+    def gram_seconds(self, V: Panel) -> float:
+        """How long ``gram(V)`` takes: one is made, or a part of one where that tells as much."""
+        started = time.perf_counter()
+        self.gram(V)
+        return time.perf_counter() - started
+
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
         yield 0, self.matmat(V)
@@ -175,8 +183,7 @@ class Operator(ABC):
     def __sub__(self, shift: "Operator") -> "Operator":
         if not isinstance(shift, Operator):
             return NotImplemented
-        if shift.shape != self.shape:
-            raise ValueError(f"the shift has shape {shift.shape}, the matrix {self.shape}: they must be equal")
+        _check_same_shape(self, shift)
         low_rank = shift.as_low_rank()
         fused = None if low_rank is None else self.with_shift(low_rank)
         return fused or Shifted(self, shift if low_rank is None else low_rank)
@@ -216,6 +223,10 @@ class Derived(Operator):
     def eps(self) -> float:
         """As of A."""
         return self.A.eps
+
+    def gram_seconds(self, V: Panel) -> float:
+        """As of A."""
+        return self.A.gram_seconds(V)
 
     @property
     def gram_eps(self) -> float:
@@ -294,6 +305,10 @@ class Adjoint(Derived):
         """The row blocks of A."""
         return self.A.row_blocks(columns)
 
+    def gram_seconds(self, V: Panel) -> float:
+        """That of two products."""
+        return Operator.gram_seconds(self, V)
+
     @property
     def gram_eps(self) -> float:
         """That of two products."""
@@ -366,10 +381,25 @@ class LowRank(Operator):
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
 
     def merge(self, other: "LowRank | None") -> "LowRank":
-        """The sum of both."""
+        """The sum of both; columns that both have count once."""
         if other is None:
             return self
-        return LowRank(np.hstack([other.L, self.L]), np.hstack([other.R, self.R]))
+        L, R = _gathered(np.hstack([other.L, self.L]), np.hstack([other.R, self.R]))
+        R, L = _gathered(R, L)
+        return LowRank(L, R)
+
+    def __add__(self, other: "LowRank") -> "LowRank":
+        if not isinstance(other, LowRank):
+            return NotImplemented
+        _check_same_shape(self, other)
+        return other.merge(self)
+
+    def __neg__(self) -> "LowRank":
+        return LowRank(-self.L, self.R)
+
+    def with_shift(self, shift: "LowRank") -> "LowRank":
+        """The difference."""
+        return LowRank(shift.L, -shift.R).merge(self)
 
     def frobenius_norm(self) -> float:
         """``||L R^H||_F``, by the triangular factors of both."""
@@ -399,8 +429,7 @@ class Shifted(Derived):
     dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.A.shape != self.S.shape:
-            raise ValueError(f"the shift has shape {self.S.shape}, the matrix {self.A.shape}: they must be equal")
+        _check_same_shape(self.A, self.S)
         object.__setattr__(self, "shape", self.A.shape)
         object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
 
@@ -412,9 +441,24 @@ class Shifted(Derived):
         """``A^H W - S^H W``."""
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
-    def fused(self, passes: float) -> "Shifted":
-        """As A."""
-        return Shifted(self.A.fused(passes), self.S)
+    def fused(self, passes: float) -> Operator:
+        """As A, with the shift inside it where it can be."""
+        return self.A.fused(passes) - self.S
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """Both shifts in one, where this one is of low rank too."""
+        S = self.S.as_low_rank()
+        return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A minus those of S."""
+        S = self.S.as_low_rank()
+        if S is None:
+            yield from super().row_products(V)
+            return
+        C = S.R.conj().T @ V
+        for lo, part in self.A.row_products(V):
+            yield lo, part - S.L[lo : lo + len(part)] @ C
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A minus the same rows of S."""
@@ -530,6 +574,27 @@ class Scaled(Derived):
     def H(self) -> "Scaled":
         """``D_c^H A^H D_r^H``."""
         return Scaled(self.A.H, _conj(self.cols), _conj(self.rows))
+
+
+def _check_same_shape(A: Operator, shift: Operator) -> None:
+    """Refuse a shift of another shape."""
+    if shift.shape != A.shape:
+        raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")
+
+
+def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
+    """Factors of ``L R^H`` where equal columns of L are one, and those that R has cancelled are none."""
+    place: dict[bytes, int] = {}
+    places = [place.setdefault(sha256(column.tobytes()).digest(), len(place)) for column in L.T]
+    if len(place) < len(places):
+        kept = [places.index(i) for i in range(len(place))]
+        sums = np.zeros((len(R), len(place)), R.dtype)
+        for i, column in zip(places, R.T, strict=True):
+            sums[:, i] += column
+        L, R = L[:, kept], sums
+    # A shift of rank 0 is one column of zeros.
+    there = np.flatnonzero(np.any(R != 0, axis=0)) if np.any(R) else np.arange(min(1, R.shape[1]))
+    return (L, R) if len(there) == R.shape[1] else (L[:, there], R[:, there])
 
 
 def _factor(name: str, F: npt.ArrayLike) -> Panel:

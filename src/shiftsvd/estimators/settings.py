@@ -1,14 +1,15 @@
-"""What the settings of an estimator mean: components wanted, solver, weights, randomness."""
+"""What the settings of an estimator mean: components wanted, solver, shift, randomness."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from shiftsvd.moments import Vector
-from shiftsvd.operators import Operator
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator
 from shiftsvd.orth import NORMALIZERS
-from shiftsvd.shifts import finite_vector
+from shiftsvd.shifts import NAMES, Covariates, GroupMeans, Learned, Plain, Shift, finite_vector, plain
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
 from shiftsvd.solvers.base import SHARED
@@ -109,22 +110,52 @@ def _randomized(pca: Any, A: Operator, k: Any, name: str) -> Solver:
     return RandomizedSVD(int(pca.n_oversamples), q + 1, normalizer, finish="last")
 
 
-def row_weights(sample_weight: Any, m: int) -> Vector | None:
-    """Frequencies of the rows, checked."""
-    if sample_weight is None:
-        return None
-    weights = np.asarray(sample_weight)
-    weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
-    weights = finite_vector("sample_weight", weights, m, "sample")
-    if np.iscomplexobj(weights):
-        raise ValueError("sample_weight must be real, got complex numbers")
-    if np.any(weights < 0):
-        raise ValueError(f"sample_weight must not be negative, got {int((weights < 0).sum())} negative entries")
-    if not weights.sum() > 1:
-        raise ValueError(
-            f"sample_weight counts rows: not all may be zero, and their sum must exceed 1, got {weights.sum():g}"
-        )
-    return weights
+def learned_shift(
+    shift: Any, A: Operator, moments: Moments, weights: Vector | None, data: dict[str, Any]
+) -> tuple[LowRank | None, Learned]:
+    """What is subtracted from the training data, and how to do the same to new rows."""
+    if isinstance(shift, GroupMeans | Covariates):
+        name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
+        if getattr(shift, spec) is not None:
+            kind = type(shift).__name__
+            raise ValueError(
+                f"in PCA {kind}() is empty, so that folds and new rows bring their own: fit(X, {name}=...)"
+            )
+        values = data_of_rows(name, shift, data)
+        if np.iscomplexobj(values):
+            raise ValueError(f"{name} of PCA must be real, got complex numbers; use svd instead")
+        return replace(shift, **{spec: values}).learn(A, moments, weights)
+    data_of_rows(None, shift, data)
+    learned = _plain_shift(shift, moments)
+    return learned.of(A), learned
+
+
+def _plain_shift(shift: Any, moments: Moments) -> Plain:
+    """A shift that takes nothing but the row itself."""
+    if isinstance(shift, Operator | Shift):
+        raise ValueError(f"a shift of PCA must mean something for new rows, got {shift}; use svd instead")
+    if shift is None:
+        return Plain(np.zeros(len(moments.mean)))
+    if isinstance(shift, str):
+        if shift not in NAMES:
+            choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
+            raise ValueError(f"shift must be {choices}, got {shift!r}")
+        return plain(shift, moments)
+    mu = finite_vector("shift", shift, len(moments.mean), "feature")
+    if np.iscomplexobj(mu):
+        raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
+    return Plain(mu)
+
+
+def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
+    """What the shift has to know of every row; refuses what it does not need."""
+    for name, values in data.items():
+        if name == needed and values is None:
+            raise ValueError(f"shift={shift!r} needs {name}: give {name}=..., one for each row of X")
+        if name != needed and values is not None:
+            kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
+            raise ValueError(f"{name} are for shift={kind}, got shift={shift!r}")
+    return None if needed is None else data[needed]
 
 
 def random_generator(random_state: Any) -> Generator:
