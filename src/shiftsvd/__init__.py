@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA
+    from shiftsvd.estimators.pcoa import PCoA
     from shiftsvd.front import svd
     from shiftsvd.model_file import load
     from shiftsvd.moments import Moments
@@ -47,6 +48,7 @@ _HOME = {
     "MultipleCorrespondenceAnalysis": "estimators.multiple",
     "Operator": "operators",
     "PCA": "estimators.pca",
+    "PCoA": "estimators.pcoa",
     "Rademacher": "sketch",
     "RandomizedSVD": "solvers",
     "SRFT": "sketch",
@@ -86,6 +88,7 @@ __all__ = [
     "Moments",
     "MultipleCorrespondenceAnalysis",
     "Operator",
+    "PCoA",
     "Rademacher",
     "RandomizedSVD",
     "SVDResult",

@@ -7,14 +7,19 @@ from shiftsvd.operators import Panel
 
 def labels_of(X: Any) -> tuple[Any, Any]:
     """Names of the rows and columns of a pandas frame or of a distance matrix with ids; None where there are none."""
-    if hasattr(X, "ids") and hasattr(X, "data"):  # as scikit-bio's DistanceMatrix has
-        return X.ids, X.ids
-    return (X.index, X.columns) if is_pandas(X) else (None, None)
+    if is_pandas(X):
+        return X.index, X.columns
+    return (X.ids, X.ids) if has_ids(X) else (None, None)
 
 
 def is_pandas(X: Any) -> bool:
     """Whether X is a frame or a column of pandas; told by its module, so that it is not imported."""
     return type(X).__module__.partition(".")[0] == "pandas"
+
+
+def has_ids(X: Any) -> bool:
+    """Whether X holds an array and names, as scikit-bio's DistanceMatrix does."""
+    return hasattr(X, "ids") and hasattr(X, "data") and not is_pandas(X)
 
 
 def labelled(values: Panel, names: Any) -> Any:

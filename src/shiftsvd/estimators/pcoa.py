@@ -1,0 +1,329 @@
+"""Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from scipy import linalg
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.metrics import pairwise_distances
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from shiftsvd.backends.array import BLOCK
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.memory import affordable
+from shiftsvd.estimators.labels import has_ids, labelled, labels_of
+from shiftsvd.estimators.settings import random_generator
+from shiftsvd.kernels import default_threads, ordered, threads
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Derived, Operator, Panel
+from shiftsvd.solvers.base import TOL
+from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
+
+SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
+
+
+class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
+
+    S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
+    has negative eigenvalues, which a singular value decomposition would take for large ones. It is never formed beyond
+    2000 points.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Default: as many as there are points; beyond 2000 points it must be given.
+    metric : str or callable
+        "precomputed": X holds distances. Else X holds the points' features, and this is the metric of
+        `sklearn.metrics.pairwise_distances`, such as "braycurtis".
+    tol : float
+        Relative accuracy of the square roots of the eigenvalues, which are the lengths of the coordinates; beyond
+        2000 points, below which it is all digits.
+    random_state : int, Generator, RandomState or None
+        None is fresh entropy; the global state is never read.
+    n_threads : int, optional
+        Default: the cores that this process may use.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+
+    Attributes
+    ----------
+    coordinates_ : array or DataFrame of shape (n_samples, n_components)
+        ``V sqrt(lambda)``; 0 where the eigenvalue is negative.
+    eigenvalues_ : array of shape (n_components,)
+        The largest, descending; negative ones are told as they are.
+    proportion_explained_ : array of shape (n_components,)
+        Eigenvalues over the sum of all positive ones; 0 for negative ones.
+    negative_share_ : float
+        Sum of the negative eigenvalues' sizes over that of all; exact up to 2000 points, beyond that an estimate by
+        stochastic Lanczos quadrature, good to a few percent where there are many of them.
+    lowest_eigenvalue_ : float
+        The most negative eigenvalue; beyond 2000 points an upper bound of it.
+    trace_ : float
+        The sum of all eigenvalues, exact.
+    value_errors_ : array of shape (n_components,), or None
+        Bounds of the relative errors of the square roots; None where all digits were computed.
+    n_passes_ : int
+        Products with the distances.
+    n_features_in_ : int
+        The number of points.
+
+    References
+    ----------
+    Gower (1966), Some distance properties of latent root and vector methods; Gower (1968), Adding a point to vector
+    diagrams.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> D = np.abs(np.subtract.outer([0.0, 3.0, 7.0], [0.0, 3.0, 7.0]))
+    >>> pcoa = ss.PCoA(n_components=1).fit(D)
+    >>> np.abs(np.diff(pcoa.coordinates_[:, 0])).round(6)
+    array([3., 4.])
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        metric: Any = "precomputed",
+        tol: float = TOL,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.metric = metric
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the coordinates.
+
+        Parameters
+        ----------
+        X : array, data frame, object with ``data`` and ``ids``, or Operator, of shape (n_samples, n_samples)
+            Distances, symmetric and 0 on the diagonal; an operator must hold the **squared** distances. With a
+            `metric`, an array or data frame of shape (n_samples, n_features).
+        y : ignored
+
+        Returns
+        -------
+        PCoA
+
+        Raises
+        ------
+        ValueError
+            For what cannot be distances, or settings that cannot be.
+        """
+        names = labels_of(X)[0]
+        S = self._squared(X)
+        n = S.shape[0]
+        k = _components(self.n_components, n)
+        if not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        rng = random_generator(self.random_state)
+        with threads(S.n_threads):
+            means = _means(S, rng)
+            B = DoubleCentred(S)
+            found = self._everything(B, k) if n <= SMALL else self._leading(B, k, rng)
+        if not found.converged:
+            worst = float(found.value_errors.max())
+            warnings.warn(
+                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=2
+            )
+        self._set(found, means, n <= SMALL, names)
+        return self
+
+    def _set(self, found: Eigenpairs, means: Vector, exact: bool, names: Any) -> None:
+        """The fitted attributes."""
+        self._means, self._vectors = means, _signed(found.vectors)
+        # The diagonal of S is 0, so that the trace of -1/2 J S J is that of its mean alone.
+        self.trace_ = float(means.sum() / 2)
+        positive = max(self.trace_ + found.negative, float(np.maximum(found.values, 0).sum()))
+        self.eigenvalues_ = found.values
+        self.proportion_explained_ = np.maximum(found.values, 0) / positive if positive > 0 else 0 * found.values
+        total = positive + found.negative
+        self.negative_share_ = found.negative / total if total > 0 else 0.0
+        self.lowest_eigenvalue_ = found.lowest
+        self.coordinates_ = labelled(self._vectors * np.sqrt(np.maximum(found.values, 0)), names)
+        self.value_errors_ = None if exact else found.value_errors
+        self.n_passes_ = found.n_passes
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """``fit(X).coordinates_`` as an array."""
+        return np.asarray(self.fit(X).coordinates_)
+
+    def transform(self, X: Any) -> Any:
+        """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n_points, n_samples), or (n_points, n_features) where there is a metric
+
+        Returns
+        -------
+        array of shape (n_points, n_components)
+        """
+        check_is_fitted(self, "eigenvalues_")
+        D = validate_data(self, X, reset=False, dtype=np.float64)
+        if self.metric != "precomputed":
+            D = pairwise_distances(D, self._points, metric=self.metric)
+        positive = self.eigenvalues_ > 0
+        V = self._vectors * np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
+        return (self._means - D**2) @ V / 2
+
+    def _squared(self, X: Any) -> Operator:
+        """The squared distances, checked."""
+        if isinstance(X, Operator):
+            if self.metric != "precomputed":
+                raise ValueError(
+                    f'an operator holds squared distances: metric must be "precomputed", got {self.metric!r}'
+                )
+            if X.shape[0] != X.shape[1] or X.dtype.kind == "c":
+                raise ValueError(f"squared distances must be a real square matrix, got {X}")
+            self.n_features_in_ = X.shape[1]
+            self.__dict__.pop("feature_names_in_", None)
+            return X
+        X = X.data if has_ids(X) else X
+        D = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
+        if self.metric != "precomputed":
+            affordable(8 * len(D) ** 2, self.memory_limit, f"the distances between {len(D)} points")
+            self._points = D.copy()
+            D = pairwise_distances(D, metric=self.metric)
+        if D.shape[0] != D.shape[1]:
+            raise ValueError(f"distances must be a square matrix, one row and column for each point, got {D.shape}")
+        _distances(D)
+        return SquaredDistances(D, self.n_threads or default_threads())
+
+    def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
+        """All eigenvalues of a small B, formed."""
+        n = B.shape[0]
+        affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n} points")
+        G = B.matmat(np.eye(n))
+        values, vectors = linalg.eigh((G + G.T) / 2)
+        values = values[::-1].copy()
+        values[np.abs(values) <= 4 * n * B.eps * np.abs(values).max(initial=0)] = 0  # rounding: one is 0 in any case
+        negative = float(-values[values < 0].sum())
+        nothing = np.zeros(k)
+        return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], nothing, nothing, True, 1, negative, float(values[-1]))
+
+    def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
+        """The k largest eigenvalues of a B that is never formed."""
+        solver, n = HermitianLanczos(self.tol), B.shape[0]
+        needed = 8 * n * (solver.basis_columns(k, n) + 4 * max(k, 2 * solver.block(n)))
+        affordable(needed, self.memory_limit, f"finding {k} coordinates of {n} points")
+        return solver(B, k, rng)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return len(self.eigenvalues_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.transformer_tags.preserves_dtype = ["float64"]
+        return tags
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SquaredDistances(Operator):
+    """The squares of an array of distances, made block by block and never held."""
+
+    D: Panel
+    n_threads: int = 1
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.D.shape)
+        object.__setattr__(self, "dtype", self.D.dtype)
+
+    @property
+    def eps(self) -> float:
+        """Squares and products are made in double precision."""
+        return float(np.finfo(np.float64).eps)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``S V``."""
+        blocks = cut(self.shape[0], BLOCK // self.shape[1])
+        parts = ordered(lambda rows: np.square(self.D[slice(*rows)], dtype=np.float64) @ V, blocks, self.n_threads)
+        return np.concatenate(list(parts))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """The same, since S is symmetric."""
+        return self.matmat(W)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DoubleCentred(Derived):
+    """``-1/2 J A J`` with ``J = I - 1 1^T / n``, for a symmetric A; J is a projection, applied as one."""
+
+    A: Operator
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.A.shape)
+        object.__setattr__(self, "dtype", self.A.dtype)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``-1/2 J (A (J V))``."""
+        return _centred(self.A.matmat(_centred(V))) / -2
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """The same, since it is symmetric."""
+        return self.matmat(W)
+
+
+def _centred(V: Panel) -> Panel:
+    """``J V``."""
+    return np.asarray(V - V.mean(axis=0))
+
+
+def _components(k: Any, n: int) -> int:
+    """The number of components, checked."""
+    if k is None and n <= SMALL:
+        return n
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
+        raise ValueError(f"n_components must be an integer in 1..{n} for {n} points, got {k!r}")
+    return int(k)
+
+
+def _distances(D: Panel) -> None:
+    """Refuse what cannot be distances, looking at one block at a time."""
+    n = len(D)
+    largest = max(float(np.max(D)), 0.0)
+    tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
+    diagonal = float(np.abs(np.diagonal(D)).max())
+    if diagonal > tolerance:
+        raise ValueError(f"distances must be 0 on the diagonal, got up to {diagonal:g}; similarities are no distances")
+    for lo, hi in cut(n, BLOCK // n):
+        block = D[lo:hi]
+        if block.min() < -tolerance:
+            raise ValueError(f"distances must be at least 0, got {block.min():g}")
+        off = float(np.abs(block - D[:, lo:hi].T).max())
+        if off > tolerance:
+            raise ValueError(f"distances must be symmetric, got two that differ by {off:g}; use (D + D.T) / 2")
+
+
+def _means(S: Operator, rng: np.random.Generator) -> Vector:
+    """The means of the columns; one pass, in which the symmetry of an operator is looked at as well."""
+    V = np.column_stack([np.ones(S.shape[0]), rng.standard_normal(S.shape[0])])
+    SV = S.matmat(V)
+    if abs(float(SV[:, 0] @ V[:, 1] - V[:, 0] @ SV[:, 1])) > 1e-4 * float(np.linalg.norm(SV) * np.linalg.norm(V)):
+        raise ValueError(f"squared distances must be a symmetric matrix, which {S} is not")
+    if np.any(SV[:, 0] < 0):
+        raise ValueError(f"squared distances must be at least 0, got a column of {S} with a negative sum")
+    return np.asarray(SV[:, 0] / S.shape[0])
+
+
+def _signed(V: Panel) -> Panel:
+    """The largest entry of each column made positive."""
+    signs = np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])
+    return np.asarray(V * np.where(signs == 0, 1, signs))
