@@ -17,7 +17,20 @@ LAYERS = (
     ("solvers",),
     ("front", "shifts"),
     ("estimators", "streaming", "checkpoint", "model_file", "io"),
-    ("integrations", "plot", "report", "progress", "paper", "bench", "commands", "cli", "testing"),
+    (
+        "integrations",
+        "scanpy",
+        "xarray",
+        "genetics",
+        "plot",
+        "report",
+        "progress",
+        "paper",
+        "bench",
+        "commands",
+        "cli",
+        "testing",
+    ),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -1,0 +1,1 @@
+"""What the modules for scanpy, xarray and genotypes are made of."""

@@ -1,0 +1,298 @@
+"""Principal components of AnnData objects, put where scanpy puts them; scanpy itself is not needed.
+
+``import shiftsvd.scanpy as sv`` and ``sv.pca(adata)`` in place of ``sc.pp.pca(adata)``: what follows, such as
+``sc.pp.neighbors``, ``sc.tl.umap`` and ``sc.pl.pca``, goes on as before. With ``scale=True`` no ``sc.pp.scale``
+is needed, nor the dense copy that it makes.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends import as_operator
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.integrations.annotated import is_annotated, mask_of, matrix_of, places_of
+from shiftsvd.integrations.selection import Places
+from shiftsvd.kernels import threads
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+
+_IF_THERE: Final = "highly_variable, where var has it"
+_MOST: Final = 50  # components, where no number is given
+
+
+class _Keys(NamedTuple):
+    """Names of what is written."""
+
+    obsm: str
+    varm: str
+    uns: str
+
+
+class _Fit(NamedTuple):
+    """What is found in a matrix."""
+
+    pca: PCA
+    scores: Panel
+    variance: Vector
+    ratio: Vector
+
+
+def pca(
+    data: Any,
+    n_comps: int | None = None,
+    *,
+    layer: str | None = None,
+    obsm: str | None = None,
+    zero_center: bool = True,
+    scale: bool = False,
+    svd_solver: str | None = None,
+    random_state: Any = 0,
+    return_info: bool = False,
+    mask_var: Any = _IF_THERE,
+    dtype: npt.DTypeLike = "float32",
+    key_added: str | None = None,
+    copy: bool = False,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Principal components, as ``scanpy.pp.pca`` gives them; sparse data stay sparse, files stay on the disk.
+
+    Parameters
+    ----------
+    data : AnnData of n_obs x n_vars, or array or sparse matrix of that shape
+        Views, layers, and files opened with ``backed="r"`` too: those are read block by block where they would take
+        more than half of `memory_limit`.
+    n_comps : int, optional
+        Default: 50, or one less than the smaller side of the matrix where that is not above 50.
+    layer, obsm : str, optional
+        What to take in place of `X`.
+    zero_center : bool
+        Subtract the means of the genes. If not, the variances are those of the scores about their means, as in
+        scikit-learn's `TruncatedSVD`.
+    scale : bool
+        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; nothing is written.
+    svd_solver : str, optional
+        A name of scikit-learn's solvers, as in `shiftsvd.PCA`.
+    random_state : int, Generator or RandomState
+    return_info : bool
+        For arrays: return components and variances too.
+    mask_var : str, array of bool or None
+        The genes to take: a column of `var` or a mask. Default: "highly_variable" if there is such a column.
+    dtype : dtype
+        Of the scores.
+    key_added : str, optional
+        The key of what is written, in place of "X_pca", "PCs" and "pca".
+    copy : bool
+        Return a copy with the results in place of writing them into `data`.
+    solver : str or Solver
+        As in `shiftsvd.PCA`.
+    tol : float
+        Relative accuracy of the singular values.
+    n_threads : int, optional
+    memory_limit : int (bytes) or str such as "2GB", optional
+        As in `shiftsvd.PCA`.
+
+    Returns
+    -------
+    None, or AnnData
+        The copy, if there is to be one. Written are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0
+        for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
+        ``varm["PCs_shift_scale"]``: what was subtracted from each gene and what it was divided by (0 outside the
+        mask), for `project`. Of an obsm, the components are in ``uns["pca"]["components"]``.
+    array, or (array, array, array, array)
+        For arrays: the scores; with `return_info` also components, variance ratios and variances.
+
+    Raises
+    ------
+    ValueError
+        For data or settings that cannot be.
+
+    Notes
+    -----
+    Cost: as `shiftsvd.PCA`, and a pass for the scores.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> X = np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32")
+    >>> shiftsvd.scanpy.pca(X, 5).shape
+    (100, 5)
+    """
+    model = PCA(
+        n_comps,
+        shift="mean" if zero_center else None,
+        scale=bool(scale),
+        scale_ddof=1,
+        svd_solver=svd_solver,
+        solver=solver,
+        tol=tol,
+        random_state=random_state,
+        n_threads=n_threads,
+        memory_limit=memory_limit,
+    )
+    if not is_annotated(data):
+        refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
+        if given := [name for name, value in refused.items() if value is not None]:
+            raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
+        columns = None if mask_var is None or _left_out(mask_var) else places_of(mask_var, data.shape[1])
+        data = data if columns is None else data[:, columns]
+        fit = _fit(model, as_operator(data, n_threads=n_threads, memory_limit=memory_limit), dtype)
+        return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
+    if copy and data.isbacked:
+        raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
+    name = _mask_name(data, mask_var, obsm)
+    columns = None if name is None else mask_of(data, name)
+    fit = _fit(model, _operator(data, layer, obsm, columns, model), dtype)
+    adata = data.copy() if copy else data
+    _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, name, layer, obsm))
+    return adata if copy else None
+
+
+def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: str | None = None) -> None:
+    """Scores of other cells on the components of a reference, by the means and scales of the reference.
+
+    Parameters
+    ----------
+    adata : AnnData
+        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
+        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
+    reference : AnnData
+        What `pca` has been run on.
+    layer : str, optional
+        What to take in place of `X`.
+    key_added : str, optional
+        As it was given to `pca`.
+
+    Raises
+    ------
+    ValueError
+        If the reference has no such components, or the new cells lack genes that these need.
+
+    Notes
+    -----
+    One pass. Sparse data stay sparse. A gene of the reference that is outside its mask is not needed.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> from anndata import AnnData
+    >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
+    >>> shiftsvd.scanpy.pca(adata, 5)
+    >>> new = adata[:3].copy()
+    >>> shiftsvd.scanpy.project(new, adata)
+    >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
+    True
+    """
+    keys = _keys(key_added)
+    if missing := [key for key in (keys.varm, _shift_key(keys)) if key not in reference.varm]:
+        raise ValueError(f"the reference must have varm[{missing[0]!r}]; run shiftsvd.scanpy.pca on it first")
+    shift, scale = np.asarray(reference.varm[_shift_key(keys)], np.float64).T
+    used = np.flatnonzero(scale > 0)
+    places = _places(adata, reference.var_names[used])
+    order = np.argsort(places)  # files are read in their own order
+    A = matrix_of(adata, layer, places[order], None, None)
+    B = A - LowRank(np.ones(A.shape[0]), shift[used][order])
+    V = np.asarray(reference.varm[keys.varm], np.float64)[used][order]
+    with threads(None):
+        parts = [part for _, part in Scaled(B, cols=1 / scale[used][order]).row_products(V)]
+    found = reference.obsm[keys.obsm].dtype if keys.obsm in reference.obsm else np.float32
+    adata.obsm[keys.obsm] = np.concatenate(parts).astype(found)
+
+
+def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
+    """Components, scores and variances of a matrix."""
+    least = min(A.shape)
+    if model.n_components is None:
+        model.n_components = least - 1 if least <= _MOST else _MOST
+    k = model.n_components
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
+        raise ValueError(f"n_comps must be in 1..{least} for {A.shape[0]} cells x {A.shape[1]} genes, got {k!r}")
+    Z = model.fit(A).transform(A)
+    variance, ratio = model.explained_variance_, model.explained_variance_ratio_
+    if model.shift is None:
+        squares = A.moments().M2
+        assert squares is not None  # else fit would have refused
+        total = (squares if model.scale_ is None else squares / model.scale_**2).sum() / A.shape[0]
+        variance = np.var(Z, axis=0, dtype=np.float64).astype(variance.dtype)
+        ratio = (variance / total if total > 0 else np.zeros_like(variance)).astype(variance.dtype)
+    return _Fit(model, Z.astype(dtype, copy=False), variance, ratio)
+
+
+def _operator(adata: Any, layer: str | None, obsm: str | None, columns: Places | None, model: PCA) -> Operator:
+    """The matrix that was asked for."""
+    if obsm is None:
+        return matrix_of(adata, layer, columns, model.n_threads, model.memory_limit)
+    if layer is not None:
+        raise ValueError(f"one of layer and obsm must be left out, got layer={layer!r} and obsm={obsm!r}")
+    if obsm not in adata.obsm:
+        raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
+    return as_operator(adata.obsm[obsm], n_threads=model.n_threads, memory_limit=model.memory_limit)
+
+
+def _left_out(mask: Any) -> bool:
+    """Whether a mask is the default."""
+    return isinstance(mask, str) and mask == _IF_THERE
+
+
+def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
+    """The mask, or None."""
+    if _left_out(mask):
+        return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
+    if mask is not None and obsm is not None:
+        raise ValueError(f"mask_var is of genes and must be left out beside obsm={obsm!r}")
+    return mask
+
+
+def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: str | None) -> dict[str, Any]:
+    """The settings, by scanpy's names; those that scanpy does not have only where they are not its own way."""
+    named = isinstance(mask, str) and mask == "highly_variable"
+    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": mask}
+    others = {"layer": layer, "obsm": obsm, "scale": scale or None}
+    return params | {name: value for name, value in others.items() if value is not None}
+
+
+def _keys(key_added: str | None) -> _Keys:
+    """Scanpy's names, or one for all."""
+    return _Keys("X_pca", "PCs", "pca") if key_added is None else _Keys(key_added, key_added, key_added)
+
+
+def _shift_key(keys: _Keys) -> str:
+    """Where `project` finds what to subtract and to divide by."""
+    return f"{keys.varm}_shift_scale"
+
+
+def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: dict[str, Any]) -> None:
+    """Everything in its place."""
+    told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
+    adata.obsm[keys.obsm] = fit.scores
+    if "obsm" in params:
+        adata.uns[keys.uns] = told | {"components": fit.pca.components_}
+        return
+    rows = slice(None) if columns is None else columns
+    k = fit.pca.n_components_
+    loadings = np.zeros((adata.n_vars, k), fit.pca.components_.dtype)
+    loadings[rows] = fit.pca.components_.T
+    applied = np.zeros((adata.n_vars, 2))
+    applied[rows, 0] = fit.pca.mean_
+    applied[rows, 1] = 1 if fit.pca.scale_ is None else fit.pca.scale_
+    adata.varm[keys.varm] = loadings
+    adata.varm[_shift_key(keys)] = applied
+    adata.uns[keys.uns] = told
+
+
+def _places(adata: Any, names: Any) -> Places:
+    """Where the genes of these names are."""
+    if not adata.var_names.is_unique:
+        raise ValueError("the names of the genes must be unique; call .var_names_make_unique() first")
+    places: Places = adata.var_names.get_indexer(names)
+    if (places < 0).any():
+        absent = names[places < 0]
+        raise ValueError(
+            f"the new cells must have all {len(names)} genes of the components, {len(absent)} are missing: "
+            f"{', '.join(map(str, absent[:5]))}"
+        )
+    return places
