@@ -31,6 +31,7 @@ from shiftsvd.kernels import threads
 POOL, COLUMNS, K = 120_000, 2_000, 50
 AT_ONCE = 50_000  # rows that are made at a time
 PIECE = 2**25
+BATCH = 2_000  # rows of a batch of IncrementalPCA
 
 
 def make(file: Path, kind: str, gigabytes: float) -> np.ndarray:
@@ -191,6 +192,8 @@ def largest() -> int:
 def job(file: str, memory: str, solver: str, tol: float, max_passes: int | None) -> dict:
     """What that process does."""
     started = time.perf_counter()
+    if solver == "IncrementalPCA":
+        return incremental(file, started)
     A, _ = open_matrix(file, memory_limit=memory, stream=True)
     chosen = ss.BlockLanczos(tol, max_passes=max_passes) if max_passes else solver
     with warnings.catch_warnings():
@@ -206,14 +209,46 @@ def job(file: str, memory: str, solver: str, tol: float, max_passes: int | None)
     }
 
 
+def incremental(file: str, started: float) -> dict:
+    """scikit-learn's answer to files: dense batches, merged one after the other."""
+    from sklearn.decomposition import IncrementalPCA
+
+    A, _ = open_matrix(file, stream=True)
+    assert isinstance(A, DiskRows)
+    pca = IncrementalPCA(K)
+    for lo in range(0, A.shape[0], BATCH):
+        pca.partial_fit(A.source.read(lo, min(lo + BATCH, A.shape[0])).toarray())
+    return {
+        "seconds": time.perf_counter() - started,
+        "peak": largest(),
+        "reads": 1,
+        "converged": None,
+        "values": pca.singular_values_.tolist(),
+        "columns": BATCH,
+    }
+
+
+def said(name: str, found: dict, exact: np.ndarray) -> None:
+    """A line of the table."""
+    error = np.max(np.abs(np.array(found["values"]) / exact - 1))
+    print(
+        f"{name:18} {found['seconds']:7.1f} s  {found['reads']:3} reads  panels of {found['columns']:4}  "
+        f"peak {found['peak'] / 1e6:6.0f} MB  error {error:.1e}  converged {found['converged']}",
+        flush=True,
+    )
+
+
 @click.command()
 @click.option("--gigabytes", default=12.0, show_default=True)
 @click.option("--kind", type=click.Choice(["csr", "gzip", "zstd", "dense"]), default="csr", show_default=True)
 @click.option("--memory", default="1G", show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the file is made.  [default: a temporary one]")
 @click.option("--stop", default=9, show_default=True, help="Reads of the fit that is stopped early.")
+@click.option("--peer", is_flag=True, help="Also scikit-learn's IncrementalPCA, which takes an hour for 12 GB.")
 @click.option("--job", "job_of", hidden=True)
-def main(gigabytes: float, kind: str, memory: str, folder: Path | None, stop: int, job_of: str | None) -> None:
+def main(
+    gigabytes: float, kind: str, memory: str, folder: Path | None, stop: int, peer: bool, job_of: str | None
+) -> None:
     if job_of:
         print(json.dumps(job(*json.loads(job_of))))
         return
@@ -228,8 +263,8 @@ def main(gigabytes: float, kind: str, memory: str, folder: Path | None, stop: in
         streamed, held = one_pass(file, memory, 96)
         bound = max(1.5 * reads[1], 1.3 * held)
         print(
-            f"a pass, 96 columns: {streamed:.1f} s; the same product in memory {held:.1f} s; "
-            f"{streamed / reads[1]:.2f} reads, {streamed / held:.2f} products, {streamed / bound:.2f} of what is allowed",
+            f"a pass, 96 columns: {streamed:.1f} s; the same product in memory {held:.1f} s; that is "
+            f"{streamed / reads[1]:.2f} reads, {streamed / held:.2f} products, {streamed / bound:.2f} of the limit",
             flush=True,
         )
         for name, solver, tol, most in (
@@ -238,12 +273,9 @@ def main(gigabytes: float, kind: str, memory: str, folder: Path | None, stop: in
             ("auto to 1e-4", "auto", 1e-4, None),
         ):
             found = fit(file, memory, solver, tol, most)
-            error = np.max(np.abs(np.array(found["values"]) / exact - 1))
-            print(
-                f"{name:18} {found['seconds']:7.1f} s  {found['reads']:3} reads  panels of {found['columns']:4}  "
-                f"peak {found['peak'] / 1e6:6.0f} MB  error {error:.1e}  converged {found['converged']}",
-                flush=True,
-            )
+            said(name, found, exact)
+        if peer:
+            said("IncrementalPCA", fit(file, memory, "IncrementalPCA", 0.0, None), exact)
 
 
 if __name__ == "__main__":
