@@ -14,9 +14,9 @@ ROOT = Path(shiftsvd.__file__).parent
 LAYERS = (
     ("operators", "moments", "sketch", "orth", "events", "journal", "outputs", "kernels"),
     ("backends", "result", "accuracy"),
-    ("solvers",),
+    ("solvers", "missing"),
     ("front", "shifts"),
-    ("estimators", "streaming", "checkpoint", "model_file", "io"),
+    ("estimators", "streaming", "suggest", "checkpoint", "model_file", "io"),
     (
         "integrations",
         "scanpy",

@@ -1,0 +1,284 @@
+"""Completion: a low-rank matrix fitted to the observed entries, and the operator of both that nobody fills in."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends.missing import Gaps, entries, gaps_of
+from shiftsvd.kernels import threads
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.orth import orth
+from shiftsvd.sketch import generator
+from shiftsvd.solvers.base import check_rank
+
+BIASES = (None, "columns", "rows", "both")
+# Columns of the iteration beyond k: the gap behind them decides how fast it finds the k-th.
+EXTRA = 8
+# Settings of the path of penalties: each half of the one before it, until held-out errors rise.
+HALVINGS, ROUGH, ROUGH_STEPS = 12, 1e-3, 60
+# Turns of row and column biases before anything else; each brings them nearer to their joint optimum.
+ROUNDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """A matrix with missing entries, completed: what `complete` returns.
+
+    Attributes
+    ----------
+    A : Operator of shape (m, n)
+        The observed entries, and those of `model` where there are none. Hand it to `svd` or `PCA`.
+    model : LowRank of rank k, and up to 2 more for the biases
+        ``b 1^T + 1 c^T + U diag(S) V^H``.
+    U, S, V : arrays of shape (m, k), (k,), (n, k)
+        The part without the biases.
+    row_bias, column_bias : arrays of shape (m,), (n,)
+        b, and c, which holds the overall level; 0 where they were not asked for.
+    penalty : float
+        What was subtracted from every singular value.
+    n_iter : int
+        Steps taken; each is a pass over the observed entries.
+    converged : bool
+    held_out_rmse : float or None
+        Root mean square error on the entries that were held out to choose the penalty.
+    """
+
+    A: Operator
+    model: LowRank
+    U: Panel
+    S: Vector
+    V: Panel
+    row_bias: Vector
+    column_bias: Vector
+    penalty: float
+    n_iter: int
+    converged: bool
+    held_out_rmse: float | None
+
+    def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
+        """Entries of the model at these rows and columns, two integer arrays of equal length."""
+        i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
+        return entries(self.model, i.ravel(), j.ravel()).reshape(i.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A model on its way: biases, factors ``L R^H``, and the right vectors that the next step goes on from."""
+
+    row: Vector
+    column: Vector
+    L: Panel
+    R: Panel
+    W: Panel
+
+    def low_rank(self) -> LowRank:
+        """``row 1^T + 1 column^T + L R^H``."""
+        return LowRank(self.L, self.R).merge(_biases(self.row, self.column))
+
+    def ahead(self, before: "State", beta: float) -> "State":
+        """This state moved on by beta times its way from `before`."""
+        if not beta:
+            return self
+        L, R = np.hstack([(1 + beta) * self.L, -beta * before.L]), np.hstack([self.R, before.R])
+        row = self.row + beta * (self.row - before.row)
+        return State(row, self.column + beta * (self.column - before.column), L, R, self.W)
+
+    def minus(self, other: "State") -> LowRank:
+        """The difference of the models."""
+        L, R = np.hstack([self.L, -other.L]), np.hstack([self.R, other.R])
+        return LowRank(L, R).merge(_biases(self.row - other.row, self.column - other.column))
+
+
+def complete(
+    X: Any,
+    k: int,
+    *,
+    biases: str | None = "columns",
+    penalty: float | str = "auto",
+    unobserved: bool = False,
+    tol: float = 1e-4,
+    max_iter: int = 300,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Completion:
+    """A matrix of rank k, plus biases, fitted to the observed entries of X; nothing is ever filled in.
+
+    Minimizes ``||P_observed(X - M)||_F^2 / 2 + penalty ||U diag(S) V^H||_*`` over
+    ``M = row 1^T + 1 column^T + U diag(S) V^H``: each step replaces the missing entries by those of M (so that the
+    matrix is its residuals at the observed entries, stored sparse, plus M, never formed), takes the leading singular
+    triplets by one step of subspace iteration from the last ones, and subtracts the penalty from the values.
+    Momentum with restarts makes up for the missing information, by which plain steps are slow.
+
+    Parameters
+    ----------
+    X : array with NaN, sparse matrix, data frame, or a file opened by `shiftsvd.io.open_matrix`, of shape (m, n)
+    k : int in 1..min(m, n)
+        Rank without the biases.
+    biases : {"columns", "rows", "both", None}
+        "both" is for ratings: users and items have levels of their own, which no penalty shrinks.
+    penalty : float of at least 0, or "auto"
+        "auto" holds out a tenth of the observed entries (100 000 at most) and takes the best of a path from large to
+        small; 0 leaves only the rank to hold the model back.
+    unobserved : bool
+        Whether entries that a sparse matrix does not store are missing; by default they are zeros, and only stored
+        NaN are missing.
+    tol : float
+        Relative change of M in a step that ends the iteration.
+    max_iter : int
+    rng : int, Generator or None
+    n_threads : int, optional
+    memory_limit : int (bytes) or str such as "2GB", optional
+
+    Returns
+    -------
+    Completion
+
+    Raises
+    ------
+    ValueError
+        For settings that cannot be, infinite entries, or a matrix without observed entries.
+
+    Notes
+    -----
+    Two passes over the observed entries a step. Memory ``O(nnz + (m + n) k)`` for sparse X with `unobserved`; arrays
+    are read in blocks.
+
+    References
+    ----------
+    Mazumder, Hastie & Tibshirani (2010), Spectral regularization algorithms for learning large incomplete matrices;
+    Hastie, Mazumder, Lee & Zadeh (2015), Matrix completion and low-rank SVD via fast alternating least squares;
+    O'Donoghue & Candes (2015), Adaptive restart for accelerated gradient schemes.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.missing import complete
+    >>> X = np.outer(np.arange(1.0, 9), [1.0, 2, 3, 4])
+    >>> X[2, 1] = np.nan  # was 6
+    >>> bool(np.isclose(complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict(2, 1), 6, atol=1e-4))
+    True
+    """
+    gaps = gaps_of(X, unobserved=unobserved, n_threads=n_threads, memory_limit=memory_limit)
+    check_rank(k, gaps.shape)
+    if biases not in BIASES:
+        raise ValueError(f"biases must be one of {', '.join(map(repr, BIASES))}, got {biases!r}")
+    automatic = isinstance(penalty, str)
+    if (automatic and penalty != "auto") or (not automatic and not 0 <= float(penalty) < np.inf):
+        raise ValueError(f'penalty must be "auto" or a number of at least 0, got {penalty!r}')
+    rng, error = generator(rng), None
+    with threads(n_threads):
+        if automatic:
+            penalty, error, state = _chosen(gaps, k, biases, rng)
+        else:
+            state = _start(gaps, k, biases, rng)[0]
+        state, n_iter, converged = descend(gaps, state, k, biases, float(penalty), tol, max_iter)
+        if not converged:
+            warnings.warn(f"the completion still changes by more than tol={tol} a step after {n_iter}", stacklevel=2)
+        M, S = state.low_rank(), np.linalg.norm(state.L, axis=0)
+        U = state.L / np.where(S > 0, S, 1)
+        parts = (U, S, state.R, state.row, state.column)
+        return Completion(gaps.filled(M), M, *parts, float(penalty), n_iter, converged, error)
+
+
+def descend(
+    gaps: Gaps, state: State, k: int, biases: str | None, penalty: float, tol: float, max_iter: int
+) -> tuple[State, int, bool]:
+    """Steps with momentum until one changes little: ``(state, steps, whether it did)``."""
+    before, t = state, 1.0
+    for n_iter in range(1, max_iter + 1):
+        t, t_before = (1 + np.sqrt(1 + 4 * t * t)) / 2, t
+        Y = state.ahead(before, (t_before - 1) / t)
+        before, state = state, _step(gaps, Y, k, biases, penalty)
+        change = state.minus(before)
+        M = state.low_rank()
+        if _inner(change, change) <= tol**2 * _inner(M, M):
+            return state, n_iter, True
+        if _inner(Y.minus(state), change) > 0:  # the momentum leads away (O'Donoghue & Candes)
+            t = 1.0
+    return state, max_iter, False
+
+
+def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> State:
+    """Biases, then factors, that are nearest to the observed entries completed by Y."""
+    S = Y.low_rank()
+    A = gaps.filled(S)
+    below, beside = _sums(A, S)
+    row, column = Y.row, Y.column
+    if biases in ("columns", "both"):
+        column = column + below / A.shape[0]
+    if biases in ("rows", "both"):
+        level = beside.mean() / A.shape[1] if biases == "both" else 0.0
+        row = row + beside / A.shape[1] - level
+    U, sigma, V = _leading(A - _biases(row, column), Y.W)
+    return State(row, column, U[:, :k] * np.maximum(sigma[:k] - penalty, 0), V[:, :k], V)
+
+
+def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
+    """Approximate singular triplets by one step of subspace iteration from right vectors W."""
+    Q = orth(A.matmat(W))
+    V, S, Wh = np.linalg.svd(A.rmatmat(Q), full_matrices=False)  # A^H Q = V S W^H
+    return Q @ Wh.conj().T, S, V
+
+
+def _sums(A: Operator, S: LowRank) -> tuple[Vector, Vector]:
+    """Sums of the columns and of the rows of ``A - S``: of the residuals at the observed entries."""
+    ones = [np.ones((size, 1)) for size in A.shape]
+    below = A.rmatmat(ones[0]) - S.rmatmat(ones[0])
+    return below[:, 0].conj(), (A.matmat(ones[1]) - S.matmat(ones[1]))[:, 0]
+
+
+def _start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[State, float]:
+    """Biases alone, with directions to go on from; and the largest singular value that they leave."""
+    m, n = gaps.shape
+    in_row, in_column = gaps.observed()
+    if not in_row.any():
+        raise ValueError(f"a completion needs observed entries, got none in a {m} x {n} matrix")
+    row, column = np.zeros(m), np.zeros(n)
+    for _ in range(ROUNDS if biases == "both" else 1):
+        # Exact steps on the observed entries: the steps of `descend` are slower.
+        if biases in ("columns", "both"):
+            S = _biases(row, column)
+            column = column + _sums(gaps.filled(S), S)[0] / np.maximum(in_column, 1)
+        if biases in ("rows", "both"):
+            S = _biases(row, column)
+            row = row + _sums(gaps.filled(S), S)[1] / np.maximum(in_row, 1)
+    S = _biases(row, column)
+    A = gaps.filled(S) - S
+    W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
+    for _ in range(2):
+        _, sigma, W = _leading(A, W)
+    return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
+
+
+def _chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[float, float | None, State]:
+    """The penalty with the least error on entries held out, that error, and the state it leads to."""
+    hidden, i, j, x = gaps.hide(rng)
+    state, top = _start(hidden, k, biases, rng)
+    if not len(x):
+        return 0.0, None, state
+    best, rises = (0.0, np.inf, state), 0
+    for halvings in range(1, HALVINGS + 1):
+        penalty = top * 0.5**halvings
+        state, *_ = descend(hidden, state, k, biases, penalty, ROUGH, ROUGH_STEPS)
+        error = float(np.sqrt(np.mean(np.abs(x - entries(state.low_rank(), i, j)) ** 2)))
+        rises = 0 if error < best[1] else rises + 1
+        best = (penalty, error, state) if error < best[1] else best
+        if rises == 2:
+            break
+    return best
+
+
+def _biases(row: Vector, column: Vector) -> LowRank:
+    """``row 1^T + 1 column^T``."""
+    ones = [np.ones(len(row)), np.ones(len(column))]
+    return LowRank(np.column_stack([row, ones[0]]), np.column_stack([ones[1], column.conj()]))
+
+
+def _inner(S: LowRank, T: LowRank) -> float:
+    """``<S, T>``, the sum of the products of their entries; real."""
+    return float(np.sum((S.L.conj().T @ T.L) * (T.R.conj().T @ S.R).T).real)
