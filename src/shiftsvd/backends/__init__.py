@@ -65,6 +65,10 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
     if is_frame(X):
         X = from_frame(X)
+    if type(X).__module__.startswith("dask."):
+        from shiftsvd.backends.dask import dask_operator
+
+        return dask_operator(X, memory_limit)
     if issparse(X):
         return _sparse(X, int(threads), memory_limit)
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):

@@ -1,0 +1,381 @@
+"""Dask arrays: each read is one graph of block times thin panel; blocks stay where they are, sums travel."""
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+from uuid import uuid4
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.array.optimization import optimize
+from dask.delayed import Delayed
+from scipy.sparse import issparse
+
+from shiftsvd import journal
+from shiftsvd.backends.array import native_dtype
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, merged, part_of, scores_of, wide
+from shiftsvd.backends.memory import parse_bytes
+from shiftsvd.backends.sparse import FULL
+from shiftsvd.events import read_part
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import Adjoint, LowRank, Mixer, Operator, Panel, field_of, panel_dtype
+
+# A read moves a panel to every worker and loads every block: panels this wide, where the memory allows them.
+LEAST_COLUMNS, MOST_COLUMNS = 32, 64
+# Columns that a run holds on the client for each one of its panels.
+HELD = 40
+# Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
+ARITY = 4
+# Blocks whose rows are brought to the client at once, where somebody asks for something as long as the data.
+AT_ONCE = 32
+
+Graph = dict[Any, Any]
+
+
+def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
+    """A Dask array as an operator, its shape and chunks checked; nothing is computed."""
+    if not isinstance(X, da.Array):
+        raise TypeError(f"a Dask array is needed, got {type(X).__name__}; a frame has to_dask_array(lengths=True)")
+    if X.ndim != 2 or X.dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric and have two dimensions, got {X.dtype} and shape {X.shape}")
+    if np.isnan(X.shape).any():
+        raise ValueError(f"the chunks of the Dask array must have known sizes, got {X.chunks}; X.compute_chunk_sizes()")
+    if min(X.shape) < 1:
+        raise ValueError(f"the matrix must have at least one row and one column, got shape {X.shape}")
+    if issparse(X._meta):
+        _check_sparse(X)
+    elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
+        raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}; convert them first")
+    if X.numblocks[1] == 1:
+        return DaskRows(X, memory_limit=memory_limit)
+    if X.shape[0] >= X.shape[1]:
+        return DaskRows(X.rechunk({0: "auto", 1: -1}), memory_limit=memory_limit)
+    by_columns = (X.conj() if X.dtype.kind == "c" else X).T
+    whole = by_columns if by_columns.numblocks[1] == 1 else by_columns.rechunk({0: "auto", 1: -1})
+    return Adjoint(DaskRows(whole, memory_limit=memory_limit))
+
+
+def _check_sparse(X: Any) -> None:
+    """Refuse sparse chunks that are not rows."""
+    if X._meta.format != "csr":
+        raise ValueError(
+            f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
+            "X = X.map_blocks(scipy.sparse.csr_array), or convert the file"
+        )
+    if X.numblocks[1] > 1:
+        raise ValueError(
+            f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns; "
+            "X = X.rechunk({1: -1})"
+        )
+
+
+def lazy_scores(pca: Any, X: Any) -> Any:
+    """``pca.transform(X)`` of a Dask array, as lazy as X and chunked as its rows; shape (n_samples, n_components_)."""
+    operator = dask_operator(X)
+    by_rows = operator.X if isinstance(operator, DaskRows) else X.rechunk({0: "auto", 1: -1})
+    if X.shape[1] != pca.n_features_in_:
+        name, n = type(pca).__name__, pca.n_features_in_
+        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {n} features as input")
+    dtype, k = native_dtype(X.dtype), pca.n_components_
+    return by_rows.map_blocks(
+        scores_of, pca, dtype=dtype, chunks=(by_rows.chunks[0], (k,)), meta=np.empty((0, 0), dtype)
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DaskRows(Operator):
+    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
+
+    Every read loads each chunk once, inside the task that multiplies it. The partial results are added as a tree
+    whose shape depends on the chunks alone: any number of workers gives the same bits.
+    """
+
+    X: Any
+    shift: LowRank | None = None
+    memory_limit: int | str | None = None
+    memo: dict[str, Any] = field(default_factory=dict)  # of the stored matrix; shared by all that store the same
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+    level: bool = field(init=False)  # whether the rows of the shift are all the same
+    gram_reads = 1
+    gram_eps = float(np.finfo(np.float64).eps)
+
+    def __post_init__(self) -> None:
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        object.__setattr__(self, "shape", tuple(map(int, self.X.shape)))
+        object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
+        object.__setattr__(self, "level", self.shift is not None and bool(np.all(self.shift.L == self.shift.L[:1])))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the chunks are sparse."""
+        return bool(issparse(self.X._meta))
+
+    @property
+    def panel_columns(self) -> tuple[int, int]:
+        """Wide panels, as long as the basis that they fill takes a part of the memory limit."""
+        if self.memory_limit is None:
+            return LEAST_COLUMNS, MOST_COLUMNS
+        room = parse_bytes(self.memory_limit) // (8 * HELD * min(self.shape)) // 16 * 16
+        return LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, MOST_COLUMNS))
+
+    @property
+    def eps(self) -> float:
+        """As of matrices in memory: sparse products are made in double, but for full lines."""
+        double = self.sparse and (self.shift is None or not self.full.any())
+        return float(np.finfo(np.float64 if double else self.dtype).eps)
+
+    @property
+    def counts(self) -> Vector:
+        """Stored entries of each column, and how many rows are nearly full; takes a read unless it is known."""
+        if "counts" not in self.memo:
+            bare = self._replace_shift(None)
+            self.memo["counts"] = self._once("counts", (), lambda: {"counts": bare._sum("counts")})["counts"]
+        counts: Vector = self.memo["counts"]
+        return counts
+
+    @property
+    def full(self) -> Vector:
+        """Mask of the columns that are nearly full; one last entry says whether any row is."""
+        return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
+
+    @property
+    def stored(self) -> int:
+        """Numbers in the chunks."""
+        return int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
+
+    @property
+    def file_bytes(self) -> int:
+        """The numbers, and where they are if they are sparse: they are loaded for every read."""
+        return int(self.stored * (self.X.dtype.itemsize + 4 * self.sparse))
+
+    @property
+    def gram_pairs(self) -> float:
+        """Beside the products, each block sends as many numbers as the Gram matrix has."""
+        return super().gram_pairs + 8.0 * len(self.blocks()) * self.shape[1] ** 2
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the shape, the chunks and the first of them; the names that Dask gives differ from run to run."""
+        if "fingerprint" not in self.memo:
+            digest = blake2b(repr((self.shape, self.dtype, self.X.chunks)).encode(), digest_size=16)
+            digest.update(self._replace_shift(None)._parts("digest", self.blocks()[:1], (), ())[0])
+            self.memo["fingerprint"] = digest.hexdigest()
+        return str(self.memo["fingerprint"])
+
+    def blocks(self) -> list[tuple[int, Rows]]:
+        """Chunks that hold rows: their numbers and their rows, in order."""
+        edges = np.cumsum([0, *self.X.chunks[0]])
+        return [(i, (int(lo), int(hi))) for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo]
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``."""
+        Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
+        for lo, part in self.row_products(V):
+            Y[lo : lo + len(part)] = part
+        return Y
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``(first row, A[rows] V)`` in order; one read, some blocks at a time."""
+        return self._rows("matmat", V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``."""
+        return self._once("rmatmat", (W,), lambda: {"Z": self._sum("rmatmat", own=(W,))})["Z"]
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one read."""
+        read = lambda: {"Z": self._sum("gram", (V,), (in_double(weights),))}  # noqa: E731
+        return self._once("gram", (V, weights), read)["Z"]
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed in one read."""
+        read = lambda: {"G": self._sum("gram_matrix", (), (in_double(weights),))}  # noqa: E731
+        return self._once("gram_matrix", (weights,), read)["G"]
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns, merged over the blocks; one read."""
+        if self.shift is not None and self.sparse:
+            return self._mean_alone(weights)
+
+        def read() -> journal.Record:
+            found, counts = self._sum("moments", (), (in_double(weights),), merged)
+            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
+
+        record = self._once("moments", (weights,), read)
+        moments = Moments(float(record["count"]), record["mean"], record["M2"])
+        if self.sparse:
+            self.memo["counts"] = record["stored"]
+        if weights is None and self.shift is None:
+            self.memo["columns"] = moments
+        return moments
+
+    def _mean_alone(self, weights: Vector | None) -> Moments:
+        """The means of the stored columns minus those of the shift."""
+        assert self.shift is not None
+        stored = self._replace_shift(None).moments(weights)
+        w = np.ones(self.shape[0]) if weights is None else weights
+        return Moments(stored.count, stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count, None)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows; of a shifted sparse matrix, the mean alone."""
+        if self.shift is not None and self.sparse:
+            return super().row_moments(weights)
+        parts = [part for _, part in self._rows("row_moments", in_double(weights))]
+        mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
+        return Moments(parts[0].count, mean, M2)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared column norms, from the moments where they are known; else one read."""
+        mu = None if self.shift is None or "columns" not in self.memo else self.shift.row_vector()
+        if weights is None and mu is not None:
+            known = self.memo["columns"]
+            return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
+        read = lambda: {"squares": self._sum("column_squares", (), (in_double(weights),))}  # noqa: E731
+        return self._once("squares", (weights,), read)["squares"]
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared row norms; one read."""
+        return np.concatenate([part for _, part in self._rows("row_squares", in_double(weights))])
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Dense blocks of at most `rows` rows in double precision, made here: chunks are brought in one by one."""
+        for block in self.blocks():
+            (chunk,) = self._parts("chunk", [block], (), ())
+            A = block_operator(chunk, self._own(block, ()), self._shared("chunk", ()))
+            for first, part in A.row_blocks(rows):
+                yield block[1][0] + first, part
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """All rows of the adjoint at once: the array is read by its own rows, one time."""
+        yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
+
+    def mix(self, Omega: Mixer) -> Panel:
+        """``A Omega``, block by block."""
+        return np.concatenate([part for _, part in self._rows("mix", Omega)])
+
+    def with_shift(self, shift: LowRank) -> "DaskRows":
+        """The shift is subtracted inside the blocks."""
+        return self._replace_shift(shift.merge(self.shift))
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The stored matrix and the shift."""
+        return self._replace_shift(None), self.shift
+
+    def _replace_shift(self, shift: LowRank | None) -> "DaskRows":
+        return replace(self, shift=shift)
+
+    def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
+        """A read that is not repeated where a broken run has made it."""
+        if journal._journal.get() is None:  # the fingerprint loads a chunk
+            return read()
+        shift = () if self.shift is None else (self.shift.L, self.shift.R)
+        return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
+
+    def _sum(
+        self,
+        what: str,
+        panels: tuple[Any, ...] = (),
+        own: tuple[Vector | None, ...] = (),
+        merge: Callable[[Any, Any], Any] | None = None,
+    ) -> Any:
+        """The parts of all blocks added in a tree, on the workers; `own` are panels with a row for each of A."""
+        name = _name(what)
+        graph, keys = self._graph(name, what, self.blocks(), panels, own)
+        key = _tree(graph, name, keys, merge or added)
+        (total,) = _computed(graph, [key])
+        read_part(1.0)
+        return total.astype(wide(total), copy=False) if merge is None else total
+
+    def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
+        """``(first row, part)`` of every block in order; those of some blocks are held at a time."""
+        blocks = self.blocks()
+        for first in range(0, len(blocks), AT_ONCE):
+            some = blocks[first : first + AT_ONCE]
+            parts = self._parts(what, some, panels, ())
+            read_part(len(some) / len(blocks))
+            yield from ((lo, part) for (_, (lo, _)), part in zip(some, parts, strict=True))
+
+    def _parts(self, what: str, blocks: list[tuple[int, Rows]], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+        """The parts of some blocks."""
+        return _computed(*self._graph(_name(what), what, blocks, panels, own))
+
+    def _graph(self, name: str, what: str, blocks: Any, panels: Any, own: Any) -> tuple[Graph, list[Any]]:
+        """A graph with one task for each block, and their keys; what they share is in it once."""
+        before, chunks = self._loads()
+        shared = f"{name}-shared"
+        graph = {**before, shared: self._shared(what, panels)}
+        keys = [(name, i) for i, _ in blocks]
+        for key, block in zip(keys, blocks, strict=True):
+            graph[key] = (partial(part_of, self._own(block, own)), chunks[block[0]], shared)
+        return graph, keys
+
+    def _loads(self) -> tuple[Graph, dict[int, Any]]:
+        """What goes before the chunks, and each chunk: the task that loads it, its key, or where it is already."""
+        if "loads" not in self.memo:
+            graph = self.X.__dask_graph__()
+            keys = {i: (self.X.name, i, 0) for i, _ in self.blocks()}
+            loads = dict(optimize(graph, list(keys.values())))
+            uses = Counter(other for task in loads.values() for other in task.dependencies)
+            self.memo["loads"] = loads, {i: _chunk(graph, loads, uses, key) for i, key in keys.items()}
+        loads, chunks = self.memo["loads"]
+        return loads, chunks
+
+    def _own(self, block: tuple[int, Rows], panels: tuple[Vector | None, ...]) -> Own:
+        """What is sent to the task of one block alone."""
+        number, (lo, hi) = block
+        left = None if self.shift is None else self.shift.L[lo : lo + 1 if self.level else hi]
+        return Own(number, (lo, hi), left, tuple(None if P is None else P[lo:hi] for P in panels))
+
+    def _shared(self, what: str, panels: tuple[Any, ...]) -> Shared:
+        """What is sent to the tasks of all blocks."""
+        full = self.full if self.sparse and self.shift is not None else None
+        return Shared(what, panels, None if self.shift is None else self.shift.R, full, self.shape[1], self.sparse)
+
+
+def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
+    """Put the sums of `keys` into the graph, and return the key of the total."""
+    level = 0
+    while len(keys) > 1:
+        groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
+        keys = [(f"{name}-sum-{level}", j) for j in range(len(groups))]
+        graph.update({key: (partial(reduce, merge), group) for key, group in zip(keys, groups, strict=True)})
+        level += 1
+    return keys[0]
+
+
+def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
+    """The task that loads a chunk, taken out of `loads` if nothing else needs it, so that it runs inside ours."""
+    if key not in loads:
+        return graph[key]  # a future: the chunk is on the cluster
+    target = getattr(loads[key], "target", None)  # another name of a fused task
+    if target in loads and uses[key] == 0 and uses[target] == 1:
+        del loads[key]
+        return loads.pop(target)
+    return key if uses[key] else loads.pop(key)
+
+
+def _name(what: str) -> str:
+    """A name for the tasks of one read."""
+    return f"shiftsvd-{what}-{uuid4().hex}"
+
+
+def _computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
+    """The results, from the caller's cluster if there is one, else from threads."""
+    # A panel is in the graph once, on purpose: what a client scatters is lost with the worker that holds it.
+    quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"} if "distributed" in sys.modules else {}
+    with dask.config.set(quiet):
+        found: tuple[Any, ...] = dask.compute(*(Delayed(key, graph) for key in keys))
+        return found
+
+
+def in_double(weights: Vector | None) -> Vector | None:
+    """Weights in double precision."""
+    return None if weights is None else np.asarray(weights, np.float64)
