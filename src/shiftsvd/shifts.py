@@ -26,6 +26,8 @@ from shiftsvd.operators import LowRank, Operator, Panel
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 SCALES = 'None, "std", "pareto" or a vector'
 NAMES = ("mean", "rows", "both")
+# Of operators that only multiply, the squares of so many columns are worth their products, so many at a time.
+MOST_COLUMNS, COLUMNS = 1000, 64
 
 
 @runtime_checkable
@@ -250,15 +252,23 @@ def needs_moments(shift: Any, scale: Any) -> bool:
 def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
     """Moments of the columns of ``A - S``; one read, or none where S is the same for all rows."""
     low = None if S is None else S.as_low_rank()
-    if S is None or (low is not None and low.row_vector() is not None):
-        mu = 0 if low is None else low.row_vector()
-        return Moments(moments.count, moments.mean - mu, moments.M2)
-    if low is None:
-        return Moments(moments.count, moments.mean, None)
-    w = np.ones(A.shape[0]) if weights is None else weights
-    mean = moments.mean - (w @ low.L) @ low.R.conj().T / moments.count
+    mu = low.row_vector() if low is not None else None
+    if moments.M2 is not None and (S is None or mu is not None):
+        return moments if mu is None else Moments(moments.count, moments.mean - mu, moments.M2)
+    mean = moments.mean if S is None else moments.mean - S.moments(weights).mean
+    B = A if S is None else A - S
     # The means go inside too: a difference of squares would cancel.
-    return Moments(moments.count, mean, (A - low - _constant(mean, A.shape[0])).column_squares(weights))
+    return Moments(moments.count, mean, _squares(B - _constant(mean, A.shape[0]), weights))
+
+
+def _squares(A: Operator, weights: Vector | None) -> Vector | None:
+    """Squared column norms; of a few columns by products with the identity, where A knows no better."""
+    squares, n = A.column_squares(weights), A.shape[1]
+    if squares is not None or n > MOST_COLUMNS:
+        return squares
+    w = np.ones(A.shape[0]) if weights is None else weights
+    blocks = (A.matmat(np.eye(n)[:, lo : lo + COLUMNS]) for lo in range(0, n, COLUMNS))
+    return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
 
 
 def resolve_scale(
@@ -285,7 +295,8 @@ def _deviations(after: Moments, before: Moments, ddof: int) -> Vector:
     variance = after.variance(ddof)
     # What rounding leaves of a constant column, as scikit-learn judges it; of a shifted one, by what was shifted.
     rounding = after.count * np.finfo(np.float64).eps
-    constant = variance <= rounding * variance + rounding**2 * (np.abs(before.mean) ** 2 + before.variance(0))
+    size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
+    constant = variance <= rounding * variance + rounding**2 * size
     if constant.any():
         warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=4)
     return np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
