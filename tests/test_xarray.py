@@ -1,0 +1,241 @@
+"""EOF analysis of labelled fields: the definition, the coordinates, the gaps, and the neighbours' numbers."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftsvd.xarray import pca, project, reconstruct
+
+xarray = pytest.importorskip("xarray")
+
+TIMES, LATITUDES, LONGITUDES = 60, 9, 12
+
+
+def field(dtype: Any = np.float64) -> Any:
+    """A field of three patterns that decay, and noise, far off-centre; part of it is land, without values."""
+    rng = np.random.default_rng(3)
+    amplitudes = rng.standard_normal((TIMES, 3)) * [8, 5, 3]
+    values = amplitudes @ rng.standard_normal((3, LATITUDES * LONGITUDES))
+    values = values + rng.standard_normal(values.shape) + 280
+    da = xarray.DataArray(
+        values.reshape(TIMES, LATITUDES, LONGITUDES).astype(dtype),
+        dims=("time", "lat", "lon"),
+        coords={
+            "time": np.arange(TIMES) * 10,
+            "lat": np.linspace(-80, 80, LATITUDES),
+            "lon": np.arange(0, 360, 360 / LONGITUDES),
+            "season": ("time", ["dry", "wet"] * (TIMES // 2)),
+            "height": 2.0,
+        },
+        name="t2m",
+    )
+    return da.where(~((da.lat > 40) & (da.lon < 100)))
+
+
+def explicit(X: Any, k: int) -> tuple[Any, Any, Any]:
+    """Scores, components and variances of a matrix, by the definition."""
+    _, S, Vh = np.linalg.svd(X, full_matrices=False)
+    Vh = Vh[:k] * np.sign(Vh[np.arange(k), np.argmax(np.abs(Vh[:k]), axis=1)])[:, None]
+    return X @ Vh.T, Vh, S[:k] ** 2 / (len(X) - 1)
+
+
+def matrix(da: Any) -> tuple[Any, Any]:
+    """Times x cells with values, and which those are."""
+    X = da.transpose("time", "lat", "lon").values.reshape(da.sizes["time"], -1).astype(np.float64)
+    cells = ~np.isnan(X).all(axis=0)
+    return X[:, cells], cells
+
+
+def coslat(da: Any) -> Any:
+    """The weight of each cell."""
+    return np.repeat(np.sqrt(np.cos(np.deg2rad(da.lat.values))), LONGITUDES)
+
+
+@pytest.mark.parametrize("weights", [None, "coslat", "array"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_results_are_those_of_the_definition(weights: Any, standardize: bool) -> None:
+    da = field()
+    X, cells = matrix(da)
+    w = {None: np.ones(cells.size), "coslat": coslat(da), "array": np.linspace(0.5, 2, cells.size)}[weights]
+    given = w.reshape(LATITUDES, LONGITUDES) if weights == "array" else weights
+    eofs = pca(da, 3, weights=given, standardize=standardize)
+    X = X - X.mean(axis=0)
+    X = X / X.std(axis=0) if standardize else X
+    X = X * w[cells]
+    scores, components, variances = explicit(X, 3)
+    np.testing.assert_allclose(eofs.explained_variance, variances, rtol=1e-6)
+    np.testing.assert_allclose(eofs.explained_variance_ratio, variances / X.var(axis=0, ddof=1).sum(), rtol=1e-6)
+    np.testing.assert_allclose(eofs.singular_values**2 / (TIMES - 1), variances, rtol=1e-6)
+    np.testing.assert_allclose(eofs.components.values.reshape(3, -1)[:, cells], components, atol=1e-4)
+    np.testing.assert_allclose(eofs.scores.T, scores, atol=1e-4 * np.abs(scores).max())
+
+
+def test_results_have_the_dimensions_and_coordinates_of_the_field() -> None:
+    da = field()
+    eofs = pca(da.transpose("lon", "time", "lat"), 2)
+    assert eofs.components.dims == ("mode", "lon", "lat")
+    assert eofs.scores.dims == ("mode", "time")
+    assert eofs.mode.values.tolist() == [1, 2]
+    for name in ("lat", "lon", "time", "season", "height"):
+        xarray.testing.assert_equal(eofs[name].drop_vars("height"), da[name].drop_vars("height"))
+    assert "season" not in eofs.components.coords
+    xarray.testing.assert_allclose(eofs.transpose("mode", "time", "lat", "lon"), pca(da, 2), atol=1e-4)
+
+
+def test_missing_cells_and_samples_come_back_as_nan() -> None:
+    da = field()
+    gaps = da.where(da.time != 100)
+    eofs = pca(gaps, 2)
+    np.testing.assert_array_equal(np.isnan(eofs.components[0]), np.isnan(da[0]))
+    np.testing.assert_array_equal(np.isnan(eofs.scores[0]), da.time == 100)
+    whole = pca(da.sel(time=da.time != 100), 2)
+    xarray.testing.assert_allclose(eofs.explained_variance, whole.explained_variance)
+
+
+def test_values_that_are_missing_here_and_there_are_counted() -> None:
+    da = field()
+    da[3, 0, :2] = np.nan
+    da[7, 0, 0] = np.nan
+    with pytest.raises(ValueError, match="but 2 of 108 miss some, 3 values in all; fill them, or mask these cells"):
+        pca(da)
+    with pytest.raises(ValueError, match="da has no values, all are missing"):
+        pca(da * np.nan)
+
+
+def test_all_modes_make_up_the_field_again() -> None:
+    da = field()
+    eofs = pca(da, TIMES, weights="coslat", standardize=True)
+    xarray.testing.assert_allclose(reconstruct(eofs), da, rtol=1e-8)
+    first = reconstruct(eofs, eofs.scores.sel(mode=[1, 2]).isel(time=slice(3)))
+    again = pca(da, 2, weights="coslat", standardize=True)
+    np.testing.assert_allclose(first, reconstruct(again).isel(time=slice(3)), atol=1e-3)
+    assert reconstruct(eofs, eofs.scores.isel(time=0)).dims == ("lat", "lon")
+
+
+@pytest.mark.parametrize("weights", [None, "coslat"])
+def test_other_times_are_projected_by_the_mean_of_the_first(weights: Any) -> None:
+    da = field()
+    first, last = da.isel(time=slice(40)), da.isel(time=slice(40, None))
+    eofs = pca(first, 3, weights=weights)
+    xarray.testing.assert_allclose(project(eofs, first), eofs.scores)
+    X, cells = matrix(first)
+    w = (coslat(da) if weights else np.ones(cells.size))[cells]
+    _, components, _ = explicit((X - X.mean(axis=0)) * w, 3)
+    found = project(eofs, last.transpose("lat", "time", "lon"))
+    np.testing.assert_allclose(found.T, ((matrix(last)[0] - X.mean(axis=0)) * w) @ components.T, atol=1e-3)
+    assert found.dims == ("mode", "time")
+    assert found.season.values.tolist() == last.season.values.tolist()
+
+
+def test_other_fields_must_be_on_the_same_space() -> None:
+    da = field()
+    eofs = pca(da, 2)
+    with pytest.raises(ValueError, match="the coordinate lat must be that of the components"):
+        project(eofs, da.assign_coords(lat=da.lat + 1))
+    with pytest.raises(ValueError, match="the field must have 9 cells along lat, got 5"):
+        project(eofs, da[:, :5])
+    with pytest.raises(ValueError, match="must have values wherever the components have, 1 are missing"):
+        project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))
+    with pytest.raises(ValueError, match=r"eofs must be what shiftsvd\.xarray\.pca gives, but weights is missing"):
+        project(eofs.drop_vars("weights"), da)
+
+
+def test_samples_may_have_several_dimensions() -> None:
+    da = field().fillna(280)
+    members = da.values.reshape(2, TIMES // 2, LATITUDES, LONGITUDES)
+    ensemble = xarray.DataArray(members, dims=("member", "time", "lat", "lon"), coords={"lat": da.lat})
+    eofs = pca(ensemble, 2, dim=("member", "time"))
+    assert eofs.scores.dims == ("mode", "member", "time")
+    np.testing.assert_allclose(eofs.scores.values.reshape(2, -1), pca(da, 2).scores, atol=1e-4)
+    xarray.testing.assert_allclose(project(eofs, ensemble), eofs.scores)
+
+
+def test_single_precision_stays_and_is_centred_without_loss() -> None:
+    da = field(np.float32)
+    eofs = pca(da, 2)
+    assert eofs.components.dtype == eofs.scores.dtype == np.float32
+    X, _ = matrix(da)
+    np.testing.assert_allclose(eofs.explained_variance, explicit(X - X.mean(axis=0), 2)[2], rtol=1e-5)
+
+
+def test_without_centring_nothing_is_subtracted() -> None:
+    da = field()
+    eofs = pca(da, 2, center=False)
+    assert not eofs.mean_field.fillna(0).any()
+    np.testing.assert_allclose(eofs.explained_variance, explicit(matrix(da)[0], 2)[2], rtol=1e-6)
+
+
+def test_weights_may_lack_dimensions_of_the_space() -> None:
+    da = field()
+    by_latitude = np.sqrt(np.cos(np.deg2rad(da.lat)))
+    xarray.testing.assert_allclose(pca(da, 2, weights=by_latitude), pca(da, 2, weights="coslat"))
+    renamed = da.rename(lat="y").assign_coords(y=da.lat.values)
+    renamed.y.attrs["units"] = "degrees_north"
+    np.testing.assert_allclose(pca(renamed, 2, weights="coslat").scores, pca(da, 2, weights="coslat").scores)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_modes": 0}, r"n_modes must be in 1\.\.60 for 60 samples of 100 cells, got 0"),
+        ({"n_modes": 2.0}, r"got 2\.0"),
+        ({"dim": "t"}, "dim must be one or some of the dimensions .* got 't'"),
+        ({"dim": ("time", "lat", "lon")}, "but not all of them"),
+        ({"weights": "area"}, 'weights must be "coslat", a DataArray or an array'),
+        ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
+        ({"weights": -np.ones((LATITUDES, LONGITUDES))}, "weights must be positive and finite, 100 of 100 are not"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: str) -> None:
+    da = field()
+    with pytest.raises(ValueError, match=match):
+        pca(da, **settings)
+
+
+def test_fields_that_cannot_be_are_refused() -> None:
+    da = field()
+    with pytest.raises(TypeError, match=r"must be an xarray\.DataArray, got Dataset; choose one variable"):
+        pca(da.to_dataset())
+    with pytest.raises(ValueError, match='"coslat" needs a coordinate lat or latitude'):
+        pca(da.drop_vars("lat"), weights="coslat")
+    with pytest.raises(ValueError, match="must have dimensions of the space"):
+        pca(da, weights=xarray.DataArray(np.ones(TIMES), dims="time"))
+    with pytest.raises(ValueError, match="the coordinate lat must be"):
+        pca(da, weights=xarray.DataArray(np.ones(LATITUDES), dims="lat", coords={"lat": np.arange(LATITUDES)}))
+    with pytest.raises(ValueError, match="the name mode is taken"):
+        pca(da.rename(lon="mode"))
+    with pytest.raises(ValueError, match="must hold real numbers, got complex128"):
+        pca(da * 1j)
+
+
+def test_results_survive_a_file(tmp_path: Path) -> None:
+    pytest.importorskip("h5netcdf")
+    da = field()
+    eofs = pca(da, 2, weights="coslat")
+    eofs.to_netcdf(tmp_path / "eofs.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "eofs.nc", engine="h5netcdf") as again:
+        xarray.testing.assert_allclose(project(again, da), eofs.scores)
+
+
+def test_xeofs_and_eofs_give_the_same() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        xeofs = pytest.importorskip("xeofs")
+        standard = pytest.importorskip("eofs.standard")
+        da = field()
+        model = xeofs.single.EOF(n_modes=3, use_coslat=True, solver="full").fit(da, dim="time")
+        solver = standard.Eof(da.values, weights=coslat(da).reshape(LATITUDES, LONGITUDES))
+        theirs = {
+            "xeofs": (model.components().values, model.scores().values, model.explained_variance().values),
+            "eofs": (solver.eofs(neofs=3), solver.pcs(npcs=3).T, solver.eigenvalues(3)),
+        }
+    eofs = pca(da, 3, weights="coslat")
+    for components, scores, variances in theirs.values():
+        np.testing.assert_allclose(eofs.explained_variance, variances, rtol=1e-6)
+        signs = np.sign(np.nansum(components * eofs.components.values, axis=(1, 2)))
+        np.testing.assert_allclose(eofs.components, components * signs[:, None, None], atol=1e-4)
+        np.testing.assert_allclose(eofs.scores, scores * signs[:, None], atol=1e-4 * np.abs(scores).max())
+    np.testing.assert_allclose(eofs.explained_variance_ratio, solver.varianceFraction(3), rtol=1e-6)
