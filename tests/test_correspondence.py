@@ -141,7 +141,7 @@ def test_components_beyond_the_rank_are_nothing():
         (FREQUENT, {"tol": -1}, "at least 0"),
         (FREQUENT, {"tol": 1e-3, "solver": ss.Exact()}, "solver object"),
         (np.where(FREQUENT == 25, np.nan, FREQUENT), {}, "1 NaN"),
-        (Minimal(FREQUENT.astype(complex)), {}, "real"),
+        (Minimal(FREQUENT.astype(complex)), {}, "Complex data not supported"),
         (Minimal(FREQUENT.astype(float)), {}, "total inertia"),
     ],
 )

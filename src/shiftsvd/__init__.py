@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.estimators.pcoa import PCoA
+    from shiftsvd.estimators.truncated import TruncatedSVD
     from shiftsvd.front import svd
     from shiftsvd.model_file import load
     from shiftsvd.moments import Moments
@@ -57,6 +58,7 @@ _HOME = {
     "Shifted": "operators",
     "ShiftedRandomizedSVD": "solvers",
     "SparseSign": "sketch",
+    "TruncatedSVD": "estimators.truncated",
     "as_operator": "backends",
     "auto_solver": "solvers",
     "center": "backends",
@@ -96,6 +98,7 @@ __all__ = [
     "Shifted",
     "ShiftedRandomizedSVD",
     "SparseSign",
+    "TruncatedSVD",
     "as_operator",
     "auto_solver",
     "center",

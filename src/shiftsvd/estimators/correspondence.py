@@ -7,6 +7,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
+from shiftsvd.estimators.features import counted
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
@@ -216,7 +217,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _table(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
         if isinstance(X, Operator):
-            return self._streamed(X, reset)
+            return counted(self, X, reset)
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
         return self._checked(validate_data(self, X, reset=reset, **kinds))
 
@@ -235,18 +236,6 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
                 f"numbers of at least 0, got {least}"
-            )
-        return A
-
-    def _streamed(self, A: Operator, reset: bool) -> Operator:
-        """An operator with the counts checked."""
-        if reset:
-            self.n_features_in_ = A.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-        elif A.shape[1] != self.n_features_in_:
-            name = type(self).__name__
-            raise ValueError(
-                f"X has {A.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input"
             )
         return A
 
@@ -299,8 +288,6 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
 
 def _sums(A: Operator) -> tuple[Vector, Vector]:
     """Sums of the rows and columns, none of them negative; two passes."""
-    if A.dtype.kind == "c":
-        raise ValueError("a table must hold real numbers, got complex ones")
     with threads(A.n_threads):
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):

@@ -1,0 +1,240 @@
+"""TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from shiftsvd.backends import as_operator
+from shiftsvd.estimators.features import counted
+from shiftsvd.estimators.settings import random_generator
+from shiftsvd.front import decompose
+from shiftsvd.kernels import threads
+from shiftsvd.moments import Moments
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.orth import NORMALIZERS
+from shiftsvd.result import SVDResult
+from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
+from shiftsvd.solvers.base import TOL
+
+ALIGNED = 0.99  # cosine from which on a component is taken for the mean
+
+
+class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """The leading singular vectors of X as it is, without a shift; sparse X stays sparse.
+
+    Parameters
+    ----------
+    n_components : int, or float in (0, 1)
+        A share of the squared Frobenius norm to exceed, by the fewest components.
+    algorithm : {"arpack", "randomized"}, optional
+        scikit-learn's spelling of `solver`, with scikit-learn's meaning; give one of the two.
+    n_iter : int
+        Power iterations where ``algorithm="randomized"``.
+    n_oversamples : int
+        Extra samples where ``algorithm="randomized"``.
+    power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
+        Where ``algorithm="randomized"``.
+    random_state : int, Generator, RandomState or None
+        None is fresh entropy; the global state is never read.
+    tol : float, optional
+        Relative accuracy of the singular values. Default 1e-4, or down to rounding for ``algorithm="arpack"``.
+    solver : str or Solver
+        "auto", "lanczos", "gram", "exact", "randomized", or an object such as ``RandomizedSVD(n_iter=7)``.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_components, n_features)
+        The largest entry of each is positive.
+    singular_values_ : array of shape (n_components,)
+    explained_variance_ : array of shape (n_components,)
+        Variance of the scores, about their mean. It need not descend: most of a first component that is the mean is
+        no variance.
+    explained_variance_ratio_ : array of shape (n_components,)
+        Its share of the exact total variance of X.
+    mean_alignment_ : array of shape (n_components,)
+        ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component says
+        only that the data are off-centre, and a warning does as well; `PCA` subtracts the mean, from sparse data too.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        If X was a data frame.
+    info_ : Info
+        Solver, passes, rank, and bounds of the errors of the singular values.
+
+    Notes
+    -----
+    One read to check the values, two passes for the variances, and those of the solver (`Info.n_passes`).
+
+    References
+    ----------
+    Halko, Martinsson & Tropp (2011); Golub & Underwood (1977).
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> from scipy.sparse import random_array
+    >>> X = random_array((1000, 50), density=0.05, format="csr", rng=0)
+    >>> svd = ss.TruncatedSVD(n_components=3).fit(X)
+    >>> svd.transform(X).shape, bool(svd.mean_alignment_[0] > 0.9)
+    ((1000, 3), True)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float = 2,
+        *,
+        algorithm: str | None = None,
+        n_iter: int = 5,
+        n_oversamples: int = 10,
+        power_iteration_normalizer: str = "auto",
+        random_state: Any = None,
+        tol: float | None = None,
+        solver: Any = "auto",
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.algorithm = algorithm
+        self.n_iter = n_iter
+        self.n_oversamples = n_oversamples
+        self.power_iteration_normalizer = power_iteration_normalizer
+        self.random_state = random_state
+        self.tol = tol
+        self.solver = solver
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the components of X.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Operator of shape (n_samples, n_features)
+        y : ignored
+
+        Returns
+        -------
+        TruncatedSVD
+
+        Raises
+        ------
+        ValueError
+            For data or settings that cannot be; nothing is computed before they are checked.
+        """
+        A = self._operator(X, reset=True)
+        k = self._wanted(A)
+        solver, rng = self._solver(), random_generator(self.random_state)
+        moments = A.moments()
+        if moments.M2 is None:
+            raise ValueError(f"TruncatedSVD needs the variances of the columns, which {A} cannot give; use svd")
+        F = decompose(A, k, solver, TOL if self.tol is None else self.tol, rng, self.memory_limit)
+        self._set(F, A, moments)
+        if self.mean_alignment_[0] > ALIGNED:
+            warnings.warn(
+                f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
+                f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
+                "sparse data sparse",
+                stacklevel=2,
+            )
+        return self
+
+    def _set(self, F: SVDResult, A: Operator, moments: Moments) -> None:
+        """The fitted attributes."""
+        assert moments.M2 is not None
+        V, mean = F.Vh.T.astype(np.float64), moments.mean
+        with threads(A.n_threads):
+            # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
+            G = (A - LowRank(np.ones(A.shape[0]), mean)).gram(V)
+        variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
+        total, length = float(moments.M2.sum()) / A.shape[0], float(np.linalg.norm(mean))
+        self.components_ = np.asarray(F.Vh, A.dtype)
+        self.singular_values_ = F.S
+        self.explained_variance_ = variance.astype(A.dtype)
+        self.explained_variance_ratio_ = (variance / total if total > 0 else 0 * variance).astype(A.dtype)
+        self.mean_alignment_ = np.abs(mean @ V) / length if length > 0 else np.zeros(len(F.S))
+        self.info_ = F.info
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """``fit(X).transform(X)``: scores of every row, shape (n_samples, n_components)."""
+        return self.fit(X).transform(X)
+
+    def transform(self, X: Any) -> Any:
+        """Scores ``X components_.T``, shape (n_samples, n_components); one pass.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Operator of shape (n_samples, n_features)
+        """
+        check_is_fitted(self, "components_")
+        A = self._operator(X, reset=False)
+        with threads(A.n_threads):
+            Z = A.matmat(self.components_.T.astype(np.float64))
+        return np.asarray(Z, A.dtype)
+
+    def inverse_transform(self, X: Any) -> Panel:
+        """Points in the space of the data from scores of shape (n_samples, n_components)."""
+        check_is_fitted(self, "components_")
+        Z = np.asarray(X)
+        if Z.ndim != 2 or Z.shape[1] != len(self.components_):
+            raise ValueError(f"scores must have shape (n_samples, {len(self.components_)}), got {Z.shape}")
+        return np.asarray(Z @ self.components_)
+
+    def _operator(self, X: Any, reset: bool) -> Operator:
+        """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
+        if isinstance(X, Operator):
+            return counted(self, X, reset)
+        kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
+        X = validate_data(self, X, reset=reset, **kinds)
+        return as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+
+    def _wanted(self, A: Operator) -> int | float:
+        """The number of components, or a share."""
+        k, most = self.n_components, min(A.shape)
+        if isinstance(k, float | np.floating) and 0 < k < 1:
+            return float(k)
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
+            raise ValueError(
+                f"n_components must be an integer in 1..{most} for a {A.shape[0]} x {A.shape[1]} matrix "
+                f"(n_features = {A.shape[1]}), or a share in (0, 1), got {k!r}"
+            )
+        return int(k)
+
+    def _solver(self) -> str | Solver:
+        """The solver that the settings ask for."""
+        if self.tol is not None and not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        if isinstance(self.solver, Solver) and self.tol is not None:
+            raise ValueError(f"set tol in the solver object, got tol={self.tol} beside {self.solver}")
+        if self.algorithm is None:
+            return self.solver  # type: ignore[no-any-return]
+        if self.algorithm not in ("arpack", "randomized"):
+            raise ValueError(f'algorithm must be "arpack", "randomized" or None, got {self.algorithm!r}')
+        if not (isinstance(self.solver, str) and self.solver == "auto"):
+            raise ValueError(f"give algorithm or solver, not both; got {self.algorithm!r} and {self.solver!r}")
+        if self.algorithm == "arpack":
+            return BlockLanczos(self.tol or 0)
+        for name in ("n_iter", "n_oversamples"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < 0:
+                raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
+        if self.power_iteration_normalizer not in NORMALIZERS:
+            known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
+            raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
+        return RandomizedSVD(int(self.n_oversamples), int(self.n_iter), self.power_iteration_normalizer)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
