@@ -60,8 +60,12 @@ class Exact(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
-        blocks = 4 * min(max(ENTRIES, 2 * n * n), m * n)
-        return 8 * (min(blocks, 2 * m * n) + 6 * n * n) + surroundings(A) + long_vectors(A, k)
+        threads, size = A.n_threads or default_threads(), min(max(ENTRIES, 2 * n * n), m * n)
+        count = -(-m * n // size)
+        # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
+        waiting = min(count, threads + 2) + 1 if count > 1 else 0
+        blocks = size * (waiting + 2 * min(count, threads))
+        return 8 * (blocks + 6 * n * n) + surroundings(A) + long_vectors(A, k)
 
 
 def _triangle(A: Operator) -> Panel:
