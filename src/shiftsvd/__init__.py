@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from shiftsvd.backends import as_operator, center
     from shiftsvd.checkpoint import checkpoint
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
+    from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.estimators.pcoa import PCoA
@@ -44,6 +45,7 @@ _HOME = {
     "Gram": "solvers",
     "GroupMeans": "shifts",
     "Info": "result",
+    "LSA": "estimators.lsa",
     "LowRank": "operators",
     "Moments": "moments",
     "MultipleCorrespondenceAnalysis": "estimators.multiple",
@@ -74,6 +76,7 @@ _HOME = {
 }
 
 __all__ = [
+    "LSA",
     "PCA",
     "SRFT",
     "Adjoint",

@@ -1,0 +1,235 @@
+"""Latent semantic analysis: from raw texts to points, in one object."""
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.truncated import TruncatedSVD
+from shiftsvd.operators import Panel
+
+# Settings that are handed to the vectorizer under their own names.
+OF_WORDS = (
+    "strip_accents",
+    "lowercase",
+    "analyzer",
+    "stop_words",
+    "token_pattern",
+    "ngram_range",
+    "max_df",
+    "min_df",
+    "max_features",
+    "norm",
+    "use_idf",
+    "smooth_idf",
+    "sublinear_tf",
+)
+
+
+class LSA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
+
+    Parameters
+    ----------
+    n_components : int, or float in (0, 1)
+        At most the number of texts and of terms; 100 to 300 is usual.
+    center : bool
+        Subtract the mean of the texts, as PCA does; the weights stay sparse. Without, the first component is mostly
+        that mean, how alike all texts are.
+    normalize : bool
+        Divide the coordinates of each text by their length, so that products are cosines.
+    strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features
+        Which words count: as in `sklearn.feature_extraction.text.TfidfVectorizer`.
+    norm, use_idf, smooth_idf, sublinear_tf
+        How they are weighted: as there.
+    solver : str or Solver
+        As in `svd`.
+    tol : float, optional
+        Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
+    random_state : int, Generator, RandomState or None
+        None is fresh entropy; the global state is never read.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+
+    Attributes
+    ----------
+    vectorizer_ : TfidfVectorizer
+    svd_ : TruncatedSVD or PCA
+    components_ : array of shape (n_components, n_terms)
+    singular_values_, explained_variance_ratio_ : array of shape (n_components,)
+    terms_ : array of str, shape (n_terms,)
+    info_ : Info
+        Solver, passes, rank, and bounds of the errors of the singular values.
+
+    References
+    ----------
+    Deerwester, Dumais, Furnas, Landauer & Harshman (1990), Indexing by latent semantic analysis.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> texts = ["a cat and a dog", "dogs chase a cat", "stocks fell today", "today stocks rose"]
+    >>> lsa = ss.LSA(2, random_state=0).fit(texts)
+    >>> Z = lsa.transform(["the cat", "the stocks"])
+    >>> abs(float(Z[0] @ Z[1])) < 1e-6
+    True
+    >>> sorted(lsa.top_terms(0, 2))
+    ['stocks', 'today']
+    """
+
+    def __init__(
+        self,
+        n_components: int | float = 100,
+        *,
+        center: bool = False,
+        normalize: bool = True,
+        strip_accents: Any = None,
+        lowercase: bool = True,
+        analyzer: Any = "word",
+        stop_words: Any = None,
+        token_pattern: str = r"(?u)\b\w\w+\b",
+        ngram_range: tuple[int, int] = (1, 1),
+        max_df: int | float = 1.0,
+        min_df: int | float = 1,
+        max_features: int | None = None,
+        norm: str | None = "l2",
+        use_idf: bool = True,
+        smooth_idf: bool = True,
+        sublinear_tf: bool = False,
+        solver: Any = "auto",
+        tol: float | None = None,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.center = center
+        self.normalize = normalize
+        self.strip_accents = strip_accents
+        self.lowercase = lowercase
+        self.analyzer = analyzer
+        self.stop_words = stop_words
+        self.token_pattern = token_pattern
+        self.ngram_range = ngram_range
+        self.max_df = max_df
+        self.min_df = min_df
+        self.max_features = max_features
+        self.norm = norm
+        self.use_idf = use_idf
+        self.smooth_idf = smooth_idf
+        self.sublinear_tf = sublinear_tf
+        self.solver = solver
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.memory_limit = memory_limit
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the terms and the components of texts.
+
+        Parameters
+        ----------
+        X : iterable of str
+            The texts.
+        y : ignored
+
+        Returns
+        -------
+        LSA
+
+        Raises
+        ------
+        ValueError
+            If no words are left, or for settings that cannot be.
+        """
+        self._fit(X)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
+        """``fit(X).transform(X)``; the words are counted once."""
+        return self._placed(self._fit(X))
+
+    def transform(self, X: Any) -> Panel:
+        """Coordinates of texts.
+
+        Parameters
+        ----------
+        X : iterable of str
+
+        Returns
+        -------
+        array of shape (n_texts, n_components)
+            A text without any of the terms is at 0, or where the empty text is if the mean is subtracted.
+        """
+        check_is_fitted(self, "svd_")
+        return self._placed(self.vectorizer_.transform(X))
+
+    def top_terms(self, component: int, n: int = 10) -> list[str]:
+        """The n terms that weigh most in a component, by size, the heaviest first.
+
+        Parameters
+        ----------
+        component : int
+            From 0.
+        n : int
+
+        Returns
+        -------
+        list of str
+        """
+        check_is_fitted(self, "svd_")
+        k = len(self.components_)
+        if not 0 <= component < k:
+            raise ValueError(f"component must be in 0..{k - 1}, got {component}")
+        order = np.argsort(-np.abs(self.components_[component]), kind="stable")[:n]
+        return [str(term) for term in self.terms_[order]]
+
+    def _fit(self, X: Any) -> Any:
+        """The weights of the words of the texts, after all is learned from them."""
+        vectorizer = TfidfVectorizer(**{name: getattr(self, name) for name in OF_WORDS})
+        weights = vectorizer.fit_transform(X)
+        kind = PCA if self.center else TruncatedSVD
+        svd = kind(
+            self.n_components,
+            solver=self.solver,
+            tol=self.tol,
+            random_state=self.random_state,
+            n_threads=self.n_threads,
+            memory_limit=self.memory_limit,
+        )
+        with warnings.catch_warnings():
+            # What TruncatedSVD says of the mean is in the description of `center`.
+            warnings.filterwarnings("ignore", "the first component is the mean")
+            svd.fit(weights)
+        self.vectorizer_, self.svd_ = vectorizer, svd
+        self.components_ = svd.components_
+        self.singular_values_ = svd.singular_values_
+        self.explained_variance_ratio_ = svd.explained_variance_ratio_
+        self.terms_ = vectorizer.get_feature_names_out()
+        self.info_ = svd.info_
+        return weights
+
+    def _placed(self, weights: Any) -> Panel:
+        """Coordinates from weights."""
+        Z = np.asarray(self.svd_.transform(weights))
+        if not self.normalize:
+            return Z
+        lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+        return np.asarray(Z / np.where(lengths > 0, lengths, 1))
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags

@@ -1,0 +1,112 @@
+"""LSA is the pipeline of scikit-learn's weights, our singular vectors, and rows of length 1."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import clone
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import normalize
+from sklearn.utils.estimator_checks import check_estimator
+
+import shiftsvd as ss
+
+SUBJECTS = {
+    "sea": ["ship", "harbour", "sailor", "wave", "anchor", "storm", "tide", "captain", "sail", "crew"],
+    "kitchen": ["bread", "oven", "butter", "flour", "sugar", "kettle", "spoon", "recipe", "dough", "salt"],
+    "law": ["judge", "court", "trial", "witness", "verdict", "appeal", "lawyer", "statute", "jury", "oath"],
+}
+
+
+def texts(n=120, seed=0):
+    """(texts, their subjects)."""
+    rng = np.random.default_rng(seed)
+    subjects = rng.choice(list(SUBJECTS), n)
+    common = ["the", "and", "of", "with", "after", "then", "there"]
+    made = [
+        " ".join(rng.permutation([*rng.choice(SUBJECTS[subject], 8), *rng.choice(common, 6)])) for subject in subjects
+    ]
+    return made, subjects
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"sublinear_tf": True, "min_df": 3}, {"ngram_range": (1, 2), "norm": None}])
+def test_equals_the_three_steps(center, settings):
+    X, _ = texts()
+    lsa = ss.LSA(5, center=center, tol=1e-10, random_state=0, **settings).fit(X)
+    weights = TfidfVectorizer(**settings).fit_transform(X).toarray()
+    mean = weights.mean(axis=0) if center else 0
+    _, S, Vh = np.linalg.svd(weights - mean, full_matrices=False)
+    assert lsa.singular_values_ == pytest.approx(S[:5], rel=1e-8)
+    Z = normalize((weights - mean) @ Vh[:5].T)
+    np.testing.assert_allclose(np.abs(lsa.transform(X) @ lsa.transform(X[:9]).T), np.abs(Z @ Z[:9].T), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(lsa.transform(X), axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(clone(lsa).fit_transform(X), lsa.transform(X), atol=1e-12)
+
+
+def test_texts_on_a_subject_are_close():
+    X, subjects = texts()
+    Z = ss.LSA(3, center=True, stop_words="english", random_state=0).fit_transform(X)
+    same = subjects[:, None] == subjects
+    cosines = Z @ Z.T
+    assert cosines[same].mean() > 0.9
+    assert cosines[~same].mean() < 0
+
+
+def test_new_texts_without_a_known_word_are_at_the_origin():
+    X, _ = texts()
+    lsa = ss.LSA(3, random_state=0).fit(X)
+    assert not lsa.transform(["zebra", ""]).any()
+
+
+def test_terms_of_a_component_belong_together():
+    X, _ = texts()
+    lsa = ss.LSA(2, center=True, stop_words=["the", "and", "of", "with", "after", "then", "there"], random_state=0)
+    lsa.fit(X)
+    assert set(lsa.terms_) == set().union(*SUBJECTS.values())
+    assert len(lsa.top_terms(0)) == 10
+    assert lsa.top_terms(1, 3) == lsa.top_terms(1, 5)[:3]
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        lsa.top_terms(2)
+
+
+def test_lengths_are_kept_where_that_is_asked_for():
+    X, _ = texts()
+    lsa = ss.LSA(4, normalize=False, random_state=0).fit(X)
+    weights = lsa.vectorizer_.transform(X)
+    np.testing.assert_allclose(lsa.transform(X), weights @ lsa.components_.T, atol=1e-10)
+
+
+def test_series_pipelines_and_searches():
+    X, subjects = texts()
+    series = pd.Series(X)
+    search = GridSearchCV(
+        make_pipeline(ss.LSA(random_state=0), KNeighborsClassifier()),
+        {"lsa__n_components": [2, 5], "lsa__center": [False, True]},
+        cv=3,
+    )
+    assert search.fit(series, subjects).best_score_ > 0.95
+    frame = ss.LSA(2, random_state=0).set_output(transform="pandas").fit(series).transform(series)
+    assert list(frame.columns) == ["lsa0", "lsa1"]
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "message"),
+    [
+        (["", " "], {}, "vocabulary"),
+        (texts()[0], {"n_components": 1000}, "n_components must be"),
+        ("one text", {}, "string object received"),
+        (texts()[0], {"norm": "l3"}, "norm"),
+    ],
+)
+def test_what_cannot_be_is_refused(X, settings, message):
+    with pytest.raises(ValueError, match=message):
+        ss.LSA(**({"n_components": 2} | settings)).fit(X)
+
+
+# Of scikit-learn's checks only those hold for raw texts that need no data: it has none to hand over.
+@pytest.mark.filterwarnings("ignore:Can't test estimator")
+def test_every_check_of_scikit_learn_that_needs_no_data_passes():
+    check_estimator(ss.LSA())
