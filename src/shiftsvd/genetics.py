@@ -1,0 +1,267 @@
+"""Principal components of genotypes, scaled as Patterson, Price & Reich (2006) do it, from PLINK 1 files.
+
+The genotypes stay in the file, 2 bits for each, unless there is room for them; centring, scaling and the means in place
+of what is missing are applied block by block.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.front import svd
+from shiftsvd.integrations.alleles import Alignment, Samples, Variants, aligned, read_samples, read_variants
+from shiftsvd.io import open_matrix
+from shiftsvd.io.opening import optional, reading
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.outputs import Outputs
+from shiftsvd.result import Info
+
+_BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
+
+
+class Projection(NamedTuple):
+    """New samples on the components of others.
+
+    Attributes
+    ----------
+    eigenvectors : array of shape (n_samples, k)
+        In the units of `GenotypePCA.eigenvectors`.
+    samples : Samples
+    n_used, n_flipped, n_absent, n_mismatched : int
+        Variants of the components that were used (of which so many with their alleles swapped), that the new file does
+        not have, and that have other alleles there. The last two count as the mean of the training samples.
+    """
+
+    eigenvectors: Panel
+    samples: Samples
+    n_used: int
+    n_flipped: int
+    n_absent: int
+    n_mismatched: int
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypePCA:
+    """Components of genotypes, with the names of samples and variants.
+
+    Attributes
+    ----------
+    eigenvalues : array of shape (k,)
+        Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
+    eigenvectors : array of shape (n_samples, k)
+        Of length 1.
+    loadings : array of shape (n_variants, k)
+        Of length 1; 0 for monomorphic variants.
+    explained_variance_ratio : array of shape (k,)
+    frequencies : array of shape (n_variants,)
+        p: how often the first allele of the .bim occurs among the samples.
+    samples : Samples
+        Arrays `families` and `names`.
+    variants : Variants
+        Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
+    used : array of bool, of shape (n_variants,)
+        The variants that are not monomorphic.
+    info : Info
+    """
+
+    eigenvalues: Vector
+    eigenvectors: Panel
+    loadings: Panel
+    explained_variance_ratio: Vector
+    frequencies: Vector
+    samples: Samples
+    variants: Variants
+    used: npt.NDArray[np.bool_]
+    info: Info
+
+    @property
+    def n_used(self) -> int:
+        """How many variants have both alleles."""
+        return int(np.count_nonzero(self.used))
+
+    @property
+    def n_monomorphic(self) -> int:
+        """How many variants were dropped."""
+        return len(self.used) - self.n_used
+
+    def __repr__(self) -> str:
+        m, k = self.eigenvectors.shape
+        return f"<{k} components of {m} samples x {self.n_used} variants ({self.n_monomorphic} monomorphic dropped)>"
+
+    def project(self, bed: str | PathLike[str]) -> Projection:
+        """New samples on these components, by the frequencies of the training samples.
+
+        Parameters
+        ----------
+        bed : path
+            Variants are matched by their names (by chromosome and position where the name is "."), and where the two
+            alleles are swapped the genotypes are counted the other way round. A missing genotype is the mean of the
+            training samples.
+
+        Raises
+        ------
+        ValueError
+            If no variant matches, or names that are needed occur twice.
+
+        Notes
+        -----
+        One read of the variants in common. With many more variants than training samples, new samples come out nearer
+        to 0 than the training samples among which they belong (Lee, Zou & Wright 2010); compare projected samples with
+        projected samples.
+        """
+        path = _bed(bed)
+        samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
+        match = aligned(self.variants, self.used, variants)
+        if not len(match.here):
+            raise ValueError(f"{path} has none of the {self.n_used} variants of the components; compare the names")
+        Z = np.zeros((len(samples.names), len(self.eigenvalues)))
+        scale = np.sqrt(2 * self.frequencies * (1 - self.frequencies))
+        for block, G in _genotypes(path, len(samples.names), len(variants.names), match):
+            known = self.frequencies[block.here]
+            centred = np.where(block.swapped, 2 - G, G) - 2 * known
+            np.copyto(centred, 0, where=np.isnan(centred))
+            Z += centred @ (self.loadings[block.here] / scale[block.here, None])
+        Z /= np.sqrt(self.eigenvalues * self.n_used)
+        flipped = int(np.count_nonzero(match.swapped))
+        return Projection(Z, samples, len(match.here), flipped, match.n_absent, match.n_mismatched)
+
+    def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
+        """Write PREFIX.eigenvec (with a header) and PREFIX.eigenval, as plink2 --pca does.
+
+        Parameters
+        ----------
+        prefix : path
+        force : bool
+            Replace files of these names.
+
+        Raises
+        ------
+        OSError
+            If a file exists and `force` is false.
+        """
+        vectors, values = Path(f"{prefix}.eigenvec"), Path(f"{prefix}.eigenval")
+        with Outputs([vectors, values], force) as outputs:
+            _write(outputs.part(vectors), _vector_lines(self.samples, self.eigenvectors))
+            _write(outputs.part(values), (f"{value:.9g}" for value in self.eigenvalues))
+
+
+def pca(
+    bed: str | PathLike[str],
+    k: int = 10,
+    *,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = 0,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+) -> GenotypePCA:
+    """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
+
+    Parameters
+    ----------
+    bed : path
+        A .bed file, beside which are its .bim and .fam; the suffix may be left out.
+    k : int
+        Number of components.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`; `tol` is the relative accuracy of the singular values.
+    stream : bool, optional
+        Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
+        4 bytes each.
+
+    Returns
+    -------
+    GenotypePCA
+
+    Raises
+    ------
+    ValueError, OSError
+        If the files cannot be read or do not fit together; the message begins with a name.
+    ImportError
+        Without the package bed-reader.
+
+    Notes
+    -----
+    A missing genotype is the mean of its variant, p the frequency among those that are not missing. Monomorphic
+    variants are dropped. Nothing is thinned out: variants in strong linkage should have been pruned before.
+
+    Passes: one for the frequencies, those of the solver (`Info.n_passes`), one for the loadings.
+
+    References
+    ----------
+    Patterson, Price & Reich (2006), Population structure and eigenanalysis.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    <2 components of 20 samples x 50 variants (0 monomorphic dropped)>
+    """
+    path = _bed(bed)
+    A, _ = open_matrix(path, format="bed", n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+    samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
+    moments = A.moments()
+    p = moments.mean / 2
+    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
+    used = (p > 1e-12) & (p < 1 - 1e-12)
+    n_used = int(np.count_nonzero(used))
+    most = min(A.shape[0], n_used)
+    if not 1 <= k <= most:
+        counts = f"{A.shape[0]} samples x {n_used} variants that are not monomorphic"
+        raise ValueError(f"{path}: k must be in 1..{most} for {counts}, got {k}")
+    p[~used] = np.round(p[~used])  # such a column is a constant: minus it, it is 0 and takes no part
+    scale = np.where(used, np.sqrt(2 * p * (1 - p)), 1)
+    F = svd(
+        A, k, shift=2 * p, scale=scale, solver=solver, rng=rng, n_threads=n_threads, memory_limit=memory_limit, tol=tol
+    )
+    assert moments.M2 is not None
+    total = float((moments.M2[used] / scale[used] ** 2).sum())
+    V = F.Vh.T.astype(np.float64)
+    V[~used] = 0
+    S2 = F.S.astype(np.float64) ** 2
+    U = F.U.astype(np.float64)
+    return GenotypePCA(S2 / n_used, U, V, S2 / total, p, samples, variants, used, F.info)
+
+
+def _bed(path: str | PathLike[str]) -> Path:
+    """The .bed of a prefix."""
+    return Path(path) if Path(path).suffix == ".bed" else Path(f"{path}.bed")
+
+
+def _genotypes(path: Path, m: int, n: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
+    """Blocks of the variants in common, samples x variants, with NaN where they are missing."""
+    optional("bed_reader", "genetics")
+    # The shape is checked, and the file too, where it is opened as a matrix; the numbers come with their gaps here.
+    open_matrix(path, format="bed", stream=True)
+    with reading(path):
+        from bed_reader import open_bed
+
+        file = open_bed(path, iid_count=m, sid_count=n)
+        step = max(_BLOCK // (8 * m), 1)
+        for lo in range(0, len(match.here), step):
+            block = match.part(lo, lo + step)
+            yield block, file.read(np.s_[:, block.there], dtype="float64")
+
+
+def _vector_lines(samples: Samples, U: Panel) -> Iterator[str]:
+    """A header, and a line for each sample."""
+    yield "\t".join(["#FID", "IID", *(f"PC{j}" for j in range(1, U.shape[1] + 1))])
+    for family, name, row in zip(samples.families, samples.names, U, strict=True):
+        yield "\t".join([family, name, *(f"{value:.9g}" for value in row)])
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """A text file."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)

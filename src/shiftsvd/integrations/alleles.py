@@ -1,0 +1,116 @@
+"""Who the samples are, what the variants are, and which variants of two files are the same."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.io.bounds import bounded_lines, labels, open_bytes
+from shiftsvd.io.opening import Labels, reading
+
+Places = npt.NDArray[np.intp]
+Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are
+
+_N_FIELDS: Final = 6
+_NAMELESS: Final = "."
+_UNKNOWN: Final = "0"  # an allele that no sample of the file has
+
+
+class Samples(NamedTuple):
+    """What a .fam says, one entry for each sample."""
+
+    families: Labels
+    names: Labels
+
+
+class Variants(NamedTuple):
+    """What a .bim says, one entry for each variant; genotypes count the first allele."""
+
+    chromosomes: Labels
+    names: Labels
+    positions: Labels
+    first: Alleles
+    second: Alleles
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Variants in common: their places here and there (which ascend), and whether the alleles are swapped there."""
+
+    here: Places
+    there: Places
+    swapped: npt.NDArray[np.bool_]
+    n_absent: int = 0
+    n_mismatched: int = 0
+
+    def part(self, lo: int, hi: int) -> Self:
+        """Some of them."""
+        return type(self)(self.here[lo:hi], self.there[lo:hi], self.swapped[lo:hi])
+
+
+def read_samples(path: Path) -> Samples:
+    """The .fam file."""
+    rows = _fields(path, (0, 1))
+    return Samples(*(labels(path, column, None) for column in rows))
+
+
+def read_variants(path: Path) -> Variants:
+    """The .bim file."""
+    *told, first, second = _fields(path, (0, 1, 3, 4, 5))
+    chromosomes, names, positions = (labels(path, column, None) for column in told)
+    return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))
+
+
+def aligned(known: Variants, used: npt.NDArray[np.bool_], new: Variants) -> Alignment:
+    """Where the used variants are among the new ones."""
+    here = np.flatnonzero(used)
+    keys = _keys(known)[here]
+    order = np.argsort(_keys(new), kind="stable")
+    ordered = _keys(new)[order]
+    first, last = np.searchsorted(ordered, keys), np.searchsorted(ordered, keys, side="right")
+    if len(np.unique(keys)) < len(keys) or (last - first > 1).any():
+        raise ValueError(
+            "variants must have names of their own to be matched, some that are needed occur twice; "
+            "name them by their position and alleles (plink2 --set-all-var-ids)"
+        )
+    present = last > first
+    here, there = here[present], order[first[present]]
+    same = _agree(known.first[here], new.first[there]) & _agree(known.second[here], new.second[there])
+    swapped = _agree(known.first[here], new.second[there]) & _agree(known.second[here], new.first[there])
+    told = (new.first[there] != _UNKNOWN) | (new.second[there] != _UNKNOWN)
+    fits = (same | swapped) & told
+    by_file = np.argsort(there[fits])
+    return Alignment(
+        here[fits][by_file],
+        there[fits][by_file],
+        (swapped & ~same)[fits][by_file],
+        int(np.count_nonzero(~present)),
+        int(np.count_nonzero(~fits)),
+    )
+
+
+def _agree(known: Alleles, new: Alleles) -> Any:
+    """Where alleles are the same, or the new file does not know its own."""
+    return (known == new) | (new == _UNKNOWN)
+
+
+def _keys(variants: Variants) -> Labels:
+    """Names, or chromosome and position."""
+    places = np.char.add(np.char.add(variants.chromosomes, ":"), variants.positions)
+    return np.where(variants.names == _NAMELESS, places, variants.names)
+
+
+def _fields(path: Path, wanted: tuple[int, ...]) -> list[list[str]]:
+    """Some of the six fields of each line, field by field."""
+    columns: list[list[str]] = [[] for _ in wanted]
+    with reading(path), open_bytes(path) as stream:
+        for number, line in enumerate(bounded_lines(path, stream, None), 1):
+            row = line.decode("utf-8").split()
+            if len(row) < _N_FIELDS:
+                raise ValueError(f"{path} must have {_N_FIELDS} fields in each line, got {len(row)} in line {number}")
+            for column, place in zip(columns, wanted, strict=True):
+                column.append(sys.intern(row[place]))
+    return columns

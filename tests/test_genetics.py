@@ -1,0 +1,247 @@
+"""Components of genotypes: the explicit matrix of Patterson, missing genotypes, other samples, PLINK's files."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftsvd.genetics import pca
+
+bed_reader = pytest.importorskip("bed_reader")
+
+
+def genotypes(samples: int, variants: int, seed: int = 0, gaps: float = 0.02) -> Any:
+    """Genotypes of samples from three populations that drifted apart, with gaps (NaN)."""
+    shared = np.random.default_rng(50)  # frequencies are those of the populations, whatever the samples
+    ancestral = shared.uniform(0.05, 0.95, variants)
+    drift = 0.1
+    shape = (1 - drift) / drift
+    own = np.array([shared.beta(ancestral * shape, (1 - ancestral) * shape) for _ in range(3)])
+    rng = np.random.default_rng(seed)
+    G = rng.binomial(2, own[np.arange(samples) % 3]).astype(np.float32)
+    G[rng.random(G.shape) < gaps] = np.nan
+    G[0, np.nanmin(G, axis=0) == np.nanmax(G, axis=0)] = 1  # no variant is monomorphic
+    return G
+
+
+def write(path: Path, G: Any, **properties: Any) -> Path:
+    """A .bed of these genotypes, with the files beside it."""
+    n = G.shape[1]
+    own = {
+        "fid": [f"family{i % 3}" for i in range(len(G))],
+        "iid": [f"person{i}" for i in range(len(G))],
+        "sid": [f"rs{j}" for j in range(n)],
+        "chromosome": ["1"] * n,
+        "bp_position": list(range(1, n + 1)),
+        "allele_1": ["A"] * n,
+        "allele_2": ["G"] * n,
+    }
+    bed_reader.to_bed(path, G, properties={**own, **properties})
+    return path
+
+
+def explicit(G: Any) -> tuple[Any, Any]:
+    """The matrix of Patterson in double precision, without monomorphic variants, and the frequencies of all."""
+    G = np.asarray(G, np.float64)
+    p = np.nanmean(G, axis=0) / 2
+    used = (p > 0) & (p < 1)
+    Z = (G[:, used] - 2 * p[used]) / np.sqrt(2 * p[used] * (1 - p[used]))
+    return np.where(np.isnan(Z), 0, Z), p
+
+
+def assert_same_up_to_signs(got: Any, want: Any, bound: float) -> None:
+    signs = np.sign((got * want).sum(axis=0))
+    assert np.abs(got * signs - want).max() <= bound
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_results_are_those_of_the_explicit_matrix(
+    stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**14)
+    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**14)
+    G = genotypes(90, 700)
+    G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
+    G[3, 5] = np.nan
+    found = pca(write(tmp_path / "a.bed", G), 2, stream=stream)
+    G[:, 7] = 0
+    Z, p = explicit(G)
+    U, S, Vh = np.linalg.svd(Z, full_matrices=False)
+    np.testing.assert_allclose(found.eigenvalues, S[:2] ** 2 / Z.shape[1], rtol=1e-6)
+    np.testing.assert_allclose(found.explained_variance_ratio, S[:2] ** 2 / (S**2).sum(), rtol=1e-6)
+    np.testing.assert_allclose(found.frequencies, p, atol=1e-7)
+    assert_same_up_to_signs(found.eigenvectors, U[:, :2], 1e-5)
+    assert_same_up_to_signs(found.loadings[found.used], Vh[:2].T, 1e-5)
+    assert not found.loadings[5:8].any()
+    assert repr(found) == "<2 components of 90 samples x 697 variants (3 monomorphic dropped)>"
+
+
+def test_names_come_with_the_numbers(tmp_path: Path) -> None:
+    found = pca(write(tmp_path / "a.bed", genotypes(20, 60)), 2)
+    assert found.samples.families[:4].tolist() == ["family0", "family1", "family2", "family0"]
+    assert found.samples.names[-1] == "person19"
+    assert found.variants.names[59] == "rs59"
+    assert found.variants.positions[59] == "60"
+    assert found.variants.first[0] == "A"
+    assert found.variants.second[0] == "G"
+
+
+def test_the_suffix_may_be_left_out(tmp_path: Path) -> None:
+    G = genotypes(20, 60)
+    with_suffix = pca(write(tmp_path / "a.v2.bed", G), 2)
+    np.testing.assert_array_equal(pca(tmp_path / "a.v2", 2).eigenvalues, with_suffix.eigenvalues)
+
+
+def test_populations_are_told_apart(tmp_path: Path) -> None:
+    found = pca(write(tmp_path / "a.bed", genotypes(90, 2000)), 2)
+    groups = [found.eigenvectors[first::3] for first in range(3)]
+    spread = max(np.linalg.norm(group - group.mean(axis=0), axis=1).max() for group in groups)
+    centres = np.array([group.mean(axis=0) for group in groups])
+    apart = min(np.linalg.norm(centres[i] - centres[j]) for i in range(3) for j in range(i))
+    assert spread < 0.3 * apart
+
+
+def test_training_samples_are_projected_onto_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(60, 300))
+    found = pca(path, 3)
+    again = found.project(path)
+    np.testing.assert_allclose(again.eigenvectors, found.eigenvectors, atol=1e-6)
+    assert again[2:] == (300, 0, 0, 0)
+    assert again.samples.names[0] == "person0"
+
+
+def test_alleles_are_matched_by_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.genetics._BLOCK", 2000)
+    G, new = genotypes(60, 300), genotypes(7, 300, seed=4)
+    found = pca(write(tmp_path / "a.bed", G), 3)
+    rng = np.random.default_rng(1)
+    order = rng.permutation(300)[:280]  # the others are absent
+    kept, swap, other = new[:, order], np.arange(280) % 4 == 1, np.arange(280) % 10 == 0
+    path = write(
+        tmp_path / "b.bed",
+        np.where(swap, 2 - kept, kept),
+        sid=[f"rs{j}" for j in order],
+        allele_1=np.where(other, "C", np.where(swap, "G", "A")).tolist(),
+        allele_2=np.where(swap, "A", "G").tolist(),
+    )
+    projected = found.project(path)
+    mismatched = int(np.count_nonzero(other))
+    assert projected[2:] == (280 - mismatched, int(np.count_nonzero(swap & ~other)), 20, mismatched)
+    p = found.frequencies
+    Z = (new - 2 * p) / np.sqrt(2 * p * (1 - p))
+    dropped = np.setdiff1d(np.arange(300), order[~other])
+    Z[:, dropped] = 0
+    want = np.where(np.isnan(Z), 0, Z) @ found.loadings / np.sqrt(found.eigenvalues * found.n_used)
+    np.testing.assert_allclose(projected.eigenvectors, want, atol=1e-7)
+
+
+def test_an_allele_that_a_small_file_does_not_know_is_that_of_the_training(tmp_path: Path) -> None:
+    G = genotypes(60, 100, gaps=0)
+    found = pca(write(tmp_path / "a.bed", G), 2)
+    # One sample: where it is homozygous, PLINK knows one allele, and calls the other one 0.
+    one = G[:1].copy()
+    first = np.where(one[0] == 0, "0", "A")
+    second = np.where(one[0] == 2, "0", "G")
+    swapped = one[0] == 2  # as PLINK writes it: the rarer, unknown one is the first
+    path = write(
+        tmp_path / "b.bed",
+        np.where(swapped, 2 - one, one),
+        allele_1=np.where(swapped, second, first).tolist(),
+        allele_2=np.where(swapped, first, second).tolist(),
+    )
+    projected = found.project(path)
+    np.testing.assert_allclose(projected.eigenvectors, found.eigenvectors[:1], atol=1e-6)
+    assert projected.n_flipped == np.count_nonzero(swapped)
+    assert projected.n_mismatched == 0
+
+
+def test_variants_without_names_are_matched_by_place(tmp_path: Path) -> None:
+    G = genotypes(60, 100)
+    path = write(tmp_path / "a.bed", G, sid=["."] * 100)
+    found = pca(path, 2)
+    np.testing.assert_allclose(found.project(path).eigenvectors, found.eigenvectors, atol=1e-6)
+
+
+def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
+    G = genotypes(60, 100)
+    found = pca(write(tmp_path / "a.bed", G), 2)
+    other = write(tmp_path / "b.bed", G, sid=[f"snp{j}" for j in range(100)])
+    with pytest.raises(ValueError, match=r"b\.bed has none of the 100 variants of the components"):
+        found.project(other)
+    double = write(tmp_path / "c.bed", G, sid=["rs1", *(f"rs{j}" for j in range(1, 100))])
+    with pytest.raises(ValueError, match="some that are needed occur twice"):
+        found.project(double)
+
+
+@pytest.mark.parametrize("k", [0, 21, 60])
+def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(20, 60))
+    with pytest.raises(ValueError, match=rf"a\.bed: k must be in 1\.\.20 for 20 samples x 60 variants .* got {k}"):
+        pca(path, k)
+
+
+def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.bed does not exist"):
+        pca(tmp_path / "none")
+    path = write(tmp_path / "a.bed", genotypes(20, 60))
+    bim = path.with_suffix(".bim")
+    bim.write_text("".join(" ".join(line.split()[:5]) + "\n" for line in bim.read_text().splitlines()))
+    with pytest.raises(ValueError, match=r"a\.bim must have 6 fields in each line, got 5 in line 1"):
+        pca(path)
+
+
+def test_the_files_are_those_of_plink(tmp_path: Path) -> None:
+    found = pca(write(tmp_path / "a.bed", genotypes(20, 60)), 3)
+    found.save(tmp_path / "out" / "a.v1")
+    lines = (tmp_path / "out" / "a.v1.eigenvec").read_text().splitlines()
+    assert lines[0] == "#FID\tIID\tPC1\tPC2\tPC3"
+    assert lines[2].split("\t")[:2] == ["family1", "person1"]
+    numbers = np.array([line.split("\t")[2:] for line in lines[1:]], float)
+    np.testing.assert_allclose(numbers, found.eigenvectors, rtol=1e-8)
+    np.testing.assert_allclose(np.loadtxt(tmp_path / "out" / "a.v1.eigenval"), found.eigenvalues, rtol=1e-8)
+    with pytest.raises(FileExistsError, match=r"a\.v1\.eigenvec exists"):
+        found.save(tmp_path / "out" / "a.v1")
+    found.save(tmp_path / "out" / "a.v1", force=True)
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a.v1.eigenval", "a.v1.eigenvec"]
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+import numpy as np
+import shiftsvd.genetics
+found = shiftsvd.genetics.pca(sys.argv[1], 10, stream=True, memory_limit="500MB")
+np.savez(sys.argv[2], eigenvalues=found.eigenvalues, eigenvectors=found.eigenvectors)
+lines = Path("/proc/self/status").read_text().splitlines()
+print(1024 * int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
+def test_two_thousand_samples_of_a_hundred_thousand_variants_in_bounded_memory(tmp_path: Path) -> None:
+    m, n, step = 2000, 100_000, 5000
+    G = np.empty((m, n), np.int8, order="F")
+    K, n_used = np.zeros((m, m)), 0
+    for lo in range(0, n, step):  # the matrix that is never formed would take 1.6 GB
+        part = genotypes(m, step, seed=lo)
+        G[:, lo : lo + step] = np.nan_to_num(part, nan=-127)
+        Z, _ = explicit(part)
+        K, n_used = K + Z @ Z.T, n_used + Z.shape[1]
+    path = write(tmp_path / "a.bed", G)
+    done = subprocess.run(
+        [sys.executable, "-c", PROCESS, str(path), str(tmp_path / "found.npz")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    values, vectors = np.linalg.eigh(K / n_used)
+    found = np.load(tmp_path / "found.npz")
+    np.testing.assert_allclose(found["eigenvalues"], values[::-1][:10], rtol=1e-6)
+    assert_same_up_to_signs(found["eigenvectors"][:, :2], vectors[:, ::-1][:, :2], 1e-6)
+    assert int(done.stdout) < 700e6  # of which 150 are Python and the libraries
