@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         estimate,
     )
     from shiftsvd.streaming import merge
+    from shiftsvd.suggest import Suggestion, suggest_k, warm_start
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
@@ -60,6 +61,7 @@ _HOME = {
     "Shifted": "operators",
     "ShiftedRandomizedSVD": "solvers",
     "SparseSign": "sketch",
+    "Suggestion": "suggest",
     "TruncatedSVD": "estimators.truncated",
     "as_operator": "backends",
     "auto_solver": "solvers",
@@ -72,7 +74,9 @@ _HOME = {
     "merge": "streaming",
     "residuals": "accuracy",
     "spectral_norm": "accuracy",
+    "suggest_k": "suggest",
     "svd": "front",
+    "warm_start": "suggest",
 }
 
 __all__ = [
@@ -101,6 +105,7 @@ __all__ = [
     "Shifted",
     "ShiftedRandomizedSVD",
     "SparseSign",
+    "Suggestion",
     "TruncatedSVD",
     "as_operator",
     "auto_solver",
@@ -113,7 +118,9 @@ __all__ = [
     "merge",
     "residuals",
     "spectral_norm",
+    "suggest_k",
     "svd",
+    "warm_start",
 ]
 
 

@@ -300,6 +300,7 @@ def _fill(pca: Any, sketch: ScatterSketch, started: float) -> None:
     values = np.where(found.values[:k] > n * EPS * found.values[0], found.values[:k], 0)
     left_out, rest = min(n, count) - k, max(found.total - float(values.sum()), 0.0)
     ratio = values / found.total if found.total > 0 else np.zeros(k)
+    vars(pca).pop("shift_", None)  # of an earlier fit
     pca.mean_, pca.scale_ = mean if shift is None else shift, scale
     pca.n_samples_, pca.n_components_ = count, k
     pca.components_ = (V / phases(V)[:, None]).astype(sketch.dtype)
