@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pandas as pd
 
-LIMIT = 12e9  # bytes that prince may take; it is stopped beyond them
+LIMIT = 8e9  # bytes of address space that prince may take
 SECONDS = 600
 
 

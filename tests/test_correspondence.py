@@ -3,6 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -112,6 +115,38 @@ def test_new_columns_are_placed_by_the_rows():
     np.testing.assert_allclose(placed[0], ca.column_coordinates_[0], atol=1e-12)
     masses = FREQUENT.sum(axis=0)[1:3]
     np.testing.assert_allclose(placed[1], masses @ ca.column_coordinates_[1:3] / masses.sum(), atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    arrays(np.int64, st.tuples(st.integers(3, 9), st.integers(3, 9)), elements=st.integers(0, 50)),
+    st.integers(2, 5),
+    st.sampled_from([np.array, sparse.csr_array, sparse.csc_array]),
+)
+def test_rows_of_equal_profile_may_be_split_or_merged(N, times, make):
+    # Distributional equivalence (Benzécri): what makes the chi-square distance the right one.
+    assume(N.sum() > 0)
+    split = np.vstack([N, times * N[:1]])
+    merged = np.vstack([(1 + times) * N[:1], N[1:]])
+    of_split, of_merged = (ss.CorrespondenceAnalysis(2).fit(make(X)) for X in (split, merged))
+    assert of_split.total_inertia_ == pytest.approx(of_merged.total_inertia_, abs=1e-12)
+    assert of_split.eigenvalues_ == pytest.approx(of_merged.eigenvalues_, abs=1e-12)
+    F = of_split.row_coordinates_
+    np.testing.assert_allclose(F[0], F[-1], atol=1e-7)
+    assert of_split.column_contributions_.sum(axis=0) == pytest.approx(
+        (of_split.eigenvalues_ > 0).astype(float), abs=1e-7
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(arrays(np.int64, st.tuples(st.integers(2, 9), st.integers(2, 9)), elements=st.integers(0, 3)))
+def test_rows_and_columns_change_places(N):
+    assume(N.sum() > 0)
+    table, turned = ss.CorrespondenceAnalysis(2).fit(N), ss.CorrespondenceAnalysis(2).fit(sparse.csr_array(N.T))
+    assert table.eigenvalues_ == pytest.approx(turned.eigenvalues_, abs=1e-12)
+    assert table.total_inertia_ == pytest.approx(turned.total_inertia_, abs=1e-12)
+    for coordinates in (table.row_coordinates_, turned.row_coordinates_):
+        assert np.isfinite(coordinates).all()
 
 
 def test_a_table_of_independence_has_no_inertia():

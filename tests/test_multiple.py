@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -52,6 +53,19 @@ def test_arrays_and_frames_agree():
     for D in (numbers, numbers.to_numpy(), numbers.astype(float), numbers.to_numpy().astype(object)):
         found = ss.MultipleCorrespondenceAnalysis(2).fit(D).eigenvalues_
         assert found == pytest.approx(ss.MultipleCorrespondenceAnalysis(2).fit(numbers).eigenvalues_, abs=1e-14)
+
+
+def test_frames_of_polars_keep_their_names():
+    X = people()[["town", "rooms"]]
+    polars = pl.DataFrame({name: X[name].to_list() for name in X})
+    found, want = ss.MultipleCorrespondenceAnalysis(2).fit(polars), ss.MultipleCorrespondenceAnalysis(2).fit(X)
+    assert found.column_names_ == want.column_names_
+    np.testing.assert_allclose(found.transform(polars), want.transform(X), atol=1e-12)
+
+
+def test_names_that_are_numbers_are_names():
+    X = people().rename(columns={"town": 0, "rooms": 1, "pet": 2, "level": 3})
+    assert ss.MultipleCorrespondenceAnalysis().fit(X).column_coordinates_.index[0] == "0__Albi"
 
 
 def test_corrections_follow_their_formulae():

@@ -102,7 +102,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         Parameters
         ----------
         X : array, sparse matrix, data frame or Operator of shape (n_rows, n_columns)
-            Counts, or other numbers of at least 0.
+            Counts, or other numbers of at least 0 (of an operator, only their sums are looked at).
         y : ignored
 
         Returns

@@ -116,11 +116,10 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         if self.unknown not in ("error", "ignore"):
             raise ValueError(f'unknown must be "error" or "ignore", got {self.unknown!r}')
         X = self._categories(X, reset=True)
-        self.categories_ = [_learned(name, column) for name, column in _columns(X)]
+        names = [name for name, _ in self._columns_of(X)]
+        self.categories_ = [_learned(name, column) for name, column in self._columns_of(X)]
         self.column_names_ = [
-            f"{name}__{category}"
-            for (name, _), known in zip(_columns(X), self.categories_, strict=True)
-            for category in known
+            f"{name}__{category}" for name, known in zip(names, self.categories_, strict=True) for category in known
         ]
         Z = self._indicators(X)
         self._fit(Z, labels_of(X)[0], self._column_names(X))
@@ -179,6 +178,17 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
             return X
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
 
+    def _names(self) -> list[str]:
+        """Names of the columns of the fitted data, as far as scikit-learn keeps them."""
+        return [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(self.n_features_in_)))]
+
+    def _columns_of(self, X: Any) -> Iterator[tuple[str, Any]]:
+        """(name, values) of each column."""
+        if is_pandas(X):
+            yield from ((str(name), X.iloc[:, j]) for j, name in enumerate(X.columns))
+        else:
+            yield from ((name, X[:, j]) for j, name in enumerate(self._names()))
+
     def _indicators(self, X: Any) -> Operator:
         """Z as a sparse matrix with one entry for each row and column, minus what is unknown."""
         m = X.shape[0]
@@ -186,7 +196,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         first = np.concatenate([[0], np.cumsum(sizes)])
         indices = np.empty((m, len(sizes)), np.int32)
         absent = np.zeros(m, np.int64)
-        for j, (name, column) in enumerate(_columns(X)):
+        for j, (name, column) in enumerate(self._columns_of(X)):
             codes = _codes(column, self.categories_[j])
             if (codes < 0).any():
                 _refuse_missing(name, column)
@@ -213,14 +223,6 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 def _adjusted(eigenvalues: Vector, K: int) -> Vector:
     """Benzécri's eigenvalues of K columns."""
     return np.where(eigenvalues > 1 / K, (K / (K - 1) * (eigenvalues - 1 / K)) ** 2, 0)
-
-
-def _columns(X: Any) -> Iterator[tuple[str, Any]]:
-    """(name, values) of each column."""
-    if is_pandas(X):
-        yield from ((str(name), X.iloc[:, j]) for j, name in enumerate(X.columns))
-    else:
-        yield from ((f"x{j}", X[:, j]) for j in range(X.shape[1]))
 
 
 def _learned(name: str, column: Any) -> Any:
