@@ -242,22 +242,39 @@ def said(name: str, found: dict, exact: np.ndarray) -> None:
 @click.option("--gigabytes", default=12.0, show_default=True)
 @click.option("--kind", type=click.Choice(["csr", "gzip", "zstd", "dense"]), default="csr", show_default=True)
 @click.option("--memory", default="1G", show_default=True)
-@click.option("--folder", type=click.Path(path_type=Path), help="Where the file is made.  [default: a temporary one]")
+@click.option(
+    "--folder", type=click.Path(path_type=Path), help="Where the file is made and kept.  [default: a temporary one]"
+)
+@click.option("--make-only", is_flag=True, help="Make the file, and measure nothing.")
 @click.option("--stop", default=9, show_default=True, help="Reads of the fit that is stopped early.")
 @click.option("--peer", is_flag=True, help="Also scikit-learn's IncrementalPCA, which takes an hour for 12 GB.")
 @click.option("--job", "job_of", hidden=True)
 def main(
-    gigabytes: float, kind: str, memory: str, folder: Path | None, stop: int, peer: bool, job_of: str | None
+    gigabytes: float,
+    kind: str,
+    memory: str,
+    folder: Path | None,
+    make_only: bool,
+    stop: int,
+    peer: bool,
+    job_of: str | None,
 ) -> None:
     if job_of:
         print(json.dumps(job(*json.loads(job_of))))
         return
-    with tempfile.TemporaryDirectory(dir=folder) as home:
-        file = Path(home) / ("X.npy" if kind == "dense" else "X.h5ad")
-        started = time.perf_counter()
-        exact = make(file, kind, gigabytes)[:K]
+    with tempfile.TemporaryDirectory() as scratch:
+        home = folder or Path(scratch)
+        file = home / f"{kind}-{gigabytes:g}{'.npy' if kind == 'dense' else '.h5ad'}"
+        values = file.with_suffix(".values")
+        if not values.exists():
+            started = time.perf_counter()
+            values.write_text(json.dumps(make(file, kind, gigabytes)[:K].tolist()))
+            print(f"made in {time.perf_counter() - started:.0f} s", flush=True)
+        if make_only:
+            return
+        exact = np.array(json.loads(values.read_text()))
         size = file.stat().st_size
-        print(f"{kind}: {size / 1e9:.1f} GB on disk, made in {time.perf_counter() - started:.0f} s", flush=True)
+        print(f"{kind}: {size / 1e9:.1f} GB on disk", flush=True)
         reads = sorted(plain_read(file, kind) for _ in range(3))
         print(f"plain sequential read: {reads[1]:.1f} s ({size / reads[1] / 1e9:.2f} GB/s)", flush=True)
         streamed, held = one_pass(file, memory, 96)
