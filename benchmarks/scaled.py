@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 import shiftsvd as ss
 
 K, LEVEL, FACTORS = 50, 0.066, 60  # the level makes 5 % nonzero
-FITS = ("plain", "scaled", "plain", "scaled")  # in turns: what else the machine does meets both
+STEPS = ("plain", "scaled", "passes")
 
 
 def make(folder: Path, rows: int, columns: int) -> None:
@@ -37,14 +37,20 @@ def make(folder: Path, rows: int, columns: int) -> None:
         parts.append(csr_array((data, (i, j.astype(np.int32))), shape=there.shape))
     X = vstack(parts, format="csr")
     for name in ("data", "indices", "indptr"):
-        np.save(folder / f"{name}.npy", getattr(X, name))
+        part = getattr(X, name)
+        np.save(folder / f"{name}.npy", part if name == "data" else part.astype(np.int32))
+
+
+def read(folder: Path, columns: int) -> csr_array:
+    """The matrix, its arrays as they were written."""
+    arrays = [np.load(folder / f"{name}.npy") for name in ("data", "indices", "indptr")]
+    return csr_array(tuple(arrays), shape=(len(arrays[2]) - 1, columns))
 
 
 def fit(folder: Path, columns: int, fit: str, solver: str) -> None:
     """One fit, and what it took."""
-    arrays = [np.load(folder / f"{name}.npy") for name in ("data", "indices", "indptr")]
-    X = csr_array(tuple(arrays), shape=(len(arrays[2]) - 1, columns))
-    size = sum(array.nbytes for array in arrays)
+    X = read(folder, columns)
+    size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     started = time.perf_counter()
     pca = ss.PCA(K, scale=fit == "scaled", solver=solver, random_state=0).fit(X)
     seconds = time.perf_counter() - started
@@ -58,6 +64,25 @@ def fit(folder: Path, columns: int, fit: str, solver: str) -> None:
     )
 
 
+def passes(folder: Path, columns: int) -> None:
+    """The same pass with and without scale, in turns."""
+    X = read(folder, columns)
+    plain = ss.center(X)
+    scaled = ss.Scaled(plain, cols=1 / np.sqrt(ss.as_operator(X).moments().variance()))
+    V = np.random.default_rng(0).standard_normal((columns, 16))
+    seconds: dict[str, list[float]] = {"plain": [], "scaled": []}
+    for _ in range(5):
+        for name, A in (("plain", plain), ("scaled", scaled)):
+            started = time.perf_counter()
+            A.gram(V)
+            seconds[name].append(time.perf_counter() - started)
+    medians = {name: float(np.median(times)) for name, times in seconds.items()}
+    print(
+        f"a pass with 16 columns: plain {medians['plain']:.3f} s, scaled {medians['scaled']:.3f} s, "
+        f"{medians['scaled'] / medians['plain']:.2f} times"
+    )
+
+
 @click.command()
 @click.option("--rows", default=500_000)
 @click.option("--columns", default=5_000)
@@ -66,11 +91,14 @@ def fit(folder: Path, columns: int, fit: str, solver: str) -> None:
 def main(rows: int, columns: int, solver: str, one: tuple[str, str] | None) -> None:
     """Make the matrix, and fit it with and without scale."""
     if one:
-        fit(Path(one[0]), columns, one[1], solver)
+        if one[1] == "passes":
+            passes(Path(one[0]), columns)
+        else:
+            fit(Path(one[0]), columns, one[1], solver)
         return
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), rows, columns)
-        for name in FITS:
+        for name in STEPS:
             options = ["--columns", str(columns), "--solver", solver, "--one", folder, name]
             subprocess.run([sys.executable, __file__, *options], check=True)
 

@@ -174,6 +174,12 @@ def test_any_labels_make_groups(labels):
     assert_close(ss.svd(X, 3, shift=ss.GroupMeans(labels), solver="exact").S, want, 100 * EPS * np.linalg.norm(X))
 
 
+def test_more_groups_than_the_memory_holds_are_refused():
+    D = np.zeros((400_000, 1), np.float32)
+    with pytest.raises(ValueError, match=r"400000 groups of 400000 rows need about 3.84e\+03 GB, more than .*; put rare"):
+        ss.svd(D, 1, shift=ss.GroupMeans(np.arange(400_000)))
+
+
 class Controls:
     """The mean of the first three rows."""
 

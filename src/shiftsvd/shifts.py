@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
+from shiftsvd.backends.memory import limit_of
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -112,10 +113,10 @@ class GroupMeans:
         known = {label for label, weight in zip(labels, w, strict=True) if weight > 0}
         groups = tuple(sorted(known, key=lambda label: (type(label).__name__, label)))
         L = _one_hot(labels, groups)
-        share = w[:, None] * L / (w @ L)
         # About the overall mean, or single precision data far off-centre would lose digits.
-        off = (A - _constant(moments.mean, A.shape[0])).rmatmat(share).conj().T
-        learned = LearnedGroups(groups, moments.mean + off)
+        off = A - _constant(moments.mean, A.shape[0])
+        sums = off.rmatmat(L if weights is None else w[:, None] * L).conj().T
+        learned = LearnedGroups(groups, moments.mean + sums / (w @ L)[:, None])
         return LowRank(L, learned.means.conj().T), learned
 
 
@@ -355,9 +356,18 @@ def _labels(labels: Any, m: int) -> list[Any]:
 
 def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
     """1 where a row is in a group, shape (rows, groups)."""
+    needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
+    if limit is not None and needed > limit:
+        raise ValueError(
+            f"{len(groups)} groups of {len(labels)} rows need about {needed / 1e9:.3g} GB, more than the limit of "
+            f"{limit / 1e9:.3g} GB; put rare groups together"
+        )
     place = {group: j for j, group in enumerate(groups)}
-    places = np.array([place.get(label, len(groups)) for label in labels])
-    return np.asarray(np.eye(len(groups) + 1, len(groups))[places])
+    places = np.array([place.get(label, -1) for label in labels])
+    known = np.flatnonzero(places >= 0)
+    L = np.zeros((len(labels), len(groups)))
+    L[known, places[known]] = 1
+    return L
 
 
 def _design(values: Any, m: int) -> Panel:
