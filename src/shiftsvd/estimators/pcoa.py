@@ -226,7 +226,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self.metric == "precomputed"
+        tags.input_tags.pairwise = tags.input_tags.positive_only = self.metric == "precomputed"
         tags.transformer_tags.preserves_dtype = ["float64"]
         return tags
 
@@ -298,16 +298,15 @@ def _components(k: Any, n: int) -> int:
 def _distances(D: Panel) -> None:
     """Refuse what cannot be distances, looking at one block at a time."""
     n = len(D)
-    largest = max(float(np.max(D)), 0.0)
+    least, largest = float(D.min()), float(D.max())
+    if least < 0:
+        raise ValueError(f"Negative values in data passed to PCoA: distances must be at least 0, got {least:g}")
     tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
     diagonal = float(np.abs(np.diagonal(D)).max())
     if diagonal > tolerance:
         raise ValueError(f"distances must be 0 on the diagonal, got up to {diagonal:g}; similarities are no distances")
     for lo, hi in cut(n, BLOCK // n):
-        block = D[lo:hi]
-        if block.min() < -tolerance:
-            raise ValueError(f"distances must be at least 0, got {block.min():g}")
-        off = float(np.abs(block - D[:, lo:hi].T).max())
+        off = float(np.abs(D[lo:hi] - D[:, lo:hi].T).max())
         if off > tolerance:
             raise ValueError(f"distances must be symmetric, got two that differ by {off:g}; use (D + D.T) / 2")
 
