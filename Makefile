@@ -15,6 +15,7 @@ KEY := $(shell { cat pyproject.toml CMakeLists.txt $$(git ls-files '*.cpp' '*.hp
 USE := $(VENV)/.use-$(KEY)
 TEST := $(VENV)/.test-$(KEY)
 LINT := $(VENV)/.lint-$(KEY)
+DOCS := $(VENV)/.docs-$(KEY)
 
 # Real data for development, where it is there; tests that need it skip with a reason where it is not.
 ifneq ($(wildcard ../shared/data),)
@@ -27,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
 FALLBACK := tests/test_operators.py tests/test_backends.py tests/test_solvers.py tests/test_determinism.py
 
-.PHONY: help demo test test-all lint format paper bench clean
+.PHONY: help demo test test-all lint format paper bench docs clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -64,7 +65,12 @@ bench: $(USE) ## the tables and charts against every peer; make bench ROWS=count
 	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
 	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python benchmarks/$$table.py; done
 
+docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 clean: ## everything that was made here
+	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
 	rm -rf $(VENV) build demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
@@ -85,3 +91,6 @@ $(TEST): | $(USE)
 
 $(LINT): | $(USE)
 	$(call install,all,--group test --group lint)
+
+$(DOCS): | $(USE)
+	$(call install,all,--group docs)

@@ -1,0 +1,64 @@
+"""Settings of the documentation."""
+
+from importlib.metadata import version as installed
+
+project = "shiftsvd"
+author = copyright = "The shiftsvd developers"  # noqa: A001 (the name that Sphinx reads)
+version = release = installed("shiftsvd")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_click",
+    "sphinx_gallery.gen_gallery",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "gallery", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+default_role = "py:obj"
+# Names such as `transform` are said of several classes; `sklearn.decomposition.PCA` has no page here.
+suppress_warnings = ["ref.python"]
+
+autosummary_generate = True
+autodoc_typehints = "none"  # the docstrings give shapes and units, which types do not
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "min_reported_time": 5,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "image_scrapers": ("matplotlib",),
+    "backreferences_dir": "api/uses",
+    "doc_module": ("shiftsvd",),
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"shiftsvd {release}"
+html_static_path = ["_static"]
+html_css_files = ["shiftsvd.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc"],
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_nav_level": 2,
+    "pygments_light_style": "tango",
+}
+html_sidebars = {"index": [], "installation": [], "how_it_works": [], "operators": []}
