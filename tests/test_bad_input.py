@@ -83,9 +83,9 @@ def test_nan_in_a_nullable_column_or_an_object_is_a_nan():
             refuses("got 1 NaN and 0 inf in 1 columns (first: 1)", lambda door=door, bad=bad: door(bad))
 
 
-@pytest.mark.parametrize("missing", ["mean", "mask", None])
+@pytest.mark.parametrize("missing", ["mask", None, 3])
 def test_an_unknown_treatment_of_gaps_is_refused(missing):
-    message = f'missing must be "error", got {missing!r}; fill the gaps first'
+    message = f'missing must be "error", "mean" or "em", got {missing!r}'
     refuses(message, lambda: ss.PCA(2, missing=missing).fit(X))
 
 

@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends import as_operator
 from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
-from shiftsvd.moments import Vector
+from shiftsvd.missing import completed, with_missing
+from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
 from shiftsvd.shifts import (
@@ -41,6 +41,8 @@ def svd(
     certify: bool = False,
     scale_ddof: int = 0,
     sample_weight: npt.ArrayLike | None = None,
+    missing: str = "error",
+    unobserved: bool = False,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -77,6 +79,12 @@ def svd(
     sample_weight : array of shape (m,), optional
         Frequencies of the rows: means and deviations are weighted, and the triplets are those of
         ``diag(sqrt(sample_weight)) (X - shift) diag(1 / scale)``.
+    missing : "error", "mean" or "em"
+        What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
+        and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
+        "both" or None), fitted to the observed entries; see `shiftsvd.missing.complete`. Neither fills X in.
+    unobserved : bool
+        Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
 
     Returns
     -------
@@ -113,20 +121,29 @@ def svd(
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
-    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    A = with_missing(X, missing, unobserved, n_threads, memory_limit)
     share = float(k) if isinstance(k, float | np.floating) else None
     if share is None:
         check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
     elif not 0 < share < 1:
         raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-    A = prepared(A, shift, scale, scale_ddof, row_weights(sample_weight, A.shape[0]))
+    weights = row_weights(sample_weight, A.shape[0])
     with threads(n_threads):
+        A, moments = (A, None) if isinstance(A, Operator) else completed(A, missing, shift, k, weights, rng)
+        A = prepared(A, shift, scale, scale_ddof, weights, moments)
         return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
 
 
-def prepared(A: Operator, shift: Any, scale: Any, ddof: int = 0, weights: Vector | None = None) -> Operator:
-    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``."""
-    moments = A.moments(weights) if needs_moments(shift, scale) else None
+def prepared(
+    A: Operator,
+    shift: Any,
+    scale: Any,
+    ddof: int = 0,
+    weights: Vector | None = None,
+    moments: Moments | None = None,
+) -> Operator:
+    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; moments that are not known are taken if need be."""
+    moments = A.moments(weights) if moments is None and needs_moments(shift, scale) else moments
     S = resolve_shift(shift, A, moments, weights)
     named = scale is True or isinstance(scale, str)
     after = moments_after(A, S, moments, weights) if moments is not None and named else None

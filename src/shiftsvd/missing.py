@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.backends import as_operator
 from shiftsvd.backends.missing import Gaps, entries, gaps_of
 from shiftsvd.kernels import threads
-from shiftsvd.moments import Vector
+from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.orth import orth
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
 BIASES = (None, "columns", "rows", "both")
+MISSING = ("error", "mean", "em")
 # Columns of the iteration beyond k: the gap behind them decides how fast it finds the k-th.
 EXTRA = 8
 # Settings of the path of penalties: each half of the one before it, until held-out errors rise.
@@ -163,7 +165,7 @@ def complete(
     >>> bool(np.isclose(complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict(2, 1), 6, atol=1e-4))
     True
     """
-    gaps = gaps_of(X, unobserved=unobserved, n_threads=n_threads, memory_limit=memory_limit)
+    gaps = X if isinstance(X, Gaps) else gaps_of(X, unobserved, n_threads, memory_limit)
     check_rank(k, gaps.shape)
     if biases not in BIASES:
         raise ValueError(f"biases must be one of {', '.join(map(repr, BIASES))}, got {biases!r}")
@@ -185,6 +187,48 @@ def complete(
         return Completion(gaps.filled(M), M, *parts, float(penalty), n_iter, converged, error)
 
 
+def with_missing(
+    X: Any, missing: str, unobserved: bool, n_threads: int | None, memory_limit: int | str | None
+) -> Operator | Gaps:
+    """X as an operator if missing entries are an error, else as a matrix that may have some."""
+    if not isinstance(missing, str) or missing not in MISSING:
+        raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
+    if missing != "error":
+        return gaps_of(X, unobserved, n_threads, memory_limit)
+    if unobserved:
+        raise ValueError('unobserved=True needs missing="mean" or "em", got "error"')
+    return as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+
+
+def completed(
+    gaps: Operator | Gaps, missing: str, shift: Any, k: Any, weights: Vector | None, rng: np.random.Generator
+) -> tuple[Operator, Moments]:
+    """What a fit reads in place of a matrix with missing entries, and the moments of its columns.
+
+    With "mean" they equal the shift, and the moments are those of the observed entries; with "em" they are those of
+    a fitted model that has the same biases as the shift. An operator has no missing entries.
+    """
+    if isinstance(gaps, Operator):
+        return gaps, gaps.moments(weights)
+    name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
+    if missing == "mean":
+        if name != "mean":
+            raise ValueError(f'missing="mean" is for shift="mean": missing entries equal the shift; got {name!r}')
+        moments = gaps.moments(weights)
+        return gaps.filled(LowRank(np.ones(gaps.shape[0]), moments.mean.conj())), moments
+    biases = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
+    if name not in biases:
+        raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
+    if weights is not None:
+        raise ValueError('missing="em" takes no sample_weight; use missing="mean"')
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
+    A = complete(gaps, max(int(k), 1), biases=biases[name], rng=rng).A
+    mean = A.moments().mean
+    M2 = (A - LowRank(np.ones(A.shape[0]), mean.conj())).column_squares()
+    return A, Moments(float(A.shape[0]), mean, M2)
+
+
 def descend(
     gaps: Gaps, state: State, k: int, biases: str | None, penalty: float, tol: float, max_iter: int
 ) -> tuple[State, int, bool]:
@@ -195,8 +239,7 @@ def descend(
         Y = state.ahead(before, (t_before - 1) / t)
         before, state = state, _step(gaps, Y, k, biases, penalty)
         change = state.minus(before)
-        M = state.low_rank()
-        if _inner(change, change) <= tol**2 * _inner(M, M):
+        if _is_small(change, state.low_rank(), tol):
             return state, n_iter, True
         if _inner(Y.minus(state), change) > 0:  # the momentum leads away (O'Donoghue & Candes)
             t = 1.0
@@ -277,6 +320,14 @@ def _biases(row: Vector, column: Vector) -> LowRank:
     """``row 1^T + 1 column^T``."""
     ones = [np.ones(len(row)), np.ones(len(column))]
     return LowRank(np.column_stack([row, ones[0]]), np.column_stack([ones[1], column.conj()]))
+
+
+def _is_small(change: LowRank, M: LowRank, tol: float) -> bool:
+    """Whether the norm of a change is at most `tol` times that of M."""
+    # The difference of large factors: its inner product with itself is right to rounding of that of M, no better.
+    if _inner(change, change) > max(tol**2, 1e-12) * _inner(M, M):
+        return False
+    return change.frobenius_norm() <= tol * M.frobenius_norm()
 
 
 def _inner(S: LowRank, T: LowRank) -> float:

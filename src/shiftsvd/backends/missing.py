@@ -53,14 +53,14 @@ class Gaps(ABC):
     def hide(self, rng: np.random.Generator) -> Hidden:
         """The same matrix with some observed entries taken out, and these."""
 
-    def row_blocks(self, width: int) -> list[Rows]:
+    def row_blocks(self, width: int = 1) -> list[Rows]:
         """Ranges of rows that a panel of so many columns stays small on."""
-        return cut(self.shape[0], max(BLOCK // max(width, 1), 1))
+        return cut(self.shape[0], BLOCK // width)
 
     def observed(self) -> tuple[Vector, Vector]:
         """How many entries of each row and of each column are observed."""
         ones = np.ones((self.shape[1], 1))
-        absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks(self.shape[1])]
+        absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks()]
         return self.shape[1] - np.concatenate(absent), self.shape[0] - self.absent_below(np.ones(self.shape[0]))
 
     def moments(self, weights: Vector | None = None) -> Moments:
@@ -73,13 +73,12 @@ class Gaps(ABC):
             raise ValueError(_nothing_observed("columns", np.flatnonzero(~(count > 0))))
         mean = self.filled(_constant(np.zeros(n), m)).moments(weights).mean * (total / count)
         # Squares about the means: what stands for a missing entry adds nothing to them.
-        off = self.filled(_constant(mean, m)).moments(weights)
+        A = self.filled(_constant(mean, m))
+        off = A.moments(weights)
+        # Of residuals beside a shift the stored part is what is left of the observed entries.
+        M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
         mean = mean + (off.mean - mean) * (total / count)
-        return Moments(cast("float", count), mean, off.M2)
-
-    def mean_filled(self, mean: Vector) -> Operator:
-        """The operator whose missing entries equal a row vector."""
-        return self.filled(_constant(mean, self.shape[0]))
+        return Moments(cast("float", count), mean, M2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +107,11 @@ class DenseGaps(Gaps):
 
     def absent_below(self, w: Vector) -> Vector:
         """Block by block."""
-        blocks = cut(self.shape[0], BLOCK // self.shape[1])
-        return np.asarray(sum(w[lo:hi] @ np.isnan(self.X[lo:hi]) for lo, hi in blocks))
+        return np.asarray(sum(w[lo:hi] @ np.isnan(self.X[lo:hi]) for lo, hi in self.row_blocks()))
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        """Rows of the array are as wide as they are."""
+        return super().row_blocks(max(width, self.shape[1]))
 
     def hide(self, rng: np.random.Generator) -> Hidden:
         """A copy with more NaN."""
@@ -281,13 +283,15 @@ class FileGaps(Gaps):
             total += np.asarray(gaps.T @ w[lo:hi])
         return total
 
-    def row_blocks(self, width: int) -> list[Rows]:
+    def row_blocks(self, width: int = 1) -> list[Rows]:
         """As the file is cut."""
         return self.A.blocks()
 
     def hide(self, rng: np.random.Generator) -> Hidden:
         """Files are not changed."""
-        raise ValueError(f'penalty="auto" needs the matrix in memory, got {self.A.source.name}; give a number')
+        raise ValueError(
+            f'penalty="auto" needs the matrix in memory, got {self.A.source.name}; give a number, or missing="mean"'
+        )
 
 
 class PatchedSource(RowSource):
@@ -318,7 +322,7 @@ class PatchedSource(RowSource):
 
 
 def gaps_of(
-    X: Any, *, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
+    X: Any, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
 ) -> Gaps:
     """X with its missing entries: NaN, and with `unobserved` all that a sparse matrix does not store."""
     threads = n_threads or default_threads()

@@ -10,11 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd import streaming
-from shiftsvd.backends import as_operator
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
+from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
+from shiftsvd.missing import completed
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.shifts import Learned, Plain, moments_after, resolve_scale, row_weights
@@ -54,8 +55,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     solver : str or Solver
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``, which brings its own settings.
-    missing : "error"
-        What to do with NaN.
+    missing : "error", "mean" or "em"
+        What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
+        cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
+        of n_components and column means fitted to the observed entries (`shiftsvd.missing.complete`), and new rows
+        are projected by a regression on theirs. Neither fills X in.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -64,6 +68,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Accepted for compatibility.
     scale_ddof : 0 or 1
         The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
+    unobserved : bool
+        Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
 
     Attributes
     ----------
@@ -130,6 +136,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         memory_limit: int | str | None = None,
         verbose: int = 0,
         scale_ddof: int = 0,
+        unobserved: bool = False,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -148,6 +155,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.memory_limit = memory_limit
         self.verbose = verbose
         self.scale_ddof = scale_ddof
+        self.unobserved = unobserved
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
@@ -172,15 +180,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         ValueError
             For data or settings that cannot be; nothing is computed before they are checked.
         """
-        if self.missing != "error":
-            raise ValueError(f'missing must be "error", got {self.missing!r}; fill the gaps first')
-        A = self._operator(X, reset=True)
+        A = given(self, self._checked(X, reset=True))
         weights = row_weights(sample_weight, A.shape[0])
         total = float(A.shape[0]) if weights is None else float(weights.sum())
         k = wanted(self.n_components, A.shape, self.svd_solver)
         rng = random_generator(self.random_state)
         solver = chosen_solver(self, A, k)
-        moments = A.moments(weights)
+        A, moments = completed(A, self.missing, self.shift, k, weights, rng)
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         data = {"groups": groups, "covariates": covariates}
@@ -337,7 +343,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         return tags
 
     def _operator(self, X: Any, reset: bool) -> Operator:
-        """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
+        """X checked, with something in place of its missing entries if there may be any."""
+        return new_rows(self, given(self, self._checked(X, reset)))
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        """X checked by scikit-learn: names and counts."""
         if isinstance(X, Operator):
             return self._streamed(X, reset)
         if hasattr(X, "rmatmat"):
@@ -346,7 +356,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
                 f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
                 "use svd, which takes any operator"
             )
-        X = validate_data(
+        return validate_data(
             self,
             X,
             reset=reset,
@@ -355,7 +365,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
         )
-        return as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
 
     def _streamed(self, A: Operator, reset: bool) -> Operator:
         """An operator of ours, such as a file that is read in blocks, with the counts checked."""
@@ -520,6 +529,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         streaming.partial_fit(self, X)
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        """Fitted attributes of a stream, which are made when one of them is asked for."""
+        return streaming.recover(self, name)
 
     def refine(self, X: Any, passes: int = 1) -> Self:
         """Come nearer to the exact components of a stream by reading all its rows again, in any order.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, RandomState
 
+from shiftsvd.backends.missing import Gaps
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.orth import NORMALIZERS
@@ -55,7 +56,7 @@ def _mle(n_components: str, shape: tuple[int, int], refused: str) -> str:
     return "mle"
 
 
-def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
+def chosen_solver(pca: Any, A: Operator | Gaps, k: Any) -> str | Solver:
     """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""
     solver, svd_solver = pca.solver, pca.svd_solver
     if svd_solver is not None:
@@ -85,7 +86,7 @@ def chosen_solver(pca: Any, A: Operator, k: Any) -> str | Solver:
     return _randomized(pca, A, k, name)
 
 
-def _randomized(pca: Any, A: Operator, k: Any, name: str) -> Solver:
+def _randomized(pca: Any, A: Operator | Gaps, k: Any, name: str) -> Solver:
     """A randomized solver with the settings of the estimator."""
     if isinstance(k, float):
         raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")

@@ -1,0 +1,347 @@
+"""Missing entries: what stands for them, and that a completion finds what was hidden."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.sparse import coo_array, csr_array
+from sklearn.base import clone
+
+import shiftsvd as ss
+from helpers import EPS, assert_close, assert_is, cut_small, streamed, values
+from shiftsvd.backends.missing import gaps_of
+from shiftsvd.missing import complete
+
+
+def holed(shape: tuple[int, int], share: float = 0.2, dtype=np.float64, seed: int = 0) -> np.ndarray:
+    """Random numbers about 3 with NaN among them, at least two left in each row and column."""
+    rng = np.random.default_rng(seed)
+    X = (values(shape, dtype, seed, density=1.0) + 3).astype(dtype)
+    hole = rng.random(shape) < share
+    hole[[0, 1]] = hole[:, [0, 1]] = False
+    X[hole] = np.nan
+    return X
+
+
+def mean_filled(X: np.ndarray) -> np.ndarray:
+    """X with the means of its columns where it is NaN."""
+    return np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+
+
+def stored_nan(X: np.ndarray, cls=csr_array):
+    """Sparse with NaN stored, about half of the other entries set to 0."""
+    zero = (np.random.default_rng(1).random(X.shape) < 0.5) & ~np.isnan(X)
+    zero[[0, 1]] = False
+    D = np.where(zero, 0, X)
+    return D, cls(D)
+
+
+# --- what stands for them -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(23, 7), (7, 23), (9, 9)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("kind", ["dense", "fortran", "csr", "csc", "unobserved"])
+def test_a_filled_matrix_is_an_operator_like_any_other(kind, dtype, shape, monkeypatch):
+    cut_small(monkeypatch)
+    X = holed(shape, dtype=dtype)
+    S = ss.LowRank(values((shape[0], 2), dtype, 5, 1.0), values((shape[1], 2), dtype, 6, 1.0))
+    D, given = X, X
+    if kind == "fortran":
+        given = np.asfortranarray(X)
+    elif kind in ("csr", "csc"):
+        D, given = stored_nan(X, csr_array if kind == "csr" else sparse.csc_array)
+    elif kind == "unobserved":
+        given = csr_array(np.nan_to_num(X))
+    gaps = gaps_of(given, unobserved=kind == "unobserved")
+    want = np.where(np.isnan(D), S.L @ S.R.conj().T, D)
+    size = np.linalg.norm(want) + np.linalg.norm(S.L) * np.linalg.norm(S.R)
+    A = gaps.filled(S)
+    assert_close(A @ np.eye(shape[1]), want, 20 * EPS * size, "filled")
+    assert_is(A, want, 2 * size)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "unobserved"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_are_those_of_the_observed_entries(kind, weighted):
+    X = holed((40, 6)) + 1e3
+    D, given = (X, X) if kind in ("dense", "unobserved") else stored_nan(X, getattr(sparse, f"{kind}_array"))
+    given = csr_array(np.nan_to_num(X)) if kind == "unobserved" else given
+    w = np.random.default_rng(3).integers(0, 3, 40) + np.eye(40)[0] if weighted else None
+    moments = gaps_of(given, unobserved=kind == "unobserved").moments(w)
+    for j in range(6):
+        seen = ~np.isnan(D[:, j])
+        x, u = D[seen, j], np.ones(seen.sum()) if w is None else w[seen]
+        mean = u @ x / u.sum()
+        assert moments.count[j] == u.sum()
+        assert abs(moments.mean[j] - mean) <= 20 * EPS * abs(mean)
+        assert abs(moments.M2[j] - u @ (x - mean) ** 2) <= 1e-9 * u.sum()
+
+
+@pytest.mark.parametrize("make", [np.asarray, csr_array])
+def test_data_without_gaps_have_the_moments_that_they_always_had(make):
+    X = values((30, 5), seed=2)
+    found, want = gaps_of(make(X)).moments(), ss.as_operator(make(X)).moments()
+    assert_close(found.mean, want.mean, 1e-14, "mean")
+    assert_close(found.M2, want.M2, 1e-12, "M2")
+
+
+# --- "mean" ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("shape", [(60, 8), (8, 60)])
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc"])
+def test_mean_is_pca_of_the_matrix_filled_with_its_means(kind, shape, scale):
+    X = holed(shape)
+    D, given = (X, X) if kind == "dense" else stored_nan(X, getattr(sparse, f"{kind}_array"))
+    E = mean_filled(D)
+    deviation = np.nanstd(D, axis=0)  # of the observed entries
+    pca = ss.PCA(3, missing="mean", scale=scale, tol=1e-10, random_state=0).fit(given)
+    off = (E - E.mean(axis=0)) / (deviation if scale else 1)
+    assert_close(pca.mean_, np.nanmean(D, axis=0), 1e-13, "mean")
+    assert_close(pca.singular_values_, np.linalg.svd(off)[1][:3], 1e-8, "values")
+    assert_close(pca.transform(given), off @ pca.components_.T, 1e-11, "scores")
+    ratio = pca.singular_values_**2 / np.linalg.norm(off) ** 2
+    assert_close(pca.explained_variance_ratio_, ratio, 1e-12, "ratio")
+
+
+def test_missing_entries_of_new_rows_equal_the_training_mean():
+    pca = ss.PCA(2, missing="mean", random_state=0).fit(holed((50, 6)))
+    new = holed((9, 6), seed=4)
+    filled = np.where(np.isnan(new), pca.mean_, new)
+    assert_close(pca.transform(new), (filled - pca.mean_) @ pca.components_.T, 1e-13, "scores")
+    assert_close(pca.transform(np.full((1, 6), np.nan)), np.zeros((1, 2)), 0, "a row of which nothing is known")
+
+
+def test_a_missing_entry_is_zero_after_the_shift_whatever_the_mean():
+    X = (holed((50, 6)).astype(np.float32) + np.float32(1e6)).astype(np.float32)
+    gaps = gaps_of(X)
+    mu = gaps.moments().mean
+    A = gaps.filled(ss.LowRank(np.ones(50), mu)) - ss.LowRank(np.ones(50), mu)
+    off = np.concatenate([block for _, block in A.row_blocks(7)])
+    assert np.all(off[np.isnan(X)] == 0)
+
+
+def test_weights_of_rows_repeat_them_gaps_and_all():
+    X, w = holed((30, 5)), np.random.default_rng(0).integers(0, 3, 30)
+    a = ss.PCA(2, missing="mean", scale=True, tol=1e-10, random_state=0).fit(X, sample_weight=w)
+    b = ss.PCA(2, missing="mean", scale=True, tol=1e-10, random_state=0).fit(np.repeat(X, w, axis=0))
+    assert_close(a.explained_variance_, b.explained_variance_, 1e-9, "variances")
+    assert_close(a.components_, b.components_, 1e-7, "components")
+
+
+def test_svd_takes_the_same_treatment():
+    X = holed((60, 8))
+    E = mean_filled(X)
+    F = ss.svd(X, 3, shift="mean", scale="std", missing="mean", tol=1e-10, rng=0)
+    assert_close(F.S, np.linalg.svd((E - E.mean(axis=0)) / np.nanstd(X, axis=0))[1][:3], 1e-8, "values")
+
+
+def test_gaps_of_a_file_are_filled_as_it_is_read():
+    X = holed((40, 6))
+    for kind, D in ((np.ndarray.copy, X), (csr_array, stored_nan(X)[0])):
+        pca = ss.PCA(3, missing="mean", scale=True, tol=1e-10, random_state=0).fit(streamed(kind)(D))
+        want = ss.PCA(3, missing="mean", scale=True, tol=1e-10, random_state=0).fit(D)
+        assert_close(pca.singular_values_, want.singular_values_, 1e-9, "values")
+        assert_close(pca.transform(streamed(kind)(D)), pca.transform(D), 1e-10, "scores")
+
+
+# --- "em" -----------------------------------------------------------------------------------------------------
+
+
+def planted(m: int, n: int, share: float, noise: float, seed: int = 0, rank: int = 5):
+    """Observed entries of a noisy matrix of low rank as CSR; (row, column, value) of others; the matrix."""
+    rng = np.random.default_rng(seed)
+    M = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n))
+    order = rng.permutation(m * n)[: int(1.1 * share * m * n)]
+    i, j = np.divmod(order, n)
+    x = M[i, j] + noise * rng.standard_normal(len(i))
+    cut = len(i) // 11
+    return csr_array(coo_array((x[cut:], (i[cut:], j[cut:])), shape=(m, n))), (i[:cut], j[:cut], x[:cut]), M
+
+
+def rms(off: np.ndarray) -> float:
+    """Root mean square."""
+    return float(np.sqrt(np.mean(np.abs(off) ** 2)))
+
+
+def soft_impute_als(X: csr_array, k: int, penalty: float, steps: int) -> np.ndarray:
+    """The completed matrix by Hastie et al. (2015), algorithm 3.1: ridge regressions on the filled matrix, in turns."""
+    seen, x = csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape).toarray() > 0, X.toarray()
+    U, D, V = np.linalg.qr(np.random.default_rng(0).standard_normal((X.shape[0], k)))[0], np.ones(k), None
+    M = np.zeros(X.shape)
+    for _ in range(2 * steps):
+        B = (np.where(seen, x, M).T @ U) * D / (D**2 + penalty)
+        V, squares, R = np.linalg.svd(B * D, full_matrices=False)
+        U, D, V = V, np.sqrt(squares), U @ R.T  # the sides change their roles
+        seen, x, M = seen.T, x.T, (U * D**2) @ V.T
+    return M
+
+
+def test_completion_is_as_good_as_alternating_least_squares():
+    X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
+    C = complete(X, 5, biases=None, unobserved=True, rng=0)
+    assert C.converged
+    assert C.penalty > 0
+    theirs = rms(soft_impute_als(X, 5, C.penalty, 150)[i, j] - x)
+    assert rms(C.predict(i, j) - x) <= 1.05 * theirs
+    assert theirs <= 1.3  # of a noise of 1: both have found it
+    assert C.held_out_rmse == pytest.approx(rms(C.predict(i, j) - x), rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_completion_is_as_good_with_95_percent_missing(seed):
+    X, (i, j, x), _ = planted(1500, 800, 0.05, 1.0, seed)
+    C = complete(X, 5, biases=None, unobserved=True, rng=seed)
+    assert rms(C.predict(i, j) - x) <= 1.05 * rms(soft_impute_als(X, 5, C.penalty, 100)[i, j] - x)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
+def test_without_noise_the_matrix_is_found(kind):
+    X, _, M = planted(120, 60, 0.5, 0.0, rank=2)
+    given = X.toarray()
+    given[given == 0] = np.nan
+    given = {"dense": given, "csr": csr_array(given), "unobserved": X}[kind]
+    C = complete(given, 2, biases=None, penalty=0, unobserved=kind == "unobserved", tol=1e-9, max_iter=2000, rng=0)
+    assert_close(C.model @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "model")
+    assert_close(C.A @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "completed")
+
+
+@pytest.mark.parametrize("biases", [None, "columns", "rows", "both"])
+@pytest.mark.parametrize("penalty", [0, 3.0])
+def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):
+    X = holed((60, 30), 0.3)
+    C = complete(X, 3, biases=biases, penalty=penalty, tol=1e-10, max_iter=5000, rng=0)
+    A = np.where(np.isnan(X), C.model @ np.eye(30), X)
+    assert_close(C.A @ np.eye(30), A, 1e-12 * np.linalg.norm(A), "completed")
+    M = C.U @ np.diag(C.S) @ C.V.T
+    B = C.row_bias[:, None] + C.column_bias
+    assert_close(C.model @ np.eye(30), B + M, 1e-12 * np.linalg.norm(A), "model")
+    U, S, Vh = np.linalg.svd(A - B, full_matrices=False)
+    assert_close((U[:, :3] * np.maximum(S[:3] - penalty, 0)) @ Vh[:3], M, 1e-6 * np.linalg.norm(A), "shrunken SVD")
+    rest = np.where(np.isnan(X), 0, X - B - M)
+    assert_close(rest.sum(axis=0) * (biases in ("columns", "both")), np.zeros(30), 1e-5 * np.linalg.norm(A), "columns")
+    assert_close(rest.sum(axis=1) * (biases in ("rows", "both")), np.zeros(60), 1e-5 * np.linalg.norm(A), "rows")
+
+
+def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
+    X, (i, j, x), _ = planted(300, 150, 0.3, 0.5, rank=2)
+    rng = np.random.default_rng(1)
+    users, items = 3 * rng.standard_normal(300), 5 + 2 * rng.standard_normal(150)
+    rows = np.repeat(np.arange(300), np.diff(X.indptr))
+    R = csr_array((X.data + users[rows] + items[X.indices], X.indices, X.indptr), shape=X.shape)
+    errors = {
+        biases: rms(complete(R, 2, biases=biases, unobserved=True, rng=0).predict(i, j) - x - users[i] - items[j])
+        for biases in (None, "columns", "both")
+    }
+    assert errors["both"] <= 0.6
+    assert errors["both"] < errors["columns"] < errors[None]
+    F = ss.svd(R, 2, shift="both", missing="em", unobserved=True, rng=0)
+    A = complete(R, 2, biases="both", unobserved=True, rng=0).A @ np.eye(150)
+    off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
+    assert_close(F.S, np.linalg.svd(off)[1][:2], 1e-8 * np.linalg.norm(A), "values")
+
+
+def test_completion_takes_memory_for_what_is_observed():
+    import tracemalloc
+
+    X, *_ = planted(3000, 2000, 0.01, 1.0, rank=2)
+    tracemalloc.start()
+    try:
+        complete(X, 2, biases="both", penalty=10.0, unobserved=True, tol=1e-2, rng=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 10 * 8 * X.nnz + 40 * 8 * 5000 * 10 < 8 * 3000 * 2000 / 2
+
+
+def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
+    X, *_ = planted(300, 100, 0.3, 1.0)
+    a, b = (complete(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
+    assert a.penalty == b.penalty
+    assert np.array_equal(a.V, b.V)
+
+
+def test_pca_with_gaps_finds_the_components_of_the_whole_matrix():
+    rng = np.random.default_rng(0)
+    full = rng.standard_normal((400, 3)) * [9, 6, 4] @ np.linalg.qr(rng.standard_normal((20, 3)))[0].T + 5
+    full += 0.1 * rng.standard_normal(full.shape)
+    X = np.where(rng.random(full.shape) < 0.3, np.nan, full)
+    whole = ss.PCA(3, random_state=0).fit(full)
+    em, mean = (ss.PCA(3, missing=name, random_state=0).fit(X) for name in ("em", "mean"))
+    assert_close(np.abs(np.sum(em.components_ * whole.components_, axis=1)), np.ones(3), 1e-3, "components")
+    assert_close(em.singular_values_ / whole.singular_values_, np.ones(3), 0.03, "values")
+    Z = whole.transform(full)
+    assert rms(em.transform(X) - Z) < 0.2 * rms(mean.transform(X) - Z)
+    assert_close(em.transform(full), (full - em.mean_) @ em.components_.T, 1e-10, "rows without gaps")
+    assert np.array_equal(em.fit_transform(X), em.fit(X).transform(X))
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
+def test_new_rows_with_gaps_are_projected_by_regression(kind, scale):
+    X = holed((80, 8), 0.2)
+    pca = ss.PCA(3, missing="em", scale=scale, random_state=0).fit(X)
+    new = holed((6, 8), 0.3, seed=5)
+    given = {"dense": new, "csr": csr_array(new), "unobserved": csr_array(np.nan_to_num(new))}[kind]
+    found = clone(pca).set_params(unobserved=kind == "unobserved")
+    vars(found).update({name: value for name, value in vars(pca).items() if name.endswith("_")})
+    s = pca.scale_ if scale else np.ones(8)
+    ridge = pca.noise_variance_ / (pca.explained_variance_ - pca.noise_variance_)
+    for z, x in zip(found.transform(given), new, strict=True):
+        seen = ~np.isnan(x)
+        V, off = pca.components_[:, seen].T, ((x - pca.mean_) / s)[seen]
+        y = np.linalg.solve(V.T @ V + np.diag(ridge), V.T @ off)
+        assert_close(z, y * (1 + ridge), 1e-9, "scores")
+
+
+def test_a_row_of_which_nothing_is_known_has_the_scores_of_the_mean():
+    pca = ss.PCA(2, missing="em", random_state=0).fit(holed((50, 6)))
+    assert_close(pca.transform(np.full((2, 6), np.nan)), np.zeros((2, 2)), 1e-12, "scores")
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+X = holed((20, 5))
+
+
+@pytest.mark.parametrize(
+    ("message", "call"),
+    [
+        ("8 NaN", lambda: ss.svd(np.where(np.arange(40.0).reshape(8, 5) % 5 == 1, np.nan, 1.0), 2)),
+        ("needs an observed entry, got 1 without", lambda: gaps_of(np.where(np.arange(5) == 3, np.nan, X)).moments()),
+        ("got 1 inf", lambda: gaps_of(np.array([[1.0, np.inf], [np.nan, 2.0]]))),
+        ("got 1 inf", lambda: gaps_of(csr_array(np.array([[1.0, np.inf], [np.nan, 2.0]])))),
+        ("unobserved=True is for sparse", lambda: complete(X, 2, unobserved=True)),
+        ('unobserved=True needs missing="mean"', lambda: ss.svd(csr_array(np.eye(3)), 1, unobserved=True)),
+        ('"mean" is for shift="mean"', lambda: ss.svd(X, 2, missing="mean")),
+        ('PCA is for shift="mean" or None', lambda: ss.PCA(2, missing="em", shift="both").fit(X)),
+        ("takes no sample_weight", lambda: ss.PCA(2, missing="em").fit(X, sample_weight=np.ones(20))),
+        ("number of components as an integer", lambda: ss.PCA(0.5, missing="em").fit(X)),
+        ("biases must be one of", lambda: complete(X, 2, biases="users")),
+        ("penalty must be", lambda: complete(X, 2, penalty=-1)),
+        ("penalty must be", lambda: complete(X, 2, penalty="cv")),
+        ("needs observed entries", lambda: complete(csr_array((9, 4)), 2, unobserved=True)),
+        ("k must be an integer in 1..5", lambda: complete(X, 6)),
+    ],
+)
+def test_what_cannot_be_is_refused(message, call):
+    with pytest.raises(ValueError) as error:
+        call()
+    assert message in str(error.value)
+
+
+def test_a_completion_that_ran_out_of_steps_says_so():
+    with pytest.warns(UserWarning, match="still changes by more than tol=1e-09 a step after 2"):
+        assert not complete(X, 2, tol=1e-9, max_iter=2, penalty=0, rng=0).converged
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, csr_array])
+def test_input_is_not_written(make):
+    given = make(X)
+    before = given.copy()
+    for missing in ("mean", "em"):
+        ss.PCA(2, missing=missing, random_state=0).fit(given).transform(given)
+    a, b = (given.data, before.data) if sparse.issparse(given) else (given, before)
+    assert np.array_equal(a, b, equal_nan=True)
