@@ -168,6 +168,21 @@ def test_without_centring_nothing_is_subtracted() -> None:
     np.testing.assert_allclose(eofs.explained_variance, explicit(matrix(da)[0], 2)[2], rtol=1e-6)
 
 
+def test_cells_without_weight_take_no_part() -> None:
+    da = field().isel(lat=slice(0, 5))
+    poles = da.assign_coords(lat=np.array([-90, -60, -30, 0, 30], np.float32))
+    eofs, inner = pca(poles, 2, weights="coslat"), pca(poles[:, 1:], 2, weights="coslat")
+    np.testing.assert_allclose(eofs.components[:, 0], 0, atol=1e-3)  # cos(90 degrees) in single precision
+    np.testing.assert_allclose(eofs.explained_variance, inner.explained_variance, rtol=1e-6)
+    weights = np.ones((5, LONGITUDES))
+    weights[2] = 0
+    np.testing.assert_allclose(
+        pca(da, 2, weights=weights).explained_variance, pca(da[:, [0, 1, 3, 4]], 2).explained_variance, rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="not all 0"):
+        pca(da, 2, weights=0 * weights)
+
+
 def test_weights_may_lack_dimensions_of_the_space() -> None:
     da = field()
     by_latitude = np.sqrt(np.cos(np.deg2rad(da.lat)))
@@ -186,7 +201,10 @@ def test_weights_may_lack_dimensions_of_the_space() -> None:
         ({"dim": ("time", "lat", "lon")}, "but not all of them"),
         ({"weights": "area"}, 'weights must be "coslat", a DataArray or an array'),
         ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
-        ({"weights": -np.ones((LATITUDES, LONGITUDES))}, "weights must be positive and finite, 100 of 100 are not"),
+        (
+            {"weights": -np.ones((LATITUDES, LONGITUDES))},
+            "weights must be finite, at least 0, and not all 0; 100 of 100",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: str) -> None:
@@ -218,6 +236,24 @@ def test_results_survive_a_file(tmp_path: Path) -> None:
     eofs.to_netcdf(tmp_path / "eofs.nc", engine="h5netcdf")
     with xarray.open_dataset(tmp_path / "eofs.nc", engine="h5netcdf") as again:
         xarray.testing.assert_allclose(project(again, da), eofs.scores)
+
+
+def test_eofs_gives_the_same_of_measured_fields() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        eofs = pytest.importorskip("eofs")
+        standard = pytest.importorskip("eofs.standard")
+    folder = Path(eofs.__file__).parent / "examples" / "example_data"
+    for file, name in (("hgt_djf.nc", "z"), ("sst_ndjfm_anom.nc", "sst")):  # to the pole; with land
+        if not (folder / file).exists():
+            pytest.skip("eofs is installed without its examples")
+        with xarray.open_dataset(folder / file, engine="scipy", decode_times=False) as data:
+            da = data[name].squeeze(drop=True).astype(np.float64).load()
+        w = np.sqrt(np.cos(np.deg2rad(da.latitude.astype(np.float64))).clip(0))
+        solver = standard.Eof(da.values, weights=w.values[:, None])
+        found = pca(da, 4, weights=w)
+        np.testing.assert_allclose(found.explained_variance, solver.eigenvalues(4), rtol=1e-6)
+        np.testing.assert_allclose(np.abs(found.components), np.abs(solver.eofs(neofs=4)), atol=1e-5)
 
 
 def test_xeofs_and_eofs_give_the_same() -> None:

@@ -58,8 +58,8 @@ def pca(
     dim : hashable, or sequence of them
         Along which there are samples; all other dimensions make up the space.
     weights : None, "coslat", DataArray or array, optional
-        What the anomalies are multiplied by: ``sqrt(cos(latitude))``, or positive numbers with dimensions of the space
-        (an array must have its shape).
+        What the anomalies are multiplied by: ``sqrt(cos(latitude))``, or numbers that are not negative, with dimensions
+        of the space (an array must have its shape).
     center : bool
         Subtract the mean over the samples.
     standardize : bool
@@ -256,9 +256,13 @@ def _weights(da: Any, weights: Any, field: _Stacked) -> Vector | None:
     if weights.shape != sizes:
         raise ValueError(f"weights must have the shape {sizes} of the space {field.space}, got {weights.shape}")
     w: Vector = weights.ravel()[field.cells]
-    if not (np.isfinite(w).all() and (w > 0).all()):
-        bad = np.count_nonzero(~(np.isfinite(w) & (w > 0)))
-        raise ValueError(f"weights must be positive and finite, {bad} of {len(w)} are not; mask those cells with NaN")
+    bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
+    if bad or not w.any():
+        raise ValueError(
+            f"weights must be finite, at least 0, and not all 0; {bad} of {len(w)} are not; mask cells of da with NaN"
+        )
+    # The poles: what is divided by a weight must be finite, and a part of eps is lost beside the others.
+    w[w == 0] = np.finfo(np.float64).eps * w.max()
     return w
 
 
