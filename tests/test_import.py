@@ -101,3 +101,8 @@ def test_public_functions_and_solvers_have_an_example() -> None:
     ):
         examples = finder.find(getattr(shiftsvd, name), name)
         assert any(example.examples for example in examples), name
+
+
+def test_no_module_hides_a_name_of_the_package() -> None:
+    modules = {info.name for info in pkgutil.iter_modules(shiftsvd.__path__)}
+    assert not modules & set(shiftsvd.__all__)

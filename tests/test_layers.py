@@ -16,7 +16,7 @@ LAYERS = (
     ("backends", "result", "accuracy"),
     ("solvers", "missing"),
     ("front", "shifts"),
-    ("estimators", "streaming", "suggest", "checkpoint", "model_file", "io"),
+    ("estimators", "streaming", "suggest", "checkpoints", "model_file", "io"),
     (
         "integrations",
         "scanpy",

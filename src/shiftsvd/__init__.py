@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
-    from shiftsvd.checkpoint import checkpoint
+    from shiftsvd.checkpoints import checkpoint
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
     from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
@@ -66,7 +66,7 @@ _HOME = {
     "as_operator": "backends",
     "auto_solver": "solvers",
     "center": "backends",
-    "checkpoint": "checkpoint",
+    "checkpoint": "checkpoints",
     "estimate": "solvers",
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",

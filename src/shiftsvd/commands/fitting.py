@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends.memory import spare
-from shiftsvd.checkpoint import checkpoint
+from shiftsvd.checkpoints import checkpoint
 from shiftsvd.commands.options import say, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.running import typed
