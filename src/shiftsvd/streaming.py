@@ -52,6 +52,8 @@ class ScatterSketch:
         Of the results; float64 once a batch was.
     n_passes : int
         Reads of each row.
+    seconds : float
+        Spent on it so far.
 
     References
     ----------
@@ -74,6 +76,7 @@ class ScatterSketch:
     moments: Moments
     dtype: np.dtype[Any] = SINGLE
     n_passes: int = 2
+    seconds: float = 0.0
 
     @classmethod
     def empty(cls, n: int, ell: int, rng: int | Generator | None, scale: Vector | None = None) -> "ScatterSketch":
@@ -91,15 +94,15 @@ class ScatterSketch:
 
     def update(self, A: Operator) -> "ScatterSketch":
         """With the rows of A added; two reads of it."""
-        moments = A.moments()
+        started, moments = time.perf_counter(), A.moments()
         if moments.M2 is None or A.dtype.kind == "c":
             raise ValueError(f"a stream takes real data and the variances of their columns, which {A} does not give")
-        Y = _scatter(A, moments.mean, self.Omega)
-        return self.merge(replace(self, Y=Y, moments=moments, dtype=A.dtype))
+        Y = self._scatter(A, moments.mean)
+        return self.merge(replace(self, Y=Y, moments=moments, dtype=A.dtype, seconds=time.perf_counter() - started))
 
     def merge(self, other: "ScatterSketch") -> "ScatterSketch":
         """Of the rows of both; the order does not matter beyond rounding."""
-        if not np.array_equal(self.Omega, other.Omega):
+        if not (self.Omega is other.Omega or np.array_equal(self.Omega, other.Omega)):
             raise ValueError(
                 f"sketches merge if they have the same test matrix, got two of shapes {self.Omega.shape} and "
                 f"{other.Omega.shape}; begin both with the same random_state, number of components, and scale"
@@ -113,6 +116,7 @@ class ScatterSketch:
             a.merge(b),
             np.result_type(self.dtype, other.dtype),
             max(self.n_passes, other.n_passes),
+            self.seconds + other.seconds,
         )
 
     def refined(self, A: Operator) -> "ScatterSketch":
@@ -121,8 +125,22 @@ class ScatterSketch:
             raise ValueError(
                 f"refine needs the {self.moments.count:.0f} rows that were streamed, all of them, got {A.shape[0]}"
             )
-        Q = orth(self.Y)
-        return replace(self, Omega=Q, Y=_scatter(A, self.moments.mean, Q), n_passes=self.n_passes + 1)
+        if self.whole:
+            return self
+        started = time.perf_counter()
+        seen = replace(self, Omega=orth(self.Y), n_passes=self.n_passes + 1)
+        Y = seen._scatter(A, self.moments.mean)
+        return replace(seen, Y=Y, seconds=self.seconds + time.perf_counter() - started)
+
+    @property
+    def whole(self) -> bool:
+        """Whether this is S itself: as many columns as there are features, and no test matrix."""
+        return bool(self.Omega.shape[0] == self.Omega.shape[1])
+
+    def _scatter(self, A: Operator, mean: Vector) -> Panel:
+        """``(A - 1 mean^T)^T (A - 1 mean^T) Omega``; one read where it is fused."""
+        B = A - LowRank(np.ones(A.shape[0]), mean)
+        return np.asarray(B.gram_matrix() if self.whole else B.gram(self.Omega))
 
     def spectrum(self, shift: Vector | None = None, scale: Vector | None = None) -> Spectrum:
         """Leading eigenpairs of the scatter about `shift` (default: the mean), the columns divided by `scale`."""
@@ -140,17 +158,13 @@ class ScatterSketch:
         return Spectrum(values, vectors, total, max(total - float(values.sum()), 0.0))
 
 
-def _scatter(A: Operator, mean: Vector, Omega: Panel) -> Panel:
-    """``(A - 1 mean^T)^T (A - 1 mean^T) Omega``; one read where it is fused."""
-    B = A - LowRank(np.ones(A.shape[0]), mean)
-    whole = Omega.shape[0] == Omega.shape[1]
-    return np.asarray(B.gram_matrix() @ Omega if whole else B.gram(Omega))
-
-
 def nystrom(Y: Panel, Omega: Panel) -> tuple[Vector, Panel]:
     """Eigenpairs of ``Y (Omega^T Y)^+ Y^T``, at most those of the S behind ``Y = S Omega`` (Tropp et al. 2017)."""
     Q, R = linalg.qr(Omega, mode="economic", check_finite=False)
     Y = linalg.solve_triangular(R, Y.T, trans="T", check_finite=False).T  # S Q
+    if len(Q) == Q.shape[1]:
+        w, V = linalg.eigh(Y @ Q.T, check_finite=False)
+        return np.maximum(w[::-1], 0), np.asarray(V[:, ::-1])
     # The small shift makes the core definite in spite of rounding; it comes off the values again.
     nu = np.sqrt(len(Y)) * EPS * float(np.linalg.norm(Y)) or 1.0
     Y = Y + nu * Q
@@ -160,17 +174,32 @@ def nystrom(Y: Panel, Omega: Panel) -> tuple[Vector, Panel]:
     return np.maximum(S**2 - nu, 0), np.asarray(V)
 
 
+FITTED = (
+    "components_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "info_",
+    "mean_",
+    "n_components_",
+    "n_samples_",
+    "noise_variance_",
+    "scale_",
+    "shift_",
+    "singular_values_",
+    "unseen_variance_",
+)
+
+
 def partial_fit(pca: Any, X: Any) -> None:
     """The estimator with the rows of X added to those of its stream."""
     old = vars(pca).get("_sketch")
     if pca.missing != "error":
         raise ValueError(f'partial_fit needs missing="error", got {pca.missing!r}; fill the gaps first')
-    started = time.perf_counter()
     if old is None:
         _take_names(pca, X)
     A = pca._operator(X, reset=False)
     with threads(pca.n_threads):
-        _fill(pca, (old or _begin(pca)).update(A), started)
+        _keep(pca, (old or _begin(pca)).update(A))
 
 
 def refine(pca: Any, X: Any, passes: int) -> None:
@@ -179,12 +208,11 @@ def refine(pca: Any, X: Any, passes: int) -> None:
         raise ValueError("refine continues a stream: call partial_fit first")
     if isinstance(passes, bool) or not isinstance(passes, int | np.integer) or passes < 1:
         raise ValueError(f"passes must be a positive integer, got {passes!r}")
-    started = time.perf_counter()
     A, sketch = pca._operator(X, reset=False), pca._sketch
     with threads(pca.n_threads):
         for _ in range(passes):
             sketch = sketch.refined(A)
-        _fill(pca, sketch, started)
+    _keep(pca, sketch)
 
 
 def merge(a: Any, b: Any) -> Any:
@@ -221,7 +249,6 @@ def merge(a: Any, b: Any) -> Any:
     for one in (a, b):
         if vars(one).get("_sketch") is None:
             raise ValueError(f"merge takes estimators fitted by partial_fit, got {one!r} without a stream")
-    started = time.perf_counter()
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
         raise ValueError("merge needs the same features in the same order, got two lists of names")
@@ -229,7 +256,7 @@ def merge(a: Any, b: Any) -> Any:
     both.n_features_in_ = a.n_features_in_
     if names is not None:
         both.feature_names_in_ = names
-    _fill(both, a._sketch.merge(b._sketch), started)
+    _keep(both, a._sketch.merge(b._sketch))
     return both
 
 
@@ -237,6 +264,25 @@ def forget(pca: Any) -> None:
     """The estimator without its stream, if it had one."""
     for name in ("_sketch", "unseen_variance_"):
         vars(pca).pop(name, None)
+
+
+def _keep(pca: Any, sketch: ScatterSketch) -> None:
+    """The estimator with this sketch, from which `recover` makes the fitted attributes when one is asked for."""
+    # Recovery takes longer than a small batch: measured 30 ms beside 5 ms for 60 rows of 2000 features.
+    for name in FITTED:
+        vars(pca).pop(name, None)
+    pca._sketch = sketch
+
+
+def recover(pca: Any, name: str) -> Any:
+    """A fitted attribute that a stream has not made yet; AttributeError where there is none."""
+    sketch = vars(pca).get("_sketch")
+    if name in FITTED and "info_" not in vars(pca) and sketch is not None and sketch.moments.count >= 2:
+        with threads(pca.n_threads):
+            _fill(pca, sketch)
+    if name not in vars(pca):
+        raise AttributeError(f"{type(pca).__name__!r} object has no attribute {name!r}")
+    return vars(pca)[name]
 
 
 def _take_names(pca: Any, X: Any) -> None:
@@ -252,6 +298,7 @@ def _begin(pca: Any) -> ScatterSketch:
     """A sketch of no rows yet, as large as the settings ask for."""
     n, k = pca.n_features_in_, _components(pca)
     ell = min(k + max(k, pca.n_oversamples), n)
+    _shift(pca, n)
     affordable(8 * n * ell * 6, pca.memory_limit, f"streaming {k} components of {n} features")
     return ScatterSketch.empty(n, ell, random_generator(pca.random_state), _scale(pca))
 
@@ -287,20 +334,16 @@ def _scale(pca: Any) -> Vector | None:
     return resolve_scale(pca.scale, pca.n_features_in_, None)
 
 
-def _fill(pca: Any, sketch: ScatterSketch, started: float) -> None:
-    """The fitted attributes, from the second row on; of them only the spectrum is approximate."""
-    count, mean = int(sketch.moments.count), sketch.moments.mean
+def _fill(pca: Any, sketch: ScatterSketch) -> None:
+    """The fitted attributes; of them only the spectrum is approximate."""
+    started, count, mean = time.perf_counter(), int(sketch.moments.count), sketch.moments.mean
     n, shift, scale, k = len(mean), _shift(pca, len(mean)), _scale(pca), _components(pca)
-    pca._sketch = sketch
-    if count < 2:
-        return
     found = sketch.spectrum(shift, scale)
     k = min(k, count, n, len(found.values))
     V = found.vectors[:, :k].T
     values = np.where(found.values[:k] > n * EPS * found.values[0], found.values[:k], 0)
     left_out, rest = min(n, count) - k, max(found.total - float(values.sum()), 0.0)
     ratio = values / found.total if found.total > 0 else np.zeros(k)
-    vars(pca).pop("shift_", None)  # of an earlier fit
     pca.mean_, pca.scale_ = mean if shift is None else shift, scale
     pca.n_samples_, pca.n_components_ = count, k
     pca.components_ = (V / phases(V)[:, None]).astype(sketch.dtype)
@@ -309,7 +352,7 @@ def _fill(pca: Any, sketch: ScatterSketch, started: float) -> None:
     pca.explained_variance_ratio_ = ratio.astype(sketch.dtype)
     pca.noise_variance_ = rest / (count - 1) / left_out if left_out else 0.0
     pca.unseen_variance_ = found.unseen / (count - 1)
-    pca.info_ = _account(sketch, values, found.unseen, time.perf_counter() - started)
+    pca.info_ = _account(sketch, values, found.unseen, sketch.seconds + time.perf_counter() - started)
 
 
 def _account(sketch: ScatterSketch, values: Vector, unseen: float, seconds: float) -> Info:
