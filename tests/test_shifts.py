@@ -140,7 +140,7 @@ def test_complex_data_lose_what_complex_covariates_explain():
 
 
 @pytest.mark.parametrize("ratio", [1e2, 1e4, 1e6])
-def test_groups_and_covariates_lose_no_digits_far_off_centre(ratio):
+def test_no_shift_loses_digits_far_off_centre(ratio):
     # Residuals of 1 beside means of `ratio`, in single precision: to what the data themselves are rounded to.
     rng = np.random.default_rng(0)
     D = (ratio + rng.standard_normal((60, 8))).astype(np.float32)
@@ -150,6 +150,9 @@ def test_groups_and_covariates_lose_no_digits_far_off_centre(ratio):
     for shift, R in (
         (ss.GroupMeans(groups), E - means[groups]),
         (ss.Covariates(covariate), residuals(E - E.mean(axis=0), covariate - covariate.mean())),
+        (ss.Covariates(np.eye(3)[groups], intercept=False), E - means[groups]),
+        ("rows", E - E.mean(axis=1)[:, None]),
+        ("both", E - E.mean(axis=1)[:, None] - E.mean(axis=0) + E.mean()),
     ):
         want = np.linalg.svd(R, compute_uv=False)
         for make in (np.array, csr_array):

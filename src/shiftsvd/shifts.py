@@ -192,8 +192,10 @@ class Covariates:
         centre = w @ C / w.sum() if self.intercept else np.zeros(C.shape[1])
         mean = moments.mean if self.intercept else np.zeros(n)
         L, to_basis = _basis(C, centre, w)
-        B = A - _constant(mean, m) if self.intercept else A
-        R = B.rmatmat(w[:, None] * L) if L.shape[1] else np.zeros((n, 0))
+        # About the column means in any case, or single precision data far off-centre would lose digits.
+        R = (A - _constant(moments.mean, m)).rmatmat(w[:, None] * L) if L.shape[1] else np.zeros((n, 0))
+        if not self.intercept:
+            R = R + np.outer(moments.mean.conj(), w @ L)
         learned = LearnedCovariates(mean, centre, to_basis @ R.conj().T)
         return LowRank(L, R).merge(_constant(mean, m)), learned
 
