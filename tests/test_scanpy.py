@@ -1,6 +1,7 @@
 """Components of AnnData objects: scanpy's places and numbers, from memory and from files."""
 
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from helpers import angle
+from helpers import Held, angle
+from shiftsvd.integrations.selection import SomeColumns, SomeRows
 from shiftsvd.scanpy import pca, project
 
 anndata = pytest.importorskip("anndata")
@@ -200,6 +202,30 @@ def test_a_backed_file_gives_what_memory_gives(
     with pytest.raises(ValueError, match=r"call \.to_memory\(\) of it first"):
         pca(backed[:50], 2)
     backed.file.close()
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("places", [[0], [4, 5, 19], [39], list(range(40))])
+def test_some_rows_and_some_columns_of_a_file_are_what_indexing_gives(container: Any, places: list[int]) -> None:
+    X = counts(40, 40)
+    chosen = np.array(places)
+    for source, want in (
+        (SomeRows(Held(container(X), 7), chosen), X[chosen]),
+        (SomeColumns(Held(container(X), 7), chosen), X[:, chosen]),
+    ):
+        edges = source.edges(1)
+        assert all(lo < hi for lo, hi in pairwise(edges))
+        parts = [source.read(lo, hi) for lo, hi in pairwise(edges)]
+        np.testing.assert_array_equal(np.vstack([sparse.csr_array(part).toarray() for part in parts]), want)
+        assert source.shape == want.shape
+        assert source.fingerprint != Held(container(X)).fingerprint
+
+
+def test_columns_of_a_damaged_file_are_refused() -> None:
+    X = sparse.csr_array(counts(40, 40))
+    X.indices[5] = 10**6
+    with pytest.raises(ValueError, match=r"held: column indices of the rows from 0 on must be in 0\.\.39, got 0"):
+        SomeColumns(Held(X, 40), np.array([1, 2])).read(0, 40)
 
 
 def test_results_survive_a_file(tmp_path: Path) -> None:
