@@ -85,6 +85,16 @@ def test_every_shift_and_scale_keeps_the_gram_of_one_read(make, shift):
     assert ss.Shifted(ss.as_operator(make(X)), low_rank(2)).fused(50).gram_reads == 1
 
 
+@pytest.mark.parametrize("make", [np.array, csr_array])
+def test_a_scale_of_0_keeps_the_gram_of_one_read_where_the_shift_is_0_too(make):
+    r, c = np.arange(40.0) % 4, np.arange(6.0)
+    S = ss.LowRank(r[:, None] * panel(40, 2), c[:, None] * panel(6, 2))
+    A = ss.Scaled(ss.as_operator(make(X)), r, c)
+    assert (A - S).gram_reads == 1
+    for shift in (S, low_rank(2), ss.LowRank(S.L, panel(6, 2)), ss.LowRank(panel(40, 2), S.R)):
+        assert_is(A - shift, r[:, None] * X * c - dense(shift), 10 * np.linalg.norm(dense(A)) + shift.frobenius_norm())
+
+
 @pytest.mark.parametrize("shift", [ss.Covariates(C), ss.GroupMeans(GROUPS)])
 def test_covariates_and_groups_take_one_read_beside_the_moments(shift):
     A = Counting(X)

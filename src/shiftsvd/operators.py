@@ -555,11 +555,10 @@ class Scaled(Derived):
         return self.H.row_blocks(columns)
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where no scale is 0 and A can fuse it."""
-        if any(scale is not None and np.any(scale == 0) for scale in (self.rows, self.cols)):
+        """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where the shift is 0 wherever a scale is, and A can fuse it."""
+        L, R = _unscaled(self.rows, shift.L), _unscaled(_conj(self.cols), shift.R)
+        if L is None or R is None:
             return None
-        L = shift.L if self.rows is None else shift.L / self.rows[:, None]
-        R = shift.R if self.cols is None else shift.R / np.conj(self.cols)[:, None]
         fused = self.A.with_shift(LowRank(L, R))
         return None if fused is None else Scaled(fused, self.rows, self.cols)
 
@@ -619,6 +618,14 @@ def _scale(scale: Vector | None, V: Panel) -> Panel:
     if scale is None:
         return V
     return np.asarray(scale[:, None] * V if V.ndim == 2 else scale * V)
+
+
+def _unscaled(scale: Vector | None, F: Panel) -> Panel | None:
+    """``diag(scale)^-1 F``; None where a scale of 0 meets a row that is not."""
+    if scale is None:
+        return F
+    zero = scale == 0
+    return None if np.any(F[zero]) else np.asarray(F / np.where(zero, 1, scale)[:, None])
 
 
 def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
