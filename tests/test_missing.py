@@ -1,6 +1,7 @@
 """Missing entries: what stands for them, and that a completion finds what was hidden."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.sparse import coo_array, csr_array
@@ -128,6 +129,33 @@ def test_weights_of_rows_repeat_them_gaps_and_all():
     b = ss.PCA(2, missing="mean", scale=True, tol=1e-10, random_state=0).fit(np.repeat(X, w, axis=0))
     assert_close(a.explained_variance_, b.explained_variance_, 1e-9, "variances")
     assert_close(a.components_, b.components_, 1e-7, "components")
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_mean_of_ratings_is_that_of_the_ratings_given(scale):
+    X = holed((60, 8), 0.5) + 100
+    E = mean_filled(X)
+    pca = ss.PCA(3, missing="mean", unobserved=True, scale=scale, tol=1e-10, random_state=0)
+    Z = pca.fit_transform(csr_array(np.nan_to_num(X)))
+    off = (E - E.mean(axis=0)) / (np.nanstd(X, axis=0) if scale else 1)
+    assert_close(pca.singular_values_, np.linalg.svd(off)[1][:3], 1e-8, "values")
+    assert_close(Z, off @ pca.components_.T, 1e-10, "scores")
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.float32, np.bool_])
+@pytest.mark.parametrize("make", [np.asarray, csr_array, sparse.csc_array, sparse.coo_array])
+def test_any_numbers_in_any_container_do(make, dtype):
+    D = values((30, 6), dtype, 3)
+    a = ss.svd(make(D), 2, shift="mean", missing="mean", tol=1e-6, rng=0)
+    b = ss.svd(D.astype(np.float64), 2, shift="mean", tol=1e-6, rng=0)
+    assert_close(a.S, b.S, 1e-3, "values")
+
+
+def test_data_frames_with_gaps_keep_their_names():
+    frame = pd.DataFrame(holed((30, 4)), columns=list("abcd"))
+    pca = ss.PCA(2, missing="mean", random_state=0).fit(frame)
+    assert list(pca.feature_names_in_) == list("abcd")
+    assert_close(pca.transform(frame), pca.fit(frame.to_numpy()).transform(frame.to_numpy()), 1e-12, "scores")
 
 
 def test_svd_takes_the_same_treatment():
@@ -296,6 +324,10 @@ def test_new_rows_with_gaps_are_projected_by_regression(kind, scale):
         assert_close(z, y * (1 + ridge), 1e-9, "scores")
 
 
+def test_without_components_there_are_no_scores():
+    assert ss.PCA(0, missing="em", random_state=0).fit_transform(holed((20, 5))).shape == (20, 0)
+
+
 def test_a_row_of_which_nothing_is_known_has_the_scores_of_the_mean():
     pca = ss.PCA(2, missing="em", random_state=0).fit(holed((50, 6)))
     assert_close(pca.transform(np.full((2, 6), np.nan)), np.zeros((2, 2)), 1e-12, "scores")
@@ -330,6 +362,11 @@ def test_what_cannot_be_is_refused(message, call):
     with pytest.raises(ValueError) as error:
         call()
     assert message in str(error.value)
+
+
+def test_operators_have_no_entries_to_be_missing():
+    with pytest.raises(TypeError, match="arrays in memory, sparse matrices and files"):
+        gaps_of(ss.as_operator(np.eye(3)))
 
 
 def test_a_completion_that_ran_out_of_steps_says_so():

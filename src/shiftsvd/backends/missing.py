@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends.array import BLOCK, DenseRows
+from shiftsvd.backends.array import BLOCK, DenseRows, native_dtype
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.checks import from_frame, is_frame, numeric_array, sound_structure
 from shiftsvd.backends.disk import DiskRows
@@ -333,8 +333,9 @@ def gaps_of(
         return _sparse_gaps(X, unobserved, threads, memory_limit)
     if unobserved:
         raise ValueError(f"unobserved=True is for sparse matrices, got {type(X).__name__}; mark missing entries by NaN")
-    if hasattr(X, "rmatmat"):
-        raise TypeError(f"missing entries are found in arrays, sparse matrices and files, got {type(X).__name__}")
+    if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask":
+        kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
+        raise TypeError(f"missing entries are found in {kinds}, got {type(X).__module__}.{type(X).__name__}")
     X = numeric_array(X)
     X = X if X.dtype.kind in "fc" else X.astype(np.float64)
     _refuse_infinite(sum(int(np.isinf(X[lo:hi]).sum()) for lo, hi in cut(X.shape[0], BLOCK // X.shape[1])))
@@ -345,12 +346,15 @@ def _sparse_gaps(X: Any, unobserved: bool, n_threads: int, memory_limit: int | s
     """A canonical CSR in floating point; other formats are converted."""
     if X.ndim != 2 or min(X.shape) < 1 or X.dtype.kind not in "fciub":
         raise ValueError(f"the matrix must be numeric and have two dimensions of at least 1, got {X.dtype} {X.shape}")
+    affordable(X.nnz * 16, memory_limit, "sorting the observed entries")
     if X.format in ("csr", "csc"):
         sound_structure(X)
-    affordable(X.nnz * 16, memory_limit, "sorting the observed entries")
-    C = csr_array(X)  # shares the arrays of a CSR
-    if C.dtype.kind not in "fc" or (unobserved and np.isnan(C.data).any()):
-        C = csr_array((C.data.astype(np.result_type(C.dtype, np.float32)), C.indices, C.indptr), shape=C.shape)
+    if X.format != "csr":
+        X = X.tocsr()
+    used = int(X.indptr[-1])  # SciPy allows longer arrays
+    data = np.ascontiguousarray(X.data[:used], native_dtype(X.dtype))
+    indices, indptr = np.ascontiguousarray(X.indices[:used]), np.ascontiguousarray(X.indptr)
+    C = csr_array((data, indices, indptr), shape=X.shape, copy=False)
     if not C.has_canonical_format:
         C = C.copy()
         C.sum_duplicates()

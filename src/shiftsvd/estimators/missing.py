@@ -24,7 +24,7 @@ def new_rows(pca: Any, A: Operator | Gaps) -> Operator:
     """Rows to be projected by a fitted estimator."""
     if isinstance(A, Operator):
         return A
-    if pca.missing == "mean":
+    if pca.missing == "mean" or not pca.n_components_:
         return mean_rows(A, pca.mean_)
     return regressed_rows(A, pca.mean_, pca.scale_, pca.components_, pca.explained_variance_, pca.noise_variance_)
 
