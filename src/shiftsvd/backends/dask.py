@@ -20,7 +20,17 @@ from scipy.sparse import issparse
 from shiftsvd import journal
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, merged, part_of, scores_of, wide
+from shiftsvd.backends.dask_tasks import (
+    Own,
+    Shared,
+    added,
+    block_operator,
+    in_order,
+    merged,
+    part_of,
+    scores_of,
+    wide,
+)
 from shiftsvd.backends.memory import parse_bytes
 from shiftsvd.backends.sparse import FULL
 from shiftsvd.events import read_part
@@ -207,7 +217,8 @@ class DaskRows(Operator):
 
         def read() -> journal.Record:
             found, counts = self._sum("moments", (), (in_double(weights),), merged)
-            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
+            mean, M2 = in_order(found.mean), in_order(found.M2)
+            return {"count": np.array(found.count), "mean": mean, "M2": M2, "stored": in_order(counts)}
 
         record = self._once("moments", (weights,), read)
         moments = Moments(float(record["count"]), record["mean"], record["M2"])
@@ -372,8 +383,7 @@ def _computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
     # A panel is in the graph once, on purpose: what a client scatters is lost with the worker that holds it.
     quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"} if "distributed" in sys.modules else {}
     with dask.config.set(quiet):
-        found: tuple[Any, ...] = dask.compute(*(Delayed(key, graph) for key in keys))
-        return found
+        return tuple(map(in_order, dask.compute(*(Delayed(key, graph) for key in keys))))
 
 
 def in_double(weights: Vector | None) -> Vector | None:

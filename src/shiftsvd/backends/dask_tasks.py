@@ -58,7 +58,7 @@ class Chunk(RowSource):
                 f"{self.name} must be {'CSR' if shared.sparse else 'dense'} of shape {self.shape}, as the array says, "
                 f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
             )
-        self.chunk = _csr(chunk, self.name) if shared.sparse else np.asarray(chunk)
+        self.chunk = _csr(chunk, self.name) if shared.sparse else _unbroken(np.asarray(chunk))
         self.dtype, self.stored = chunk.dtype, chunk.size
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -68,6 +68,17 @@ class Chunk(RowSource):
     def read(self, lo: int, hi: int) -> Any:
         """The chunk."""
         return self.chunk
+
+
+def in_order(panel: Any) -> Any:
+    """An array by rows, without gaps, and aligned; anything else as it is."""
+    # What has travelled is none of these any more, and BLAS rounds otherwise then (test_dask_cluster.py).
+    return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
+
+
+def _unbroken(chunk: Panel) -> Panel:
+    """A dense chunk without gaps and aligned, for the same reason; by columns if it is."""
+    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
 
 
 def _csr(chunk: Any, name: str) -> csr_array:
@@ -80,17 +91,17 @@ def _csr(chunk: Any, name: str) -> csr_array:
     used = int(indptr[-1])
     if used > min(len(chunk.indices), len(chunk.data)):
         raise ValueError(f"{name}: indptr ends at {used}, there are {len(chunk.indices)} indices")
-    X = csr_array((chunk.data[:used], chunk.indices[:used], indptr), shape=chunk.shape, copy=False)
+    data, indices = in_order(chunk.data[:used]), in_order(chunk.indices[:used])
+    X = csr_array((data, indices, in_order(indptr)), shape=chunk.shape, copy=False)
     return X if inspected(X, 1)[1] else X.copy()  # unsorted rows are sorted in place
 
 
 def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
     """A chunk, checked, with its shift, as an operator in memory."""
-    source = Chunk(chunk, own, shared)
-    if own.left is None or shared.right is None:
-        shift = None
-    else:
-        shift = LowRank(np.broadcast_to(own.left, (source.shape[0], own.left.shape[1])), shared.right)
+    source, shift = Chunk(chunk, own, shared), None
+    if own.left is not None:
+        left = np.broadcast_to(in_order(own.left), (source.shape[0], own.left.shape[1]))
+        shift = LowRank(left, in_order(shared.right))
     memo = {} if shared.full is None else {"full": shared.full}
     return DiskRows(source, shift, n_threads=1, memo=memo)._block((0, source.shape[0]))
 
@@ -102,7 +113,7 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
     with _alone, unheard():
         A = block_operator(chunk, own, shared)
         work = OURS.get(shared.what) or getattr(type(A), shared.what)
-        return work(A, *shared.panels, *own.panels)
+        return work(A, *map(in_order, shared.panels), *map(in_order, own.panels))
 
 
 def scores_of(chunk: Any, pca: Any) -> Panel:
