@@ -204,6 +204,20 @@ def test_a_backed_file_gives_what_memory_gives(
     backed.file.close()
 
 
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+def test_chunked_matrices_give_the_same(container: Any) -> None:
+    array = pytest.importorskip("dask.array")
+    X = counts()
+    held, chunked = annotated(container(X)), annotated(container(X))
+    blocks = [array.from_array(container(X[lo : lo + 50]), asarray=False, chunks=-1) for lo in range(0, CELLS, 50)]
+    chunked.X = array.concatenate(blocks)
+    for adata in (held, chunked):
+        adata.var["highly_variable"] = np.arange(GENES) % 3 != 0
+        pca(adata, 3, scale=True)
+    assert_near(chunked.obsm["X_pca"], held.obsm["X_pca"].astype(np.float64), 1e-5)
+    assert_near(chunked.uns["pca"]["variance"], held.uns["pca"]["variance"].astype(np.float64), 1e-6)
+
+
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("places", [[0], [4, 5, 19], [39], list(range(40))])
 def test_some_rows_and_some_columns_of_a_file_are_what_indexing_gives(container: Any, places: list[int]) -> None:

@@ -229,6 +229,18 @@ def test_fields_that_cannot_be_are_refused() -> None:
         pca(da * 1j)
 
 
+@pytest.mark.parametrize("chunks", [{"time": 20}, {"time": 25, "lat": 3}, {"lat": 4, "lon": 5}])
+def test_chunked_fields_give_the_same(chunks: dict[str, int]) -> None:
+    pytest.importorskip("dask.array")
+    da = field()
+    eofs = pca(da, 3, weights="coslat")
+    chunked = pca(da.chunk(chunks), 3, weights="coslat")
+    np.testing.assert_allclose(chunked.explained_variance, eofs.explained_variance, rtol=1e-9)
+    np.testing.assert_allclose(chunked.components, eofs.components, atol=1e-6)
+    np.testing.assert_allclose(chunked.scores, eofs.scores, atol=1e-4)
+    np.testing.assert_allclose(project(eofs, da.chunk(chunks)), eofs.scores, atol=1e-9)
+
+
 def test_results_survive_a_file(tmp_path: Path) -> None:
     pytest.importorskip("h5netcdf")
     da = field()
