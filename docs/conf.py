@@ -1,5 +1,6 @@
 """Settings of the documentation."""
 
+import re
 from importlib.metadata import version as installed
 
 project = "shiftsvd"
@@ -16,7 +17,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "gallery", "**/sg_execution_times.rst", "sg_execution_times.rst"]
+exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
 default_role = "py:obj"
 # Names such as `transform` are said of several classes; `sklearn.decomposition.PCA` has no page here.
 suppress_warnings = ["ref.python"]
@@ -36,7 +37,9 @@ sphinx_gallery_conf = {
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "show_memory": False,
-    "min_reported_time": 5,
+    "write_computation_times": False,
+    "show_signature": False,
+    "capture_repr": ("_repr_html_",),
     "download_all_examples": False,
     "remove_config_comments": True,
     "image_scrapers": ("matplotlib",),
@@ -62,3 +65,16 @@ html_theme_options = {
     "pygments_light_style": "tango",
 }
 html_sidebars = {"index": [], "installation": [], "how_it_works": [], "operators": []}
+
+# Between brackets, `n_components_` is a name, and not a link as a word that ends so is otherwise.
+NAME = re.compile(r"``.*?``|`.*?`|(?<=[( ])(\w+)_(?=[,)])")
+
+
+def escape_names(app, what, name, obj, options, lines):
+    """Run after numpydoc, which makes one line of a name and its shape."""
+    lines[:] = [NAME.sub(lambda found: rf"{found[1]}\_" if found[1] else found[0], line) for line in lines]
+
+
+def setup(app):
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", escape_names, priority=900)

@@ -27,7 +27,7 @@ print(f"{X.shape[0]} x {X.shape[1]}, {X.nnz / np.prod(X.shape):.1%} stored")
 # %%
 # The fit stops when every value is within ``tol`` of the exact one.
 
-pca = ss.PCA(n_components=20, tol=1e-4, random_state=0).fit(X)
+pca = ss.PCA(n_components=20, solver="lanczos", tol=1e-4, random_state=0).fit(X)
 print(pca.info_.converged, f"after {pca.info_.n_passes} passes by {pca.info_.solver}")
 
 # %%

@@ -45,6 +45,6 @@ for row, (name, components) in zip(axes, rows, strict=True):
 figure, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
 for k, (name, model) in enumerate((("TruncatedSVD", svd), ("PCA", pca))):
     ax.bar(np.arange(1, 4) + 0.38 * k - 0.19, model.explained_variance_ratio_, 0.38, label=name)
-ax.set(xlabel="component", ylabel="share of the variance", xticks=[1, 2, 3])
-ax.legend()
+ax.set(xlabel="component", ylabel="share of the variance", xticks=[1, 2, 3], ylim=(0, 0.19))
+ax.legend(ncols=2)
 plt.show()

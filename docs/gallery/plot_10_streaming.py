@@ -18,11 +18,12 @@ X = csr_array(load_digits().data)
 exact = ss.PCA(n_components=8, random_state=0).fit(X)
 
 # %%
-# Batches of any size, from one row on; the same `random_state` on both machines.
+# Batches of any size, from one row on; the same `random_state` on both machines. The sketch has 8 + 40 columns, for 64
+# features.
 
 parts = []
 for rows in (X[:900], X[900:]):
-    pca = ss.PCA(n_components=8, random_state=0)
+    pca = ss.PCA(n_components=8, n_oversamples=40, random_state=0)
     for lo in range(0, rows.shape[0], 97):
         pca.partial_fit(rows[lo : lo + 97])
     parts.append(pca)

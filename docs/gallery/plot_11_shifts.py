@@ -12,7 +12,8 @@ common; `Covariates` removes what a regression on known quantities explains. Nei
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_digits
+import pandas as pd
+from sklearn.datasets import load_diabetes, load_digits
 
 import shiftsvd as ss
 
@@ -21,7 +22,7 @@ few = digit < 3
 X, digit = X[few], digit[few]
 rng = np.random.default_rng(0)
 scanner = np.where(rng.random(len(X)) < 0.5, "left", "right")
-light = np.tile(np.linspace(0, 8, 8), 8)
+light = np.tile(np.linspace(0, 16, 8), 8)
 X = X + np.where(scanner[:, None] == "right", light, 3.0)
 
 # %%
@@ -42,13 +43,16 @@ for ax, Z, title in (
 figure.suptitle("dots and triangles: scanner; colours: digit")
 
 # %%
-# Covariates: how much ink a picture has is known, and what it explains is regressed out of every pixel.
+# Covariates: blood serum of 442 patients, where age, sex, body mass and blood pressure are known. What they explain
+# is regressed out of every column, and the components that are left have nothing to do with them.
 
-ink = load_digits().data[few].sum(axis=1)
-free = ss.PCA(n_components=2, shift=ss.Covariates(), random_state=0).fit(X, covariates=ink)
-for name, Z in (("mean", plain.transform(X)), ("ink", free.transform(X, covariates=ink))):
-    correlations = [abs(np.corrcoef(z, ink)[0, 1]) for z in Z.T]
-    print(f"minus what the {name} explains: correlation with ink at most {max(correlations):.1e}")
+patients = load_diabetes(as_frame=True, scaled=False).data
+known, serum = patients.iloc[:, :4], patients.iloc[:, 4:]
+raw = ss.PCA(n_components=2, scale=True, random_state=0).fit(serum)
+free = ss.PCA(n_components=2, scale=True, shift=ss.Covariates(), random_state=0).fit(serum, covariates=known)
+for name, Z in (("mean", raw.transform(serum)), ("covariates", free.transform(serum, covariates=known))):
+    correlations = np.abs(known.corrwith(pd.Series(Z[:, 0]))).round(2)
+    print(f"minus the {name}, correlation of component 1 with", correlations.to_dict())
 
 # %%
 # In `svd`, the data of the shift are given with it. Any low-rank matrix will do.
