@@ -50,8 +50,7 @@ def main(name: str, count: int, rows: int) -> None:
     mean = X.mean(axis=0)
     off = np.linalg.norm(pca.mean_ - mean) / np.linalg.norm(mean)
     exact = A.frobenius_norm() ** 2 / (rows - 1)
-    left_out = min(rows, X.shape[1]) - K
-    total = pca.explained_variance_.sum() + pca.noise_variance_ * left_out
+    total = pca.explained_variance_.sum() / pca.explained_variance_ratio_.sum()
     print(
         f"{name:22} {len(parts):>5} batches  {seconds:7.1f} s  +{grown * 1e3:6.0f} MB  error / optimum {error:.4f}  "
         f"mean off by {off:.0e}, total variance by {abs(total / exact - 1):.0e}",

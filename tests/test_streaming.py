@@ -77,6 +77,15 @@ def test_mean_and_total_variance_are_exact_and_the_error_is_near_the_optimum(con
     assert projection_error(D, pca.components_) <= 1.1 * best
 
 
+def test_a_thousand_batches_and_a_random_tree_of_merges_are_as_good_as_one() -> None:
+    X = counts_like(2000, 60)
+    parts = batches(X, 1000)
+    assert parts[-1].shape[0] == 1
+    merged = tree([streamed(parts[lo : lo + 50]) for lo in range(0, 1000, 50)], 0)
+    assert_exact_moments(merged, X.toarray())
+    assert np.allclose(merged.explained_variance_, streamed([X]).explained_variance_, rtol=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_merging_over_a_random_tree_is_fitting_in_one_go(seed: int) -> None:
     X = counts_like()
@@ -213,6 +222,17 @@ def test_constant_and_repeated_rows() -> None:
     pca = streamed([np.outer(np.arange(10.0), np.arange(6.0))], 4)
     assert pca.info_.rank == 1
     assert np.allclose(pca.transform(np.zeros((1, 6)))[:, 1:], 0, atol=1e-10)
+
+
+def test_the_components_are_made_when_they_are_asked_for() -> None:
+    X = counts_like()
+    pca = ss.PCA(5, random_state=0).partial_fit(X)
+    assert "components_" not in vars(pca)
+    assert pca.components_ is pca.components_
+    pca.partial_fit(X)
+    assert pca.n_samples_ == 1200
+    with pytest.raises(AttributeError, match="no attribute 'component_'"):
+        pca.component_  # noqa: B018
 
 
 def test_streams_pickle_and_go_on() -> None:

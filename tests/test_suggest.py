@@ -40,8 +40,8 @@ def test_a_planted_rank_of_5_is_found(method: str, seed: int) -> None:
 
 @pytest.mark.parametrize("method", ["parallel", "gavish-donoho", "cv"])
 def test_a_strong_component_does_not_hide_weak_ones_and_noise_has_none(method: str) -> None:
-    assert ss.suggest_k(planted((240, 90), 0, (30.0, 8, 5, 3, 1.8)), method, rng=0).k == 5
-    nothing = [ss.suggest_k(planted((240, 90), seed, ()), method, rng=seed).k for seed in range(10)]
+    assert ss.suggest_k(planted((160, 70), 0, (30.0, 8, 5, 3, 1.8)), method, rng=0).k == 5
+    nothing = [ss.suggest_k(planted((160, 70), seed, ()), method, rng=seed).k for seed in range(10)]
     assert sum(nothing) <= 2
 
 
@@ -68,26 +68,26 @@ def test_sparse_data_stay_sparse(method: str, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("method", METHODS)
 def test_fits_are_reused(method: str) -> None:
-    D = planted((240, 90), 3)
+    D = planted((160, 70), 3)
     X = None if method in FITS else D
     F = ss.svd(D, 20, shift="mean", rng=0)
     pca = ss.PCA(20, random_state=0).fit(D)
-    streamed = ss.PCA(20, n_oversamples=70, random_state=0).partial_fit(D[:100]).partial_fit(D[100:])
+    streamed = ss.PCA(20, n_oversamples=50, random_state=0).partial_fit(D[:100]).partial_fit(D[100:])
     assert [ss.suggest_k(fit, method, X=X, rng=0).k for fit in (F, pca, streamed)] == [5, 5, 5]
 
 
 def test_fits_of_scikit_learn_are_too() -> None:
     decomposition = pytest.importorskip("sklearn.decomposition")
-    pca = decomposition.PCA(20).fit(planted((240, 90), 3))
+    pca = decomposition.PCA(20).fit(planted((160, 70), 3))
     assert [ss.suggest_k(pca, method).k for method in FITS] == [5, 5]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", ["std", "vector"])
 def test_units_do_not_matter_where_a_scale_takes_them_out(method: str, scale: str) -> None:
-    D = planted((240, 90), 4, (4.0, 3.5, 3, 2.5, 2))
-    units = np.logspace(-3, 3, 90)
-    scales = [scale, scale] if scale == "std" else [np.ones(90), units]
+    D = planted((160, 70), 4, (4.0, 3.5, 3, 2.5, 2))
+    units = np.logspace(-3, 3, 70)
+    scales = [scale, scale] if scale == "std" else [np.ones(70), units]
     found = [ss.suggest_k(X, method, scale=s, rng=0) for X, s in zip((D, D * units), scales, strict=True)]
     assert found[0].k == found[1].k
     assert scale == "std" or found[0].k == 5  # noise that differs between columns is no noise of one variance
@@ -97,11 +97,11 @@ def test_units_do_not_matter_where_a_scale_takes_them_out(method: str, scale: st
 
 @pytest.mark.parametrize("method", ["elbow", "gavish-donoho", "cv"])
 def test_without_a_shift_the_mean_is_a_component(method: str) -> None:
-    assert ss.suggest_k(planted((240, 90), 5), method, shift=None, rng=0).k == 6
+    assert ss.suggest_k(planted((160, 70), 5), method, shift=None, rng=0).k == 6
 
 
 def test_a_vector_is_a_shift() -> None:
-    D = planted((240, 90), 6)
+    D = planted((160, 70), 6)
     for method in METHODS:
         by_name, by_vector = (ss.suggest_k(D, method, shift=s, rng=0) for s in ("mean", D.mean(axis=0)))
         assert by_name.k == by_vector.k
@@ -109,7 +109,7 @@ def test_a_vector_is_a_shift() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_table_is_the_evidence(method: str) -> None:
-    found = ss.suggest_k(planted((240, 90), 7), method, k_max=12, rng=0)
+    found = ss.suggest_k(planted((160, 70), 7), method, k_max=12, rng=0)
     columns = list(found.table.values())
     assert {len(column) for column in columns} == {13 if method == "cv" else 12}
     if method == "cv":
@@ -176,11 +176,11 @@ def test_a_seed_decides() -> None:
 
 def test_more_may_stand_out_than_were_looked_at() -> None:
     with pytest.warns(UserWarning, match="raise k_max"):
-        assert ss.suggest_k(planted((240, 90), 1), "gavish-donoho", k_max=3).k == 3
+        assert ss.suggest_k(planted((160, 70), 1), "gavish-donoho", k_max=3).k == 3
 
 
 def test_files_have_an_elbow_and_a_threshold(tmp_path) -> None:
-    np.save(tmp_path / "x.npy", planted((240, 90), 1))
+    np.save(tmp_path / "x.npy", planted((160, 70), 1))
     A, _ = open_matrix(tmp_path / "x.npy")
     assert [ss.suggest_k(A, method, rng=0).k for method in FITS] == [5, 5]
     with pytest.raises(ValueError, match="in memory"):
@@ -190,7 +190,7 @@ def test_files_have_an_elbow_and_a_threshold(tmp_path) -> None:
 def test_frames_are_data() -> None:
     pd = pytest.importorskip("pandas")
     for method in METHODS:
-        assert ss.suggest_k(pd.DataFrame(planted((240, 90), 1)), method, rng=0).k == 5
+        assert ss.suggest_k(pd.DataFrame(planted((160, 70), 1)), method, rng=0).k == 5
 
 
 @pytest.mark.parametrize("method", METHODS)
