@@ -41,7 +41,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     iterated_power : int or "auto"
         Power iterations of the randomized solvers given by name; "auto" is 7 or 4, as in scikit-learn.
     n_oversamples : int
-        Extra samples of the randomized solvers given by name ("shifted-randomized": at least k of them).
+        Extra samples of the randomized solvers given by name ("shifted-randomized": at least k of them), and of
+        `partial_fit`, at least k.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
     random_state : int, Generator, RandomState or None
         None is fresh entropy; the global state is never read.
@@ -92,6 +93,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     n_components_, n_samples_, n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
+    unseen_variance_ : float
+        After `partial_fit` only: no exact variance is larger than `explained_variance_` by more.
     info_ : Info
         Solver, passes, rank, and what is known of the accuracy.
 
@@ -510,6 +513,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         nor the size of the batches matters beyond rounding; `shiftsvd.merge` joins what was fitted apart, and
         `refine` comes nearer to the exact components. The solver settings of `fit` do not matter here, and what
         `fit` was given does not belong to the stream: the first `partial_fit` begins anew.
+
+        The flatter the spectrum, the more the components gain by `n_oversamples` or `refine`. Of sparse counts and 50
+        components, the part that is left has 1.022 times the least Frobenius norm with a sketch of 2 k columns,
+        1.013 with 4 k, 1.006 with 8 k; after reading the data once more 1.007, twice 1.003 (benchmarks/batches.py;
+        IncrementalPCA of scikit-learn: 1.002 to 1.004).
 
         References
         ----------
