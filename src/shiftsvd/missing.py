@@ -21,7 +21,7 @@ MISSING = ("error", "mean", "em")
 # Columns of the iteration beyond k: the gap behind them decides how fast it finds the k-th.
 EXTRA = 8
 # Settings of the path of penalties: each half of the one before it, until held-out errors rise.
-HALVINGS, ROUGH, ROUGH_STEPS = 12, 1e-3, 60
+HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 # Turns of row and column biases before anything else; each brings them nearer to their joint optimum.
 ROUNDS = 5
 
@@ -309,7 +309,9 @@ def _chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) ->
         penalty = top * 0.5**halvings
         state, *_ = descend(hidden, state, k, biases, penalty, ROUGH, ROUGH_STEPS)
         error = float(np.sqrt(np.mean(np.abs(x - entries(state.low_rank(), i, j)) ** 2)))
-        rises = 0 if error < best[1] else rises + 1
+        # An error that stands still may wait for weaker components, but not once there are all of them.
+        least = GAIN if np.all(np.any(state.L, axis=0)) else 0.0
+        rises = 0 if error < (1 - least) * best[1] else rises + 1
         best = (penalty, error, state) if error < best[1] else best
         if rises == 2:
             break

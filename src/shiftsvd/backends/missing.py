@@ -141,9 +141,9 @@ class Patched:
         block = self.X[rows]
         if block.dtype.kind not in "fc" or not (gap := np.isnan(block)).any():
             return block
-        i, j = np.nonzero(gap)
+        # Rows of S formed as a block: BLAS is done with them before the places of a few gaps are found.
         out = block.astype(np.result_type(block, self.S.dtype))
-        out[i, j] = entries(self.S, i + (rows.start or 0), j)
+        np.copyto(out, self.S.rows(*rows.indices(self.shape[0])[:2]), where=gap)
         return out
 
 
