@@ -2,6 +2,9 @@
 
 softImpute-ALS (Hastie, Mazumder, Lee & Zadeh 2015, algorithm 3.1) is written out below in NumPy and SciPy, with the
 penalty that our side chose. Errors are on entries that neither saw. Run: python benchmarks/missing.py
+
+Measured with penalty 0 on one busy core: 50 steps, 26 s, 103 MB, error 1.0137; the written out one 111 steps, 502 s,
+512 MB, error 1.0136. With the penalty chosen by held-out entries: 41 s, 180 MB, error 1.0136. The noise is 1.
 """
 
 import sys

@@ -217,6 +217,13 @@ def test_completion_is_as_good_as_alternating_least_squares():
     assert C.held_out_rmse == pytest.approx(rms(C.predict(i, j) - x), rel=0.1)
 
 
+def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_the_penalty():
+    X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
+    R = csr_array((X.data + 500, X.indices, X.indptr), shape=X.shape)
+    C = complete(R, 6, biases=None, unobserved=True, tol=1e-6, max_iter=1000, rng=0)
+    assert rms(C.predict(i, j) - x - 500) <= 1.3
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_completion_is_as_good_with_95_percent_missing(seed):
