@@ -133,6 +133,9 @@ def test_a_step_is_one_read_that_loads_each_chunk_once() -> None:
         pca = ss.PCA(10, solver="lanczos", random_state=0).fit(ss.as_operator(Y))
     assert loads.n == 6 * (pca.info_.n_passes + 1)  # one more for the moments
     assert heard[-1].done == pytest.approx(pca.info_.n_passes + 1)
+    done = [event.done for event in heard]
+    assert done == sorted(done)
+    assert len(set(np.round(done, 6))) >= loads.n  # each block is told
 
 
 def test_tasks_are_about_as_many_as_blocks_and_load_what_they_multiply() -> None:

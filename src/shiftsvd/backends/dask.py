@@ -14,6 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 from dask.array.optimization import optimize
+from dask.callbacks import Callback
 from dask.delayed import Delayed
 from scipy.sparse import issparse
 
@@ -301,8 +302,10 @@ class DaskRows(Operator):
         name = _name(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)
         key = _tree(graph, name, keys, merge or added)
-        (total,) = _computed(graph, [key])
-        read_part(1.0)
+        with _Told(name, len(keys)) as told:
+            (total,) = _computed(graph, [key])
+        if not told.any:  # a cluster tells nothing before it is done
+            read_part(1.0)
         return total.astype(wide(total), copy=False) if merge is None else total
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
@@ -349,6 +352,20 @@ class DaskRows(Operator):
         """What is sent to the tasks of all blocks."""
         full = self.full if self.sparse and self.shift is not None else None
         return Shared(what, panels, None if self.shift is None else self.shift.R, full, self.shape[1], self.sparse)
+
+
+class _Told(Callback):  # type: ignore[misc]
+    """Tells of each block, where the tasks run in this process."""
+
+    def __init__(self, name: str, n_blocks: int) -> None:
+        super().__init__()
+        self.name, self.n_blocks, self.any = name, n_blocks, False
+
+    def _posttask(self, key: Any, *_: object) -> None:
+        """One more task is done."""
+        if isinstance(key, tuple) and key[0] == self.name:
+            self.any = True
+            read_part(1 / self.n_blocks)
 
 
 def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
