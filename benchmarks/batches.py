@@ -22,6 +22,8 @@ CASES = {
     "sketch of 2k": {},
     "sketch of 2k, merged": {"merge": True},
     "sketch of 2k, refined": {"passes": 1},
+    "sketch of 2k, refined twice": {"passes": 2},
+    "sketch of 4k": {"n_oversamples": 3 * K},
     "sketch of 8k": {"n_oversamples": 7 * K},
     "sketch of 16k": {"n_oversamples": 15 * K},
     "all columns": {"n_oversamples": 10**6},
@@ -52,7 +54,7 @@ def main(name: str, count: int, rows: int) -> None:
     exact = A.frobenius_norm() ** 2 / (rows - 1)
     total = pca.explained_variance_.sum() / pca.explained_variance_ratio_.sum()
     print(
-        f"{name:22} {len(parts):>5} batches  {seconds:7.1f} s  +{grown * 1e3:6.0f} MB  error / optimum {error:.4f}  "
+        f"{name:28} {len(parts):>5} batches  {seconds:7.1f} s  +{grown * 1e3:6.0f} MB  error / optimum {error:.4f}  "
         f"mean off by {off:.0e}, total variance by {abs(total / exact - 1):.0e}",
         flush=True,
     )
