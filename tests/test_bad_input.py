@@ -262,10 +262,14 @@ def test_a_vector_has_one_finite_number_per_feature(vector, name, door):
 
 def test_a_shift_or_scale_that_is_misspelt_is_quoted_beside_the_choices():
     refuses(
-        """shift must be None, "mean", a vector, a LowRank or an Operator, got 'meen'""",
+        'shift must be None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator, '
+        "got 'meen'",
         lambda: ss.svd(X, 2, shift="meen"),
     )
-    refuses("""shift must be "mean", None or a vector, got 'meen'""", lambda: ss.PCA(2, shift="meen").fit(X))
+    refuses(
+        """shift must be "mean", "rows", "both", None, a vector, GroupMeans() or Covariates(), got 'meen'""",
+        lambda: ss.PCA(2, shift="meen").fit(X),
+    )
     for door in OURS.values():
         message = """scale must be None, "std", "pareto" or a vector, got 'stdd'"""
         refuses(message, lambda door=door: door(X, scale="stdd"))

@@ -48,7 +48,11 @@ def test_bench_times_each_solver_on_a_file(name: str, tmp_path: Path, X: sparse.
 
 @pytest.mark.parametrize(
     ("content", "name", "said"),
-    [(b"nonsense", "X.npy", "holds something else"), (b"1", "X.dat", "no known format"), (b"", "X.npz", "holds something else")],
+    [
+        (b"nonsense", "X.npy", "holds something else"),
+        (b"1", "X.dat", "no known format"),
+        (b"", "X.npz", "holds something else"),
+    ],
 )
 def test_bench_refuses_a_file_that_is_no_matrix(content: bytes, name: str, said: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.moments import Vector
-from shiftsvd.operators import LowRank, Scaled
+from shiftsvd.operators import LowRank
 from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
 
 BARS = 40  # more components are a line
@@ -241,9 +241,10 @@ def _errors_of(fit: Fit, X: Any) -> Vector:
     if getattr(model, "whiten", False):
         Z = Z * np.sqrt(fit.variances)
     A = as_operator(X)
-    A = A - LowRank(np.ones(A.shape[0]), np.asarray(model.mean_, np.float64))
-    scale = getattr(model, "scale_", None)
-    squares = (A if scale is None else Scaled(A, cols=1 / scale)).row_squares()
+    if hasattr(model, "_minus_shift"):  # ours, whose shift may be more than the mean
+        squares = model._minus_shift(A, None, None).row_squares()
+    else:
+        squares = (A - LowRank(np.ones(A.shape[0]), np.asarray(model.mean_, np.float64))).row_squares()
     total = 0.0 if squares is None else float(squares.sum())
     if total == 0:
         raise ValueError("the rows given must differ from the mean of the fit, got none that does; give others")
