@@ -147,7 +147,7 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
 
 def triangle(Y: Panel) -> Panel:
     """R of the QR of a tall panel, block by block: Q, which nobody asked for, is not made."""
-    return stacked(ordered(lambda rows: np.linalg.qr(Y[rows], mode="r"), _blocks(Y), default_threads()))
+    return stacked(ordered(lambda rows: np.asarray(np.linalg.qr(Y[rows], mode="r")), _blocks(Y), default_threads()))
 
 
 def stacked(triangles: Iterable[Panel]) -> Panel:
