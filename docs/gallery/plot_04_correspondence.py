@@ -36,8 +36,9 @@ print(ca.percentage_of_variance_.round(1), "% of an inertia of", round(ca.total_
 ca.row_contributions_.nlargest(5, 0).round(3)
 
 # %%
-# Letters near each other are followed by the same letters, or follow the same. The first component knows nothing of
-# vowels and consonants, and parts them.
+# Letters near each other are followed by the same letters (left), or follow the same (right). The first component knows
+# nothing of vowels, drawn in red, and yet parts them from the consonants; on the right h, which mostly follows t, goes
+# with the vowels.
 
 figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
 for ax, points, title in (
