@@ -268,3 +268,14 @@ def test_a_broken_fit_goes_on_with_the_read_that_was_broken_off(tmp_path: Path) 
     assert loads.n == 1 + all_loads - 3 * 6  # the first chunk, to know the data; three reads were kept
     np.testing.assert_array_equal(resumed.components_, whole.components_)
     np.testing.assert_array_equal(resumed.singular_values_, whole.singular_values_)
+
+
+def test_pca_takes_a_dask_array_and_transforms_it_lazily() -> None:
+    D = decaying((90, 12), 0.7, np.float64) + 2
+    X = da.from_array(D, chunks=(20, 12))
+    pca, memory = ss.PCA(3, random_state=0, tol=1e-10).fit(X), ss.PCA(3, random_state=0).fit(D)
+    np.testing.assert_allclose(pca.explained_variance_, memory.explained_variance_, rtol=1e-8)
+    Z = pca.transform(X)
+    assert isinstance(Z, da.Array)
+    assert Z.chunks == (X.chunks[0], (3,))
+    np.testing.assert_allclose(Z.compute(), pca.transform(D), atol=1e-10)

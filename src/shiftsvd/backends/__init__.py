@@ -65,7 +65,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
     if is_frame(X):
         X = from_frame(X)
-    if type(X).__module__.startswith("dask."):
+    if is_lazy(X):
         from shiftsvd.backends.dask import dask_operator
 
         return dask_operator(X, memory_limit)
@@ -74,6 +74,11 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
         return Foreign(X)
     return _dense(numeric_array(X), int(threads))
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether X is a Dask collection; Dask is not imported to tell."""
+    return type(X).__module__.startswith("dask.")
 
 
 def center(X: Any, *, n_threads: int | None = None) -> Operator:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd import streaming
+from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
@@ -250,6 +251,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Returns
         -------
         array of shape (n_samples, n_components_)
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
 
         Raises
         ------
@@ -261,6 +263,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         One pass; sparse X stays sparse.
         """
         check_is_fitted(self, "components_")
+        if is_lazy(X) and groups is None and covariates is None:
+            from shiftsvd.backends.dask import lazy_scores
+
+            return lazy_scores(self, X)
         A = self._operator(X, reset=False)
         Z = self._scores(self._minus_shift(A, groups, covariates))
         return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
@@ -351,8 +357,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """X checked by scikit-learn: names and counts."""
-        if isinstance(X, Operator):
-            return self._streamed(X, reset)
+        if isinstance(X, Operator) or is_lazy(X):
+            return self._streamed(as_operator(X, memory_limit=self.memory_limit), reset)
         if hasattr(X, "rmatmat"):
             kind = type(X).__name__
             raise TypeError(
