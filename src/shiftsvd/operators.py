@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shiftsvd.moments import Moments, Vector
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
+PANEL_CACHE = 2**20  # bytes of one panel that stays in the cache of a core beside another
 
 
 class Mixer(Protocol):
@@ -142,7 +143,10 @@ class Operator(ABC):
     @property
     def panel_columns(self) -> tuple[int, int]:
         """The fewest and the most columns of a panel that products are at their best with."""
-        return (8, 16) if self.stored < self.shape[0] * self.shape[1] else (16, 32)
+        if self.stored == self.shape[0] * self.shape[1]:
+            return 16, 32
+        # Where two panels leave the cache, 8 columns take as long each as 16, and a run needs fewer of them.
+        return (8, 8) if 16 * self.dtype.itemsize * min(self.shape) > PANEL_CACHE else (8, 16)
 
     @property
     def working_bytes(self) -> int:
