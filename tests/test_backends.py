@@ -194,7 +194,8 @@ def test_sparse_frames_stay_sparse() -> None:
 def test_sparse_frames_of_integers_and_booleans_stay_sparse() -> None:
     for dtype in (np.int64, np.bool_):
         D = values((30, 12), dtype, density=0.1)
-        A = ss.as_operator(pd.DataFrame.sparse.from_spmatrix(sparse.csr_array(D)))
+        frame = pd.DataFrame({j: pd.arrays.SparseArray(D[:, j], fill_value=dtype(0)) for j in range(12)})
+        A = ss.as_operator(frame)
         assert isinstance(A, SparseRows)
         assert_is(A, in_double(D), np.linalg.norm(D))
 
