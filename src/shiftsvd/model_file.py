@@ -20,6 +20,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
 from shiftsvd import sketch, solvers
 from shiftsvd.io.opening import reading
+from shiftsvd.missing import MISSING
 from shiftsvd.outputs import Outputs
 from shiftsvd.result import Info
 from shiftsvd.solvers import Solver
@@ -406,6 +407,9 @@ def _check_settings(cls: type[Any], settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         _check_type(name, value, hints[name])
         _check_finite(name, value)
+    missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
+    if missing not in MISSING or (unobserved and missing == "error"):
+        raise ValueError(f"missing={missing!r} with unobserved={unobserved!r} is no way to treat missing entries")
     if isinstance(settings.get("solver"), Solver):
         _check_finite("solver.start", getattr(settings["solver"], "start", None))
 
