@@ -39,6 +39,11 @@ def kept_in(journal: Journal) -> Iterator[None]:
         _journal.reset(before)
 
 
+def kept() -> bool:
+    """Whether somebody keeps the reads."""
+    return _journal.get() is not None
+
+
 def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[[], Record]) -> Record:
     """What `read` gives, or gave in a run that was broken off; `panels` are what it depends on."""
     journal = _journal.get()

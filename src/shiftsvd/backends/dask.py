@@ -286,7 +286,7 @@ class DaskRows(Operator):
 
     def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
         """A read that is not repeated where a broken run has made it."""
-        if journal._journal.get() is None:  # the fingerprint loads a chunk
+        if not journal.kept():  # the fingerprint loads a chunk
             return read()
         shift = () if self.shift is None else (self.shift.L, self.shift.R)
         return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
