@@ -106,6 +106,24 @@ def test_mean_is_pca_of_the_matrix_filled_with_its_means(kind, shape, scale):
     assert_close(pca.explained_variance_ratio_, ratio, 1e-12, "ratio")
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_columns_with_one_observed_entry_have_no_variance_and_are_not_scaled(kind, ddof):
+    X = holed((30, 6))
+    X[1:, [1, 4]] = np.nan
+    given = {"dense": X, "csr": csr_array(X), "unobserved": csr_array(np.nan_to_num(X))}[kind]
+    pca = ss.PCA(2, missing="mean", scale=True, scale_ddof=ddof, unobserved=kind == "unobserved", random_state=0)
+    with pytest.warns(UserWarning, match="^2 columns have no variance and are not scaled$") as told:
+        pca.fit(given)
+    assert len(told) == 1
+    others = [0, 2, 3, 5]
+    assert_close(pca.scale_[[1, 4]], np.ones(2), 0, "columns without variance")
+    assert_close(pca.scale_[others], np.nanstd(X[:, others], axis=0, ddof=ddof), 1e-13, "the others")
+    assert_close(pca.mean_, np.nanmean(X, axis=0), 1e-13, "mean")
+    off = np.nan_to_num((X - pca.mean_) / pca.scale_)
+    assert_close(pca.singular_values_, np.linalg.svd(off)[1][:2], 1e-4, "values")
+
+
 def test_missing_entries_of_new_rows_equal_the_training_mean():
     pca = ss.PCA(2, missing="mean", random_state=0).fit(holed((50, 6)))
     new = holed((9, 6), seed=4)

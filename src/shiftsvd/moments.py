@@ -45,10 +45,11 @@ class Moments:
         return Moments(count, mean, self.M2 + other.M2 + between)
 
     def variance(self, ddof: float = 1) -> Vector:
-        """``M2 / (count - ddof)``, per column."""
+        """``M2 / (count - ddof)``, per column; 0 where that is no positive number, as in a column with one entry."""
         if self.M2 is None:
             raise ValueError("this operator has no second moments; give the scale as a vector")
-        return np.asarray(self.M2 / (self.count - ddof))
+        free = np.asarray(self.count - ddof)
+        return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 
 
 def of_block(block: Vector, weights: Vector | None = None) -> Moments:

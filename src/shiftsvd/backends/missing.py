@@ -77,8 +77,9 @@ class Gaps(ABC):
         off = A.moments(weights)
         # Of residuals beside a shift the stored part is what is left of the observed entries.
         M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
-        mean = mean + (off.mean - mean) * (total / count)
-        return Moments(cast("float", count), mean, M2)
+        # Means are rounded as sums over all rows are, however few entries of a column are observed.
+        constant = M2 <= count * (m * np.finfo(np.float64).eps * np.abs(mean)) ** 2
+        return Moments(cast("float", count), mean, np.where(constant, 0, M2))
 
 
 @dataclass(frozen=True, eq=False)
