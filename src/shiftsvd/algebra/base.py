@@ -1,0 +1,348 @@
+"""Operators: matrices that can only multiply a panel; their adjoints, and their differences."""
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.diagonal import scaled
+from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.moments import Moments, Vector
+
+if TYPE_CHECKING:
+    from shiftsvd.algebra.low_rank import LowRank
+
+
+class Operator(Costs):
+    """A matrix A of shape (m, n) that can only multiply panels.
+
+    A subclass sets ``shape`` and ``dtype`` (float32, float64, complex64 or complex128) and defines
+    `matmat` and `rmatmat`; everything else has a default. ``A - B``, ``A.H`` and ``A @ V`` are the algebra.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    dtype : numpy.dtype
+        Of the results for users; panels inside a solver are float64 or complex128.
+    eps : float
+        Rounding unit of the products.
+    stored : int
+        How many numbers one pass reads.
+    gram_reads, gram_eps, gram_pairs, panel_columns, working_bytes, file_bytes, n_threads
+        What else solvers plan by: how often `gram` reads the data and how it rounds, the products of two numbers that
+        `gram_matrix` takes, the best widths of panels, memory beside the panels, bytes read from a file in one pass,
+        threads.
+    """
+
+    @abstractmethod
+    def matmat(self, V: Panel) -> Panel:
+        """``A V``, (n, b) -> (m, b)."""
+
+    @abstractmethod
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W``, (m, b) -> (n, b)."""
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
+
+        `weights` has one entry a row; without them, ``A^H A V``. A single precision V says that single precision
+        is enough.
+        """
+        return self.rmatmat(scaled(weights, self.matmat(V)))
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A`` formed in double precision, shape (n, n)."""
+        return self.gram(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)), weights)
+
+    def fused(self, passes: float) -> "Operator":
+        """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
+        return self
+
+    def transposed(self, passes: float) -> "Operator | None":
+        """The adjoint with a `gram` of one read, if getting there pays back; None if it does not."""
+        return None
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns, ``mean = A^T w / sum(w)``; one pass. `weights` has one entry a row."""
+        w = np.ones(self.shape[0]) if weights is None else weights
+        mean = self.rmatmat(w[:, None])[:, 0].conj() / w.sum()
+        return Moments(float(w.sum()), mean.astype(np.result_type(mean, np.float64)), None)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows: those of ``A^H``, conjugated. `weights` has one entry a column."""
+        w = np.ones(self.shape[1]) if weights is None else weights
+        mean = self.matmat(w[:, None])[:, 0] / w.sum()
+        return Moments(float(w.sum()), mean.astype(np.result_type(mean, np.float64)), None)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """``sum_i w_i |a_ij|^2`` without cancellation, shape (n,); None where it cannot be had cheaply."""
+        return None
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply."""
+        return None
+
+    def frobenius_norm(self) -> float | None:
+        """``||A||_F`` without cancellation, in one pass; None where it cannot be had cheaply."""
+        squares = self.column_squares()
+        return None if squares is None else float(np.sqrt(squares.sum()))
+
+    def with_shift(self, shift: "LowRank") -> "Operator | None":
+        """This matrix minus `shift`, with the subtraction fused into its blocks; None if it cannot."""
+        return None
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """``(first row, dense block)`` over all rows in one pass, about `rows` at a time where possible."""
+        yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """``(first row, dense block)`` over all rows of ``A^H``, as `row_blocks`."""
+        yield 0, self.rmatmat(np.eye(self.shape[0], dtype=panel_dtype(self.dtype)))
+
+    def gram_seconds(self, V: Panel) -> float:
+        """How long ``gram(V)`` takes: one is made, or a part of one where that tells as much."""
+        started = time.perf_counter()
+        self.gram(V)
+        return time.perf_counter() - started
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
+        yield 0, self.matmat(V)
+
+    def mix(self, Omega: Mixer) -> Panel:
+        """``A Omega`` for a structured test matrix."""
+        return self.matmat(Omega.to_array())
+
+    @property
+    def H(self) -> "Operator":
+        """The conjugate transpose, a view."""
+        return Adjoint(self)
+
+    def __matmul__(self, V: npt.ArrayLike) -> Panel:
+        X = np.asarray(V)
+        if X.ndim not in (1, 2) or X.shape[0] != self.shape[1]:
+            raise ValueError(f"A @ V needs V with {self.shape[1]} rows for A of shape {self.shape}, got {X.shape}")
+        return self.matmat(X[:, None])[:, 0] if X.ndim == 1 else self.matmat(X)
+
+    def __sub__(self, shift: "Operator") -> "Operator":
+        if not isinstance(shift, Operator):
+            return NotImplemented
+        check_same_shape(self, shift)
+        low_rank = shift.as_low_rank()
+        fused = None if low_rank is None else self.with_shift(low_rank)
+        return fused or Shifted(self, shift if low_rank is None else low_rank)
+
+    def as_low_rank(self) -> "LowRank | None":
+        """This matrix as ``L R^H``, if that is what it is."""
+        return None
+
+    def unshifted(self) -> "tuple[Operator, LowRank | None]":
+        """The matrix and the low-rank shift that this operator is the difference of."""
+        return self, None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape[0]} x {self.shape[1]} {self.dtype}>"
+
+    # NumPy must leave `array @ A` and `array - A` to us, not loop over the entries.
+    __array_ufunc__ = None
+
+
+class Derived(Operator):
+    """An operator made of another one, A: its products cost and round as those of A do."""
+
+    A: Operator
+
+    @property
+    def eps(self) -> float:
+        """As of A."""
+        return self.A.eps
+
+    def gram_seconds(self, V: Panel) -> float:
+        """As of A."""
+        return self.A.gram_seconds(V)
+
+    @property
+    def gram_eps(self) -> float:
+        """As of A."""
+        return self.A.gram_eps
+
+    @property
+    def panel_columns(self) -> tuple[int, int]:
+        """As of A."""
+        return self.A.panel_columns
+
+    @property
+    def working_bytes(self) -> int:
+        """As of A."""
+        return self.A.working_bytes
+
+    @property
+    def file_bytes(self) -> int:
+        """As of A."""
+        return self.A.file_bytes
+
+    @property
+    def stored(self) -> int:
+        """As of A."""
+        return self.A.stored
+
+    @property
+    def n_threads(self) -> int | None:
+        """As of A."""
+        return self.A.n_threads
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjoint(Derived):
+    """The conjugate transpose of an operator."""
+
+    A: Operator
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.A.shape[::-1])
+        object.__setattr__(self, "dtype", self.A.dtype)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A^H V``."""
+        return self.A.rmatmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A W``."""
+        return self.A.matmat(W)
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows of A, conjugated."""
+        moments = self.A.row_moments(weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns of A, conjugated."""
+        moments = self.A.moments(weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the rows of A."""
+        return self.A.row_squares(weights)
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the columns of A."""
+        return self.A.column_squares(weights)
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """The column blocks of A."""
+        return self.A.column_blocks(rows)
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of A."""
+        return self.A.row_blocks(columns)
+
+    def gram_seconds(self, V: Panel) -> float:
+        """That of two products."""
+        return Operator.gram_seconds(self, V)
+
+    @property
+    def gram_eps(self) -> float:
+        """That of two products."""
+        return self.A.eps
+
+    def fused(self, passes: float) -> Operator:
+        """A sorted the other way, where that pays."""
+        return self.A.transposed(passes) or self
+
+    def with_shift(self, shift: "LowRank") -> Operator | None:
+        """``(A - shift^H)^H``."""
+        fused = self.A.with_shift(shift.H)
+        return None if fused is None else fused.H
+
+    def unshifted(self) -> "tuple[Operator, LowRank | None]":
+        """The parts of A, each conjugate-transposed."""
+        A, shift = self.A.unshifted()
+        return A.H, None if shift is None else shift.H
+
+    def as_low_rank(self) -> "LowRank | None":
+        """``R L^H``, if A is ``L R^H``."""
+        low_rank = self.A.as_low_rank()
+        return None if low_rank is None else low_rank.H
+
+    @property
+    def H(self) -> Operator:
+        """The operator itself."""
+        return self.A
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shifted(Derived):
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
+
+    A: Operator
+    S: Operator
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_same_shape(self.A, self.S)
+        object.__setattr__(self, "shape", self.A.shape)
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V - S V``."""
+        return self.A.matmat(V) - self.S.matmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W - S^H W``."""
+        return self.A.rmatmat(W) - self.S.rmatmat(W)
+
+    def fused(self, passes: float) -> Operator:
+        """As A, with the shift inside it where it can be."""
+        return self.A.fused(passes) - self.S
+
+    def with_shift(self, shift: "LowRank") -> Operator | None:
+        """Both shifts in one, where this one is of low rank too."""
+        S = self.S.as_low_rank()
+        return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A minus those of S."""
+        S = self.S.as_low_rank()
+        if S is None:
+            yield from super().row_products(V)
+            return
+        C = S.R.conj().T @ V
+        for lo, part in self.A.row_products(V):
+            yield lo, part - S.L[lo : lo + len(part)] @ C
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of A minus the same rows of S."""
+        S = self.S.as_low_rank()
+        if S is None:
+            yield from super().row_blocks(rows)
+            return
+        for lo, block in self.A.row_blocks(rows):
+            yield lo, block - S.rows(lo, lo + len(block))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of the adjoint."""
+        return self.H.row_blocks(columns)
+
+    def unshifted(self) -> "tuple[Operator, LowRank | None]":
+        """A and the shift."""
+        S = self.S.as_low_rank()
+        return (self, None) if S is None else (self.A, S)
+
+    @property
+    def H(self) -> "Shifted":
+        """``A^H - S^H``."""
+        return Shifted(self.A.H, self.S.H)
+
+
+def check_same_shape(A: Operator, shift: Operator) -> None:
+    """Refuse a shift of another shape."""
+    if shift.shape != A.shape:
+        raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")

@@ -1,0 +1,124 @@
+"""Matrices of low rank, kept as two factors: the shifts."""
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.algebra.base import Operator, check_same_shape
+from shiftsvd.algebra.panels import Panel, panel_dtype
+from shiftsvd.moments import Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LowRank(Operator):
+    """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.
+
+    Parameters
+    ----------
+    L : array of shape (m, r) or (m,)
+    R : array of shape (n, r) or (n,)
+
+    Raises
+    ------
+    ValueError
+        If the factors do not have the same number of columns, or hold NaN or infinities.
+    """
+
+    L: Panel
+    R: Panel
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        L, R = _factor("L", self.L), _factor("R", self.R)
+        if L.shape[1] != R.shape[1]:
+            raise ValueError(f"LowRank needs L (m, r) and R (n, r) of equal r, got {L.shape} and {R.shape}")
+        object.__setattr__(self, "L", L)
+        object.__setattr__(self, "R", R)
+        object.__setattr__(self, "shape", (len(L), len(R)))
+        object.__setattr__(self, "dtype", np.result_type(L, R))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``L (R^H V)``."""
+        return np.asarray(self.L @ (self.R.conj().T @ V))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``R (L^H W)``."""
+        return np.asarray(self.R @ (self.L.conj().T @ W))
+
+    def rows(self, lo: int, hi: int) -> Panel:
+        """Rows lo to hi of ``L R^H``, formed."""
+        return np.asarray(self.L[lo:hi] @ self.R.conj().T)
+
+    def merge(self, other: "LowRank | None") -> "LowRank":
+        """The sum of both; columns that both have count once."""
+        if other is None:
+            return self
+        L, R = _gathered(np.hstack([other.L, self.L]), np.hstack([other.R, self.R]))
+        R, L = _gathered(R, L)
+        return LowRank(L, R)
+
+    def __add__(self, other: "LowRank") -> "LowRank":
+        if not isinstance(other, LowRank):
+            return NotImplemented
+        check_same_shape(self, other)
+        return other.merge(self)
+
+    def __neg__(self) -> "LowRank":
+        return LowRank(-self.L, self.R)
+
+    def with_shift(self, shift: "LowRank") -> "LowRank":
+        """The difference."""
+        return LowRank(shift.L, -shift.R).merge(self)
+
+    def frobenius_norm(self) -> float:
+        """``||L R^H||_F``, by the triangular factors of both."""
+        return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
+
+    def as_low_rank(self) -> "LowRank":
+        """Itself."""
+        return self
+
+    def row_vector(self) -> Vector | None:
+        """mu, if this is ``1 mu^T`` however it is written; else None."""
+        return np.asarray(self.R.conj() @ self.L[0]) if np.all(self.L == self.L[0]) else None
+
+    @property
+    def H(self) -> "LowRank":
+        """``R L^H``."""
+        return LowRank(self.R, self.L)
+
+
+def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
+    """Factors of ``L R^H`` where equal columns of L are one, and those that R has cancelled are none."""
+    place: dict[bytes, int] = {}
+    places = [place.setdefault(sha256(column.tobytes()).digest(), len(place)) for column in L.T]
+    if len(place) < len(places):
+        kept = [places.index(i) for i in range(len(place))]
+        sums = np.zeros((len(R), len(place)), R.dtype)
+        for i, column in zip(places, R.T, strict=True):
+            sums[:, i] += column
+        L, R = L[:, kept], sums
+    # A shift of rank 0 is one column of zeros.
+    there = np.flatnonzero(np.any(R != 0, axis=0)) if np.any(R) else np.arange(min(1, R.shape[1]))
+    return (L, R) if len(there) == R.shape[1] else (L[:, there], R[:, there])
+
+
+def _factor(name: str, F: npt.ArrayLike) -> Panel:
+    """A factor of a low-rank matrix as a finite 2-D float or complex array."""
+    F = np.asarray(F)
+    F = F[:, None] if F.ndim == 1 else F
+    if F.ndim != 2 or F.dtype.kind not in "fciub":
+        raise ValueError(f"{name} must be a numeric array of one or two dimensions, got {F.dtype} {F.shape}")
+    F = F.astype(panel_dtype(F.dtype), copy=False)
+    if not np.isfinite(F).all():
+        raise ValueError(f"{name} holds NaN or infinite values: a shift must be finite")
+    return F
+
+
+def _triangle(F: Panel) -> Panel:
+    """R of the QR factorization of F."""
+    return np.asarray(np.linalg.qr(F, mode="r"))

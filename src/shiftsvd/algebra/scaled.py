@@ -1,0 +1,109 @@
+"""Rows and columns scaled: ``diag(rows) A diag(cols)``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.panels import Panel, field_of
+from shiftsvd.moments import Vector
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scaled(Derived):
+    """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
+
+    A: Operator
+    rows: Vector | None = None
+    cols: Vector | None = None
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
+            if scale is not None and scale.shape != (size,):
+                raise ValueError(f"{name} must have shape ({size},) for a matrix {self.A.shape}, got {scale.shape}")
+        scales = [scale for scale in (self.rows, self.cols) if scale is not None]
+        object.__setattr__(self, "shape", self.A.shape)
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``D_r (A (D_c V))``."""
+        return scaled(self.rows, self.A.matmat(scaled(self.cols, V)))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``D_c^H (A^H (D_r^H W))``."""
+        return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
+        Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
+        return scaled(conj(self.cols), Z)
+
+    @property
+    def gram_reads(self) -> int:
+        """As of A."""
+        return self.A.gram_reads
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
+        G = self.A.gram_matrix(power(self.rows, weights))
+        return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
+
+    def fused(self, passes: float) -> "Scaled":
+        """As A."""
+        return Scaled(self.A.fused(passes), self.rows, self.cols)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """``|c_j|^2`` times the weighted squares of A."""
+        squares = self.A.column_squares(power(self.rows, weights))
+        return None if squares is None else scaled(power(self.cols), squares)
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """``|r_i|^2`` times the weighted squares of A."""
+        squares = self.A.row_squares(power(self.cols, weights))
+        return None if squares is None else scaled(power(self.rows), squares)
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A with ``D_c V``, scaled."""
+        for lo, part in self.A.row_products(scaled(self.cols, V)):
+            yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of A, scaled."""
+        for lo, block in self.A.row_blocks(rows):
+            r = None if self.rows is None else self.rows[lo : lo + len(block)]
+            yield lo, scaled(r, block) if self.cols is None else scaled(r, block) * self.cols
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of the adjoint."""
+        return self.H.row_blocks(columns)
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where the shift is 0 wherever a scale is, and A can fuse it."""
+        L, R = unscaled(self.rows, shift.L), unscaled(conj(self.cols), shift.R)
+        if L is None or R is None:
+            return None
+        fused = self.A.with_shift(LowRank(L, R))
+        return None if fused is None else Scaled(fused, self.rows, self.cols)
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The parts of A, each scaled."""
+        A, S = self.A.unshifted()
+        if S is None:
+            return self, None
+        return Scaled(A, self.rows, self.cols), LowRank(scaled(self.rows, S.L), scaled(conj(self.cols), S.R))
+
+    @property
+    def H(self) -> "Scaled":
+        """``D_c^H A^H D_r^H``."""
+        return Scaled(self.A.H, conj(self.cols), conj(self.rows))
+
+
+def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
+    """The precision of V, made complex if the scale is."""
+    return field_of(V.dtype, *() if scale is None else (scale,))
