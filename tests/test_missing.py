@@ -8,7 +8,8 @@ from scipy.sparse import coo_array, csr_array
 from sklearn.base import clone
 
 import shiftsvd as ss
-from helpers import EPS, assert_close, assert_is, cut_small, streamed, values
+from helpers import EPS, Held, assert_close, assert_is, cut_small, streamed, values
+from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.missing import gaps_of
 from shiftsvd.missing import complete
 
@@ -190,6 +191,29 @@ def test_gaps_of_a_file_are_filled_as_it_is_read():
         want = ss.PCA(3, missing="mean", scale=True, tol=1e-10, random_state=0).fit(D)
         assert_close(pca.singular_values_, want.singular_values_, 1e-9, "values")
         assert_close(pca.transform(streamed(kind)(D)), pca.transform(D), 1e-10, "scores")
+
+
+@pytest.mark.parametrize("index", [-1, 6])
+def test_damaged_indices_of_a_file_with_gaps_are_refused_before_they_are_followed(index):
+    class Damaged(Held):
+        def read(self, lo, hi):
+            X = super().read(lo, hi)
+            X.indices[7] = index
+            return X
+
+    A = DiskRows(Damaged(stored_nan(holed((40, 6)))[1], rows=20), n_threads=1)
+    with pytest.raises(ValueError, match=r"^held, rows 0 to 20: corrupt CSR structure: indices must be in 0\.\.5"):
+        ss.PCA(2, missing="mean", random_state=0).fit(A)
+
+
+def test_a_stored_nan_among_ratings_is_as_if_it_were_not_stored():
+    X = holed((60, 8), 0.5)
+    without, with_nan = csr_array(np.nan_to_num(X)), csr_array(X)
+    assert with_nan.nnz > without.nnz
+    for missing in ("mean", "em"):
+        a, b = (ss.PCA(2, missing=missing, unobserved=True, random_state=0).fit(given) for given in (without, with_nan))
+        assert_close(a.mean_, b.mean_, 1e-12 if missing == "mean" else 0.1, "mean")
+        assert_close(a.transform(without), a.transform(with_nan), 1e-12, "scores")
 
 
 # --- "em" -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,79 @@
+"""Arrays in which NaN is a missing entry."""
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from shiftsvd.backends.array import DenseRows
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.missing.base import HIDDEN, Gaps, Hidden, is_missing
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayGaps(Gaps):
+    """An array in which NaN is a missing entry; filled block by block, as it is read."""
+
+    X: Panel
+    n_threads: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.X.shape
+
+    def filled(self, S: LowRank) -> Operator:
+        """The array with its long side as the rows of the blocks."""
+        X = Patched(self.X, S)
+        if self.shape[0] >= self.shape[1]:
+            return DenseRows(cast("Panel", X), n_threads=self.n_threads)
+        conjugate = self.X.dtype.kind == "c"
+        return Adjoint(DenseRows(cast("Panel", X.T), conjugate=conjugate, n_threads=self.n_threads))
+
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        """By the NaN of the rows."""
+        return np.asarray(is_missing(self.X[slice(*rows)]) @ W)
+
+    def absent_below(self, w: Vector) -> Vector:
+        """Block by block."""
+        return np.asarray(sum(w[lo:hi] @ is_missing(self.X[lo:hi]) for lo, hi in self.row_blocks()))
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        """Rows of the array are as wide as they are."""
+        return super().row_blocks(max(width, self.shape[1]))
+
+    def hide(self, rng: np.random.Generator) -> Hidden:
+        """A copy with more NaN."""
+        m, n = self.shape
+        places = np.unique(rng.integers(0, m * n, min(m * n // 10, HIDDEN)))
+        i, j = np.divmod(places, n)
+        there = ~np.isnan(self.X[i, j])
+        i, j = i[there], j[there]
+        X = self.X.copy()
+        X[i, j] = np.nan
+        return replace(self, X=X), i, j, self.X[i, j]
+
+
+class Patched:
+    """What `DenseRows` asks of an array: slices of its rows, in double precision where NaN is replaced."""
+
+    def __init__(self, X: Panel, S: LowRank) -> None:
+        self.X, self.S = X, S
+        self.shape, self.dtype = X.shape, X.dtype
+
+    @property
+    def T(self) -> "Patched":
+        """The transpose, a view."""
+        return Patched(self.X.T, LowRank(self.S.R.conj(), self.S.L.conj()))
+
+    def __getitem__(self, rows: slice) -> Panel:
+        block = self.X[rows]
+        gap = is_missing(block)
+        if not gap.any():
+            return block
+        # Rows of S formed as a block: BLAS is done with them before the places of a few gaps are found.
+        out = block.astype(np.result_type(block, self.S.dtype))
+        np.copyto(out, self.S.rows(*rows.indices(self.shape[0])[:2]), where=gap)
+        return out

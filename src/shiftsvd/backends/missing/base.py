@@ -1,0 +1,109 @@
+"""Gaps: a matrix of which some entries are missing, whatever it is stored in."""
+
+from abc import ABC, abstractmethod
+from typing import cast
+
+import numpy as np
+
+from shiftsvd.backends.array import BLOCK
+from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+
+# Entries that a low-rank matrix is computed at in one go: the gathered rows of its factors stay in cache.
+ENTRIES = 2**15
+# Observed entries that are kept back to choose a setting: a tenth of them, and no more than tell two settings apart.
+HIDDEN = 100_000
+
+Hidden = tuple["Gaps", Vector, Vector, Vector]  # fewer observed entries; row, column and value of the others
+
+
+class Gaps(ABC):
+    """A matrix of shape (m, n) of which some entries are missing.
+
+    It is no operator before it is said what stands for them: `filled` takes a low-rank matrix S and gives
+    ``P_observed(X) + P_missing(S)``, without forming it.
+    """
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def filled(self, S: LowRank) -> Operator:
+        """The observed entries, and those of S where there are none."""
+
+    @abstractmethod
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        """``M[rows] W`` of shape (hi - lo, p), where M is 1 at the missing entries and 0 elsewhere."""
+
+    @abstractmethod
+    def absent_below(self, w: Vector) -> Vector:
+        """``M^T w`` of shape (n,)."""
+
+    @abstractmethod
+    def hide(self, rng: np.random.Generator) -> Hidden:
+        """The same matrix with some observed entries taken out, and these."""
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        """Ranges of rows that a panel of so many columns stays small on."""
+        return cut(self.shape[0], BLOCK // width)
+
+    def observed(self) -> tuple[Vector, Vector]:
+        """How many entries of each row and of each column are observed."""
+        ones = np.ones((self.shape[1], 1))
+        absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks()]
+        return self.shape[1] - np.concatenate(absent), self.shape[0] - self.absent_below(np.ones(self.shape[0]))
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the observed entries of each column; `count` has one entry a column. Two passes."""
+        m, n = self.shape
+        w = np.ones(m) if weights is None else weights
+        total = float(w.sum())
+        count = total - self.absent_below(w)
+        if not np.all(count > 0):
+            raise ValueError(_nothing_observed("columns", np.flatnonzero(~(count > 0))))
+        mean = self.filled(_constant(np.zeros(n), m)).moments(weights).mean * (total / count)
+        # Squares about the means: what stands for a missing entry adds nothing to them.
+        A = self.filled(_constant(mean, m))
+        off = A.moments(weights)
+        # Of residuals beside a shift the stored part is what is left of the observed entries.
+        M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
+        assert M2 is not None
+        # Means are rounded as sums over all rows are, however few entries of a column are observed.
+        constant = M2 <= count * (m * np.finfo(np.float64).eps * np.abs(mean)) ** 2
+        return Moments(cast("float", count), mean, np.where(constant, 0, M2))
+
+
+def entries(S: LowRank, i: Vector, j: Vector) -> Vector:
+    """Entries (i, j) of ``L R^H``, a part of them at a time."""
+    out = np.empty(len(i), np.result_type(S.L, S.R))
+    for lo in range(0, len(i), ENTRIES):
+        part = slice(lo, lo + ENTRIES)
+        np.einsum("ij,ij->i", S.L.take(i[part], axis=0), S.R.take(j[part], axis=0).conj(), out=out[part])
+    return out
+
+
+def is_missing(x: Vector) -> Vector:
+    """Where numbers of any kind are NaN."""
+    return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
+
+
+def some(places: Vector, rng: np.random.Generator) -> Vector:
+    """A tenth of the places, sorted."""
+    return np.sort(rng.choice(places, min(len(places) // 10, HIDDEN), replace=False))
+
+
+def refuse_infinite(n_inf: int) -> None:
+    """Infinities are no missing entries."""
+    if n_inf:
+        raise ValueError(f"the matrix must be finite where it is observed, got {n_inf} inf; drop them or set them NaN")
+
+
+def _constant(mean: Vector, m: int) -> LowRank:
+    """``1 mean^T`` with m rows."""
+    return LowRank(np.ones(m), mean.conj())
+
+
+def _nothing_observed(lines: str, which: Vector) -> str:
+    """Say which rows or columns have no entry at all."""
+    first = ", ".join(map(str, which[:5])) + (", ..." if len(which) > 5 else "")
+    return f"every one of the {lines} needs an observed entry, got {len(which)} without (first: {first}); drop them"

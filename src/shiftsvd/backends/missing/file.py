@@ -1,0 +1,92 @@
+"""Files in which NaN is a missing entry, filled as they are read."""
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.checks import sound_structure
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.missing.array import ArrayGaps, Patched
+from shiftsvd.backends.missing.base import Gaps, Hidden
+from shiftsvd.backends.missing.sparse import StoredGaps
+from shiftsvd.backends.source import RowSource
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+
+
+@dataclass(frozen=True, eq=False)
+class FileGaps(Gaps):
+    """A matrix in a file in which NaN is a missing entry; what is not stored is 0."""
+
+    A: DiskRows
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return self.A.shape
+
+    def filled(self, S: LowRank) -> Operator:
+        """The same file, filled as it is read."""
+        return replace(self.A, source=PatchedSource(self.A.source, S), memo={})
+
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        """By the NaN of the rows."""
+        return self._read(*rows).absent(W, (0, rows[1] - rows[0]))
+
+    def absent_below(self, w: Vector) -> Vector:
+        """One read."""
+        return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.A.blocks()))
+
+    def row_blocks(self, width: int = 1) -> list[Rows]:
+        """As the file is cut."""
+        return self.A.blocks()
+
+    def hide(self, rng: np.random.Generator) -> Hidden:
+        """Files are not changed."""
+        raise ValueError(
+            f'penalty="auto" needs the matrix in memory, got {self.A.source.name}; give a number, or missing="mean"'
+        )
+
+    def _read(self, lo: int, hi: int) -> Gaps:
+        """These rows, in memory."""
+        X = sound_rows(self.A.source, lo, hi)
+        return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
+
+
+class PatchedSource(RowSource):
+    """A file whose missing entries are replaced by those of a low-rank matrix."""
+
+    def __init__(self, source: RowSource, S: LowRank) -> None:
+        self.source, self.S = source, S
+        self.shape, self.sparse, self.stored, self.name = source.shape, source.sparse, source.stored, source.name
+        self.dtype = source.dtype
+        # What is kept of a read belongs to what it was filled with.
+        own = blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()
+        self.fingerprint = f"{source.fingerprint} filled {own}"
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Those of the file."""
+        return self.source.edges(n_bytes)
+
+    def read(self, lo: int, hi: int) -> Any:
+        """The rows, filled; in double precision where they are dense."""
+        X, S = sound_rows(self.source, lo, hi), LowRank(self.S.L[lo:hi], self.S.R)
+        if not isinstance(X, csr_array):
+            return Patched(X, S)[:]
+        X.data = StoredGaps(X).patched(S)
+        return X
+
+
+def sound_rows(source: RowSource, lo: int, hi: int) -> Any:
+    """Rows of a file; sparse ones before anything follows their indices."""
+    X = source.read(lo, hi)
+    if isinstance(X, csr_array):
+        try:
+            sound_structure(X)
+        except ValueError as error:
+            raise ValueError(f"{source.name}, rows {lo} to {hi}: {error}") from None
+    return X

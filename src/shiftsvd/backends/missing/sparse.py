@@ -1,0 +1,119 @@
+"""Sparse matrices with missing entries: those that are stored as NaN, or all that are not stored too."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.array import BLOCK
+from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.memory import affordable
+from shiftsvd.backends.missing.base import Gaps, Hidden, entries, is_missing, some
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import ordered
+from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+
+
+@dataclass(frozen=True, eq=False)
+class SparseGaps(Gaps):
+    """A CSR in which a stored NaN is a missing entry; of its kinds, each knows what the places without entry are."""
+
+    X: CSR
+    n_threads: int = 1
+    memory_limit: int | str | None = None
+    unstored: ClassVar[float]  # 1 where they are missing, 0 where they are zeros
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """(m, n)."""
+        return int(self.X.shape[0]), int(self.X.shape[1])
+
+    @abstractmethod
+    def filled(self, S: LowRank) -> Operator:
+        """The observed entries, and those of S where there are none."""
+
+    def absent(self, W: Panel, rows: Rows) -> Panel:
+        """``unstored 1 1^T W``, and what is different at the stored entries of the rows."""
+        return np.asarray(self.unstored * W.sum(axis=0) + self._beyond(rows) @ W)
+
+    def absent_below(self, w: Vector) -> Vector:
+        """The same from the other side, block by block."""
+        beyond = sum(self._beyond((lo, hi)).T @ w[lo:hi] for lo, hi in self._blocks())
+        return np.asarray(self.unstored * w.sum() + beyond)
+
+    def hide(self, rng: np.random.Generator) -> Hidden:
+        """More NaN among the stored entries."""
+        places = some(np.flatnonzero(~is_missing(self.X.data)), rng)
+        data = self.X.data.copy()
+        data[places] = np.nan
+        return replace(self, X=self._like(data)), self._row_of(places), self.X.indices[places], self.X.data[places]
+
+    def _beyond(self, rows: Rows) -> CSR:
+        """The stored entries of rows: 1 where they are missing, and less what every place counts."""
+        X = take_rows(self.X, *rows)
+        return csr_array((is_missing(X.data) - self.unstored, X.indices, X.indptr), shape=X.shape, copy=False)
+
+    def _like(self, data: Vector) -> CSR:
+        """Other numbers at the same places, which are shared."""
+        C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
+        C.has_canonical_format = True
+        return C
+
+    def _operator(self, data: Vector) -> SparseRows:
+        """Other numbers at the same places, as an operator."""
+        return SparseRows(self._like(data), n_threads=self.n_threads, memory_limit=self.memory_limit)
+
+    def _row_of(self, places: Vector) -> Vector:
+        """The rows that stored entries are in."""
+        return np.searchsorted(self.X.indptr, places, side="right") - 1
+
+    def _blocks(self) -> list[Rows]:
+        """Rows of about `BLOCK` entries together."""
+        return cut(self.shape[0], max(1, self.shape[0] * BLOCK // max(self.X.nnz, 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGaps(SparseGaps):
+    """What is not stored is 0."""
+
+    unstored: ClassVar[float] = 0.0
+
+    def filled(self, S: LowRank) -> Operator:
+        """The stored values with those of S among them."""
+        return self._operator(self.patched(S))
+
+    def patched(self, S: LowRank) -> Vector:
+        """The stored values, NaN replaced by entries of S, rounded to their precision."""
+        data: Vector = self.X.data
+        gaps = np.flatnonzero(is_missing(data))
+        if len(gaps):
+            affordable(data.nbytes, self.memory_limit, "filling the missing entries of a sparse matrix")
+            data = data.copy()
+            data[gaps] = entries(S, self._row_of(gaps), self.X.indices[gaps])
+        return data
+
+
+@dataclass(frozen=True, eq=False)
+class UnstoredGaps(SparseGaps):
+    """What is not stored is missing: ratings."""
+
+    unstored: ClassVar[float] = 1.0
+
+    def filled(self, S: LowRank) -> Operator:
+        """``P_observed(X - S) + S``: as many stored residuals as observed entries, plus a product of thin factors."""
+        residuals = np.empty(self.X.nnz, np.result_type(self.X.dtype, S.dtype))
+        S = LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
+
+        def part(rows: Rows) -> None:
+            places = slice(self.X.indptr[rows[0]], self.X.indptr[rows[1]])
+            i = np.repeat(np.arange(*rows), np.diff(self.X.indptr[rows[0] : rows[1] + 1]))
+            off = self.X.data[places] - entries(S, i, self.X.indices[places])
+            residuals[places] = np.where(is_missing(off), 0, off)
+
+        for _ in ordered(part, self._blocks(), self.n_threads):
+            pass
+        return self._operator(residuals) - LowRank(-S.L, S.R)
