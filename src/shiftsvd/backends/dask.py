@@ -1,53 +1,29 @@
 """Dask arrays: each read is one graph of block times thin panel; blocks stay where they are, sums travel."""
 
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any
-from uuid import uuid4
 
-import dask
 import dask.array as da
 import numpy as np
-from dask.array.optimization import optimize
-from dask.callbacks import Callback
-from dask.delayed import Delayed
 from scipy.sparse import issparse
 
 from shiftsvd import journal
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.dask_tasks import (
-    Own,
-    Shared,
-    added,
-    block_operator,
-    in_order,
-    merged,
-    part_of,
-    scores_of,
-    wide,
-)
-from shiftsvd.backends.memory import parse_bytes
+from shiftsvd.backends.dask_graph import Blocks, Chunks, Graph, computed, named, summed
+from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, scores_of, wide
+from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import FULL
 from shiftsvd.events import read_part
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Adjoint, LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 
 # A read moves a panel to every worker and loads every block: panels this wide, where the memory allows them.
-LEAST_COLUMNS, MOST_COLUMNS = 32, 64
-# Columns that a run holds on the client for each one of its panels.
-HELD = 40
-# Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
-ARITY = 4
+MOST_COLUMNS = 64
 # Blocks whose rows are brought to the client at once, where somebody asks for something as long as the data.
 AT_ONCE = 32
-
-Graph = dict[Any, Any]
 
 
 def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
@@ -131,11 +107,8 @@ class DaskRows(Operator):
 
     @property
     def panel_columns(self) -> tuple[int, int]:
-        """Wide panels, as long as the basis that they fill takes a part of the memory limit."""
-        if self.memory_limit is None:
-            return LEAST_COLUMNS, MOST_COLUMNS
-        room = parse_bytes(self.memory_limit) // (8 * HELD * min(self.shape)) // 16 * 16
-        return LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, MOST_COLUMNS))
+        """Wide, where the memory allows it."""
+        return wide_panels(self.shape, MOST_COLUMNS, self.memory_limit)
 
     @property
     def eps(self) -> float:
@@ -181,10 +154,17 @@ class DaskRows(Operator):
             self.memo["fingerprint"] = digest.hexdigest()
         return str(self.memo["fingerprint"])
 
-    def blocks(self) -> list[tuple[int, Rows]]:
+    @property
+    def chunks(self) -> Chunks:
+        """Where the blocks come from."""
+        if "chunks" not in self.memo:
+            self.memo["chunks"] = Chunks(self.X)
+        chunks: Chunks = self.memo["chunks"]
+        return chunks
+
+    def blocks(self) -> Blocks:
         """Chunks that hold rows: their numbers and their rows, in order."""
-        edges = np.cumsum([0, *self.X.chunks[0]])
-        return [(i, (int(lo), int(hi))) for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo]
+        return self.chunks.blocks
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
@@ -299,13 +279,9 @@ class DaskRows(Operator):
         merge: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """The parts of all blocks added in a tree, on the workers; `own` are panels with a row for each of A."""
-        name = _name(what)
+        name = named(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)
-        key = _tree(graph, name, keys, merge or added)
-        with _Told(name, len(keys)) as told:
-            (total,) = _computed(graph, [key])
-        if not told.any:  # a cluster tells nothing before it is done
-            read_part(1.0)
+        total = summed(graph, name, keys, merge or added)
         return total.astype(wide(total), copy=False) if merge is None else total
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
@@ -317,30 +293,13 @@ class DaskRows(Operator):
             read_part(len(some) / len(blocks))
             yield from ((lo, part) for (_, (lo, _)), part in zip(some, parts, strict=True))
 
-    def _parts(self, what: str, blocks: list[tuple[int, Rows]], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+    def _parts(self, what: str, blocks: Blocks, panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
         """The parts of some blocks."""
-        return _computed(*self._graph(_name(what), what, blocks, panels, own))
+        return computed(*self._graph(named(what), what, blocks, panels, own))
 
-    def _graph(self, name: str, what: str, blocks: Any, panels: Any, own: Any) -> tuple[Graph, list[Any]]:
-        """A graph with one task for each block, and their keys; what they share is in it once."""
-        before, chunks = self._loads()
-        shared = f"{name}-shared"
-        graph = {**before, shared: self._shared(what, panels)}
-        keys = [(name, i) for i, _ in blocks]
-        for key, block in zip(keys, blocks, strict=True):
-            graph[key] = (partial(part_of, self._own(block, own)), chunks[block[0]], shared)
-        return graph, keys
-
-    def _loads(self) -> tuple[Graph, dict[int, Any]]:
-        """What goes before the chunks, and each chunk: the task that loads it, its key, or where it is already."""
-        if "loads" not in self.memo:
-            graph = self.X.__dask_graph__()
-            keys = {i: (self.X.name, i, 0) for i, _ in self.blocks()}
-            loads = dict(optimize(graph, list(keys.values())))
-            uses = Counter(other for task in loads.values() for other in task.dependencies)
-            self.memo["loads"] = loads, {i: _chunk(graph, loads, uses, key) for i, key in keys.items()}
-        loads, chunks = self.memo["loads"]
-        return loads, chunks
+    def _graph(self, name: str, what: str, blocks: Blocks, panels: Any, own: Any) -> tuple[Graph, list[Any]]:
+        """A graph with one task for each block, and their keys."""
+        return self.chunks.graph(name, [self._own(block, own) for block in blocks], self._shared(what, panels))
 
     def _own(self, block: tuple[int, Rows], panels: tuple[Vector | None, ...]) -> Own:
         """What is sent to the task of one block alone."""
@@ -352,55 +311,6 @@ class DaskRows(Operator):
         """What is sent to the tasks of all blocks."""
         full = self.full if self.sparse and self.shift is not None else None
         return Shared(what, panels, None if self.shift is None else self.shift.R, full, self.shape[1], self.sparse)
-
-
-class _Told(Callback):  # type: ignore[misc]
-    """Tells of each block, where the tasks run in this process."""
-
-    def __init__(self, name: str, n_blocks: int) -> None:
-        super().__init__()
-        self.name, self.n_blocks, self.any = name, n_blocks, False
-
-    def _posttask(self, key: Any, *_: object) -> None:
-        """One more task is done."""
-        if isinstance(key, tuple) and key[0] == self.name:
-            self.any = True
-            read_part(1 / self.n_blocks)
-
-
-def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    """Put the sums of `keys` into the graph, and return the key of the total."""
-    level = 0
-    while len(keys) > 1:
-        groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
-        keys = [(f"{name}-sum-{level}", j) for j in range(len(groups))]
-        graph.update({key: (partial(reduce, merge), group) for key, group in zip(keys, groups, strict=True)})
-        level += 1
-    return keys[0]
-
-
-def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
-    """The task that loads a chunk, taken out of `loads` if nothing else needs it, so that it runs inside ours."""
-    if key not in loads:
-        return graph[key]  # a future: the chunk is on the cluster
-    target = getattr(loads[key], "target", None)  # another name of a fused task
-    if target in loads and uses[key] == 0 and uses[target] == 1:
-        del loads[key]
-        return loads.pop(target)
-    return key if uses[key] else loads.pop(key)
-
-
-def _name(what: str) -> str:
-    """A name for the tasks of one read."""
-    return f"shiftsvd-{what}-{uuid4().hex}"
-
-
-def _computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
-    """The results, from the caller's cluster if there is one, else from threads."""
-    # A panel is in the graph once, on purpose: what a client scatters is lost with the worker that holds it.
-    quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"} if "distributed" in sys.modules else {}
-    with dask.config.set(quiet):
-        return tuple(map(in_order, dask.compute(*(Delayed(key, graph) for key in keys))))
 
 
 def in_double(weights: Vector | None) -> Vector | None:

@@ -14,7 +14,7 @@ from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import Blocked, Rows, slice_of
 from shiftsvd.backends.checks import finite_dense, finite_sparse
 from shiftsvd.backends.memory import parse_bytes
-from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.source import RowSource, wide_panels
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, default_threads, ordered
@@ -24,11 +24,9 @@ from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_
 # Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit.
 BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32
 # A read of a file costs as much as a product with many columns: panels this wide, where the memory allows them.
-LEAST_COLUMNS, MOST_COLUMNS = 32, 128
+MOST_COLUMNS = 128
 # Blocks for each thread that a pass is timed by.
 PROBED = 3
-# Columns that a run holds for each one of its panels: the basis, and copies of panels.
-HELD = 40
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,11 +68,8 @@ class DiskRows(Blocked):
 
     @property
     def panel_columns(self) -> tuple[int, int]:
-        """Wide panels, as long as the basis that they fill takes a part of the memory limit."""
-        if self.memory_limit is None:
-            return LEAST_COLUMNS, MOST_COLUMNS
-        room = parse_bytes(self.memory_limit) // (8 * HELD * min(self.shape)) // 16 * 16
-        return (LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, MOST_COLUMNS)))
+        """Wide, where the memory allows it."""
+        return wide_panels(self.shape, MOST_COLUMNS, self.memory_limit)
 
     @property
     def eps(self) -> float:

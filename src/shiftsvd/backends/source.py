@@ -6,6 +6,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from shiftsvd.backends.memory import parse_bytes
+
+# Panels for data that are read again in each pass are at least this wide.
+LEAST_COLUMNS = 32
+# Columns that a run holds for each one of its panels: the basis, and copies of panels.
+HELD = 40
+
 Rows = tuple[int, int]  # first row and one past the last
 
 
@@ -53,3 +60,11 @@ class RowSource(ABC):
         ValueError
             If the file is damaged or cut off; the message begins with `name`.
         """
+
+
+def wide_panels(shape: tuple[int, int], most: int, memory_limit: int | str | None) -> tuple[int, int]:
+    """The fewest and the most columns of a panel, as long as the basis that they fill takes a part of the limit."""
+    if memory_limit is None:
+        return LEAST_COLUMNS, most
+    room = parse_bytes(memory_limit) // (8 * HELD * min(shape)) // 16 * 16
+    return LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, most))
