@@ -2,7 +2,7 @@
 
 from shiftsvd.algebra.base import Adjoint, Derived, Operator, Shifted
 from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.low_rank import LowRank, repeated
 from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
 from shiftsvd.algebra.scaled import Scaled
 
@@ -18,4 +18,5 @@ __all__ = [
     "Shifted",
     "field_of",
     "panel_dtype",
+    "repeated",
 ]

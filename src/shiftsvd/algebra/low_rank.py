@@ -92,6 +92,11 @@ class LowRank(Operator):
         return LowRank(self.R, self.L)
 
 
+def repeated(mu: Vector, m: int) -> LowRank:
+    """``1 mu^T``: the same vector in each of m rows."""
+    return LowRank(np.ones(m), mu.conj())
+
+
 def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
     """Factors of ``L R^H`` where equal columns of L are one, and those that R has cancelled are none."""
     place: dict[bytes, int] = {}
