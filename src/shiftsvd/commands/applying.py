@@ -29,7 +29,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load(model)
+    pca = load(model, PCA)
     A, names = open_matrix(
         given["file"],
         format=given["format_"],
@@ -48,7 +48,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load(model)
+    pca = load(model, PCA)
     Z, names = _open_scores(pca, given)
     features = getattr(pca, "feature_names_in_", None)
     columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
@@ -64,7 +64,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = load(model)
+    pca = load(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
         Z, _ = _open_scores(pca, given)

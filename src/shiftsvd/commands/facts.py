@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.options import within
+from shiftsvd.estimators.pca import PCA
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import format_of
@@ -94,6 +95,9 @@ def _named(samples: Any, features: Any) -> Facts:
 def model(file: str) -> Facts:
     """What a model file holds."""
     pca = load(file)
+    if not isinstance(pca, PCA):
+        said = describe(file)
+        return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
     info = pca.info_
     names = getattr(pca, "feature_names_in_", None)
     return {

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd import streaming
 from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.missing import Gaps
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
@@ -357,6 +358,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """X checked by scikit-learn: names and counts."""
+        if isinstance(X, Gaps):
+            return self._streamed(X, reset)
         if isinstance(X, Operator) or is_lazy(X):
             return self._streamed(as_operator(X, memory_limit=self.memory_limit), reset)
         if hasattr(X, "rmatmat"):
@@ -375,7 +378,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             ensure_min_samples=2 if reset else 1,
         )
 
-    def _streamed(self, A: Operator, reset: bool) -> Operator:
+    def _streamed(self, A: Operator | Gaps, reset: bool) -> Operator | Gaps:
         """An operator of ours, such as a file that is read in blocks, with the counts checked."""
         if reset:
             if A.shape[0] < 2:
@@ -452,7 +455,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """The fitted model in a file that `save` wrote; see `shiftsvd.load`."""
         from shiftsvd.model_file import load
 
-        return load(path)
+        return load(path, cls)
 
     def to_sklearn(self) -> Any:
         """The same transform by classes of scikit-learn alone, fitted.

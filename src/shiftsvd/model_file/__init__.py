@@ -1,0 +1,197 @@
+"""Model files: a fitted estimator as tensors under a JSON header, with no code in it that could run."""
+
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from shiftsvd.io.opening import reading
+from shiftsvd.model_file.coding import code, decode, text_array
+from shiftsvd.model_file.container import (
+    FORMAT,
+    MAX_HEADER,
+    VERSION,
+    Metadata,
+    Tensors,
+    digest,
+    listed,
+    own_version,
+    parsed,
+    read,
+    write,
+)
+from shiftsvd.model_file.kinds import KINDS
+from shiftsvd.model_file.models import RANDOM, parts, restored
+
+Model = TypeVar("Model")
+
+# The metadata of a file: "format", "version", "kind", three JSON objects ("settings", "fitted", "provenance") whose
+# values are coded as `shiftsvd.model_file.coding` says, and "sha256", the checksum of all of it and of the tensors.
+TEXTS = ("settings", "fitted", "provenance")
+NAMES = "feature_names_in_"
+
+
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    names: Sequence[str] | None = None,
+    source: str | None = None,
+) -> None:
+    """Write a fitted model to a file in the safetensors format; the file appears whole or not at all.
+
+    Parameters
+    ----------
+    model : PCA, TruncatedSVD, LSA, CorrespondenceAnalysis, MultipleCorrespondenceAnalysis, PCoA or GenotypePCA
+        Fitted.
+    path : path
+    force : bool
+        Replace a file of that name.
+    names : sequence of str, optional
+        Names of the features, in place of the model's `feature_names_in_`.
+    source : str, optional
+        Where the data came from, for whoever reads the file.
+
+    Raises
+    ------
+    FileExistsError
+        If there is a file of that name, and `force` is false.
+    OSError, ValueError
+        If the file cannot be written, or holds what a file cannot: a solver that is not one of this package, a
+        function, names that are neither texts nor numbers. A random generator is not stored, and the file says so.
+
+    Examples
+    --------
+    >>> import tempfile, shiftsvd as ss
+    >>> from sklearn.datasets import load_digits
+    >>> X = load_digits().data
+    >>> pca = ss.PCA(n_components=5, random_state=0).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.model_file.save(model, ...)
+    ...     again = ss.load(f"{folder}/digits.safetensors")
+    >>> bool((again.transform(X) == pca.transform(X)).all())
+    True
+    """
+    path = Path(path)
+    if path.exists() and not force:
+        raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
+    try:
+        metadata, tensors = _encoded(model, names, source)
+        _decoded(metadata, tensors)  # what is written can be read
+    except ValueError as error:
+        raise type(error)(f"{path} is not written: {error}") from None
+    write(path, metadata, tensors, force)
+
+
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+
+
+@overload
+def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
+
+
+def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
+    """Read the model in a file that `save` wrote: the same attributes, bit for bit.
+
+    Parameters
+    ----------
+    path : path
+    kind : type, optional
+        The class that it must be of.
+
+    Returns
+    -------
+    PCA, TruncatedSVD, LSA, CorrespondenceAnalysis, MultipleCorrespondenceAnalysis, PCoA or GenotypePCA
+        Fitted. What `set_output` had set is not in the file, nor is the stream of a PCA that was fitted by
+        `partial_fit`, as a warning says: its first `partial_fit` begins anew.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, is not a model, holds one of another kind, or is of a version that this package does
+        not know. Nothing in a file is run, and reading takes memory in proportion to its size.
+    OSError
+        If it cannot be read.
+    ImportError
+        If the model was fitted to a pandas frame, and there is no pandas.
+
+    Examples
+    --------
+    See `save`.
+    """
+    path = Path(path)
+    with reading(path):
+        model = _decoded(*read(path))
+        if not isinstance(model, kind):
+            raise ValueError(f"it holds a {type(model).__name__}, where a {kind.__name__} is wanted")
+    if hasattr(model, "unseen_variance_"):
+        warnings.warn(
+            f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
+            "nor merge can go on",
+            stacklevel=2,
+        )
+    return model
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a model file says, as JSON could hold it: kind, settings, fitted numbers, provenance, tensors."""
+    path = Path(path)
+    with reading(path):
+        metadata, tensors = read(path)
+        _decoded(metadata, tensors)
+    shapes = {name: {"dtype": tensor.dtype.name, "shape": list(tensor.shape)} for name, tensor in tensors.items()}
+    said = {name: json.loads(text) if name in TEXTS else text for name, text in metadata.items()}
+    return {**said, "tensors": shapes}
+
+
+def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[Metadata, Tensors]:
+    """The header and the tensors of a fitted model."""
+    said, sizes = parts(model)
+    if names is not None:
+        if NAMES not in KINDS[said["kind"]].sometimes:
+            raise ValueError(f"a {said['kind']} has no names of features, got {names!r:.80}")
+        said["fitted"][NAMES] = text_array(names)
+    provenance = {
+        "shiftsvd": own_version(),
+        "n_samples": sizes.get("m"),
+        "n_features": getattr(model, "n_features_in_", sizes.get("n")),
+        "seed": _seed(getattr(model, "random_state", None)),
+        "source": source,
+    }
+    tensors: Tensors = {}
+    metadata = {"format": FORMAT, "version": VERSION, "kind": said["kind"]}
+    for text, values in {"settings": said["settings"], "fitted": said["fitted"], "provenance": provenance}.items():
+        prefix = "" if text == "fitted" else f"{text}."
+        coded = {name: code(value, prefix + name, tensors) for name, value in values.items()}
+        metadata[text] = json.dumps(coded, allow_nan=False)
+    if sum(map(len, metadata.values())) > MAX_HEADER // 4:
+        raise ValueError(f"its settings take more than {MAX_HEADER // 4} bytes as text; shorten `source` or settings")
+    metadata["sha256"] = digest(metadata, tensors)
+    return metadata, tensors
+
+
+def _seed(seed: Any) -> Any:
+    """What is said of a random state."""
+    if isinstance(seed, RANDOM):
+        return f"not stored: {type(seed).__name__}"
+    return seed if isinstance(seed, int | np.integer | str | None) else "in the settings"
+
+
+def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
+    """The model that a header and tensors describe, everything checked."""
+    wanted = {"format", "version", "kind", "sha256", *TEXTS}
+    if set(metadata) != wanted:
+        raise ValueError(f"its header must hold {', '.join(sorted(wanted))}, got {listed(metadata)}")
+    if metadata["sha256"] != digest(metadata, tensors):
+        raise ValueError("it is damaged: its content does not have the checksum that it states")
+    left = dict(tensors)
+    said = {text: {name: decode(value, left) for name, value in parsed(metadata[text]).items()} for text in TEXTS}
+    if left:
+        raise ValueError(f"it holds tensors that nothing refers to: {listed(left)}")
+    return restored(metadata["kind"], said["settings"], said["fitted"])

@@ -1,0 +1,184 @@
+"""What a value must be: by its annotation, or as an array whose sizes agree with those of the others."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import numpy as np
+
+from shiftsvd.result import Info
+
+# Sizes by their letters, and the type of the data: the first array that has one says what it is for all.
+Sizes = dict[str, Any]
+Check = Callable[[str, Any, Sizes], None]  # of a value by its name; raises ValueError
+
+POSITIVE = float(np.nextafter(0.0, 1.0))
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """A value of the annotated type."""
+    if not _is(value, hint):
+        wanted = getattr(hint, "__name__", None) or str(hint)
+        raise ValueError(f"{name} must be {wanted}, got {value!r:.80}")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; where a number may be real, it may be an integer."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return any(_is(value, part) for part in get_args(hint))
+    if origin is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if hint is Any:
+        return not isinstance(value, np.ndarray | Info)
+    if hint is float:
+        return isinstance(value, float | int)
+    return isinstance(value, origin or hint)
+
+
+def check_finite(name: str, value: Any) -> None:
+    """No NaN and no infinity in an array of numbers."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
+        raise ValueError(f"{name} must be finite, got {int((~np.isfinite(value)).sum())} NaN or infinite entries")
+
+
+def _sized(name: str, value: Any, dtype: str | np.dtype[Any], letters: str, sizes: Sizes) -> None:
+    """An array of this type, whose sizes are those of the letters where they are known."""
+    there = isinstance(value, np.ndarray) and value.ndim == len(letters)
+    for letter, size in zip(letters, value.shape if there else (), strict=False):
+        sizes.setdefault(letter, size)
+    shape = tuple(sizes.get(letter, letter) for letter in letters)
+    if not there or value.dtype != dtype or value.shape != shape:
+        wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        got = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else f"{value!r:.80}"
+        raise ValueError(f"{name} must be an array of {dtype} and shape {wanted}, got {got}")
+
+
+def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most: float = math.inf) -> Check:
+    """Finite numbers of this type within these bounds; "data" is the type of the first such array, single or double."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if dtype == "data" and "dtype" not in sizes:
+            own = str(getattr(value, "dtype", None))
+            sizes["dtype"] = own if own in ("float32", "float64") else "float32 or float64"
+        _sized(name, value, sizes["dtype"] if dtype == "data" else dtype, letters, sizes)
+        check_finite(name, value)
+        if np.any(value < least):
+            raise ValueError(f"{name} must not be {'negative' if least == 0 else 'below the least positive number'}")
+        if np.any(value > most):
+            raise ValueError(f"{name} must not be above {most:g}")
+
+    return check
+
+
+def flags(letters: str) -> Check:
+    """Truth values."""
+    return lambda name, value, sizes: _sized(name, value, "bool", letters, sizes)
+
+
+def texts(letter: str, fixed: bool = False) -> Check:
+    """A vector of texts, objects of Python or (`fixed`) NumPy's own."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        own = getattr(value, "dtype", np.dtype(object))
+        _sized(name, value, own if fixed and own.kind == "U" else "str" if fixed else "object", letter, sizes)
+
+    return check
+
+
+def names(letter: str) -> Check:
+    """A list of texts."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, list) or len(value) != sizes[letter] or not all(isinstance(x, str) for x in value):
+            raise ValueError(f"{name} must be a list of {sizes[letter]} texts, got {value!r:.80}")
+
+    return check
+
+
+def vectors(letter: str) -> Check:
+    """A list of vectors of numbers or texts: arrays, or indices of pandas."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, list) or sizes.setdefault(letter, len(value)) != len(value):
+            raise ValueError(f"{name} must be a list of {sizes.get(letter, 'some')} vectors, got {value!r:.80}")
+        for one in value:
+            check_finite(name, np.asarray(one))
+
+    return check
+
+
+def named(inner: Check) -> Check:
+    """An array, or a frame of pandas with names of its rows."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        inner(name, value.to_numpy() if hasattr(value, "to_numpy") else value, sizes)
+
+    return check
+
+
+def optional(inner: Check) -> Check:
+    """None, or what it must be otherwise."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if value is not None:
+            inner(name, value, sizes)
+
+    return check
+
+
+def count(letter: str | None = None, least: int = 1) -> Check:
+    """An integer, which may be a size."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
+            raise ValueError(f"{name} must be {wanted}, got {value!r:.80}")
+        if letter is not None and sizes.setdefault(letter, value) != value:
+            raise ValueError(f"{name} must be {sizes[letter]}, as the arrays are, got {value}")
+
+    return check
+
+
+def number(least: float = -math.inf, most: float = math.inf) -> Check:
+    """A finite number within these bounds."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, float) or not math.isfinite(value) or not least <= value <= most:
+            bounds = "" if least == -math.inf else f" of at least {least:g}"
+            bounds += "" if most == math.inf else f" and at most {most:g}"
+            raise ValueError(f"{name} must be a number{bounds}, got {value!r:.80}")
+
+    return check
+
+
+def account(name: str, value: Any, sizes: Sizes) -> None:
+    """An `Info` of k components."""
+    check_type(name, value, Info)
+    for known in (value.residuals, value.value_errors):
+        if known is not None and known.shape != (max(sizes["k"], 1),):
+            raise ValueError(f"{name} must have one residual and value error for each of {sizes['k']} components")
+
+
+def record(**kinds: Mapping[str, Check]) -> Check:
+    """A frozen value of one of these types, with fields that must be so."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        kind = type(value).__name__
+        if kind not in kinds:
+            raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r:.80}")
+        for field, inner in kinds[kind].items():
+            inner(f"{name}.{field}", getattr(value, field), sizes)
+
+    return check
+
+
+def one_of(*kinds: str) -> Check:
+    """A model of one of these kinds."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if type(value).__name__ not in kinds:
+            raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r:.80}")
+
+    return check

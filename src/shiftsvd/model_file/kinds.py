@@ -1,0 +1,266 @@
+"""The kinds of models that a file may hold, and what belongs to each.
+
+Another estimator is one entry of `KINDS`; another frozen value that one may keep, such as a learned shift, is one name
+in `shiftsvd.model_file.coding.VALUES`.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final
+
+import numpy as np
+
+from shiftsvd.missing import MISSING
+from shiftsvd.model_file.checking import (
+    POSITIVE,
+    Check,
+    Sizes,
+    account,
+    count,
+    flags,
+    named,
+    names,
+    number,
+    numbers,
+    one_of,
+    optional,
+    record,
+    texts,
+    vectors,
+)
+from shiftsvd.shifts import Covariates, GroupMeans
+
+Values = dict[str, Any]
+
+
+def _attributes(model: Any, names: list[str]) -> Values:
+    """Those of a model."""
+    return {name: getattr(model, name) for name in names}
+
+
+def _estimator(cls: type[Any], settings: Values, fitted: Values) -> Any:
+    """One with these attributes."""
+    model = cls(**settings)
+    vars(model).update(fitted)
+    return model
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model.
+
+    Attributes
+    ----------
+    module : str
+        Where its class lives, which is imported when a model of the kind arrives.
+    fitted : dict
+        What every fitted one has, and what that must be, in the order in which it is checked.
+    sometimes : dict
+        What it may have besides.
+    sizes : dict
+        Attributes that are sizes, by the letters that they have in the checks.
+    agree : callable
+        Raises a ValueError where settings and fitted attributes do not fit together.
+    taken : callable
+        What `fitted` and `sometimes` name, of a model.
+    made : callable
+        A model of the class with these settings and attributes.
+    """
+
+    module: str
+    fitted: Mapping[str, Check]
+    sometimes: Mapping[str, Check] = field(default_factory=dict)
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    agree: Callable[[Values, Values], None] = lambda settings, fitted: None
+    taken: Callable[[Any, list[str]], Values] = _attributes
+    made: Callable[[type[Any], Values, Values], Any] = _estimator
+
+
+def kind_class(name: str) -> type[Any]:
+    """The class of a kind."""
+    found: type[Any] = getattr(import_module(KINDS[name].module), name)
+    return found
+
+
+# ---- what belongs to one kind only
+
+
+def _shift_as_set(settings: Values, fitted: Values) -> None:
+    """PCA: a way to treat missing entries, and a shift that was learned as the settings say."""
+    missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
+    if missing not in MISSING or (unobserved and missing == "error"):
+        raise ValueError(f"missing={missing!r} with unobserved={unobserved!r} is no way to treat missing entries")
+    wanted = {GroupMeans: "LearnedGroups", Covariates: "LearnedCovariates"}.get(type(settings.get("shift")), "NoneType")
+    learned = type(fitted.get("shift_")).__name__
+    if learned != wanted:
+        raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
+
+
+def _distinct(name: str, value: Any, sizes: Sizes) -> None:
+    """Labels of g groups."""
+    if len(value) != sizes["g"] or len(set(value)) < len(value):
+        raise ValueError(f"{name} must be {sizes['g']} labels that differ, got {len(value)}")
+
+
+def _categories_as_columns(settings: Values, fitted: Values) -> None:
+    """MultipleCorrespondenceAnalysis: every column has categories, in all as many as there are indicators."""
+    n_known, n_columns = [len(known) for known in fitted["categories_"]], len(fitted["column_masses_"])
+    if sum(n_known) != n_columns or not all(n_known):
+        raise ValueError(f"categories_ must be {n_columns} in all and some of each column, got {n_known!r:.80}")
+
+
+def _points_as_metric(settings: Values, fitted: Values) -> None:
+    """PCoA: the points are kept where there is a metric."""
+    points = fitted.get("_points")
+    if (points is None) != (settings.get("metric", "precomputed") == "precomputed"):
+        raise ValueError(f"points are for a metric, got metric={settings.get('metric')!r} and _points={points!r:.80}")
+    n_features = len(fitted["_means"]) if points is None else points.shape[1]
+    if fitted["n_features_in_"] != n_features:
+        raise ValueError(f"n_features_in_ must be {n_features}, got {fitted['n_features_in_']}")
+
+
+def _used_as_frequent(settings: Values, fitted: Values) -> None:
+    """GenotypePCA: the variants that are used have both alleles."""
+    p = fitted["frequencies"][fitted["used"]]
+    if np.any((p <= 0) | (p >= 1)):
+        raise ValueError("frequencies of the variants that are used must be between 0 and 1")
+
+
+def _words_taken(model: Any, names: list[str]) -> Values:
+    """LSA: the terms and their weights instead of the vectorizer."""
+    weights = model.vectorizer_.idf_ if model.use_idf else None
+    return {"terms_": model.terms_, "idf_": weights, "svd_": model.svd_}
+
+
+def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
+    """LSA: the vectorizer from its terms and weights."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    model, svd, terms = cls(**settings), fitted["svd_"], fitted["terms_"]
+    place = {term: j for j, term in enumerate(terms)}
+    if not len(place) == len(terms) == svd.n_features_in_ or model.use_idf == (fitted["idf_"] is None):
+        raise ValueError(f"terms_ must differ, {svd.n_features_in_} of them, with weights in idf_ where they are used")
+    words = {name: getattr(model, name) for name in import_module(cls.__module__).OF_WORDS}
+    try:
+        re.compile(model.token_pattern)
+    except re.error as error:
+        raise ValueError(f"token_pattern must be a regular expression, got {model.token_pattern!r:.80}") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what fit had to say of these settings, it said
+        vectorizer = TfidfVectorizer(**words, vocabulary=place).fit([""])
+    if model.use_idf:
+        vectorizer.idf_ = fitted["idf_"]
+    vectorizer.vocabulary, vectorizer.fixed_vocabulary_ = None, False
+    model.vectorizer_, model.svd_, model.terms_ = vectorizer, svd, terms
+    for name in ("components_", "singular_values_", "explained_variance_ratio_", "info_"):
+        setattr(model, name, getattr(svd, name))
+    return model
+
+
+# ---- the kinds
+
+SPECTRA: Final = {
+    "components_": numbers("kn", "data"),
+    "singular_values_": numbers("k", "data", least=0),
+    "explained_variance_": numbers("k", "data", least=0),
+    "explained_variance_ratio_": numbers("k", "data", least=0),
+}
+TABLE: Final = {
+    "components_": numbers("kn", "data"),
+    "singular_values_": numbers("k", least=0),
+    "eigenvalues_": numbers("k", least=0),
+    "total_inertia_": number(least=0),
+    "percentage_of_variance_": numbers("k", least=0),
+    "row_masses_": numbers("m", least=0),
+    "column_masses_": numbers("n", least=0),
+    "row_coordinates_": named(numbers("mk", "data")),
+    "column_coordinates_": named(numbers("nk", "data")),
+    "row_contributions_": named(numbers("mk", "data", least=0)),
+    "column_contributions_": named(numbers("nk", "data", least=0)),
+    "info_": account,
+}
+LEARNED: Final = record(
+    LearnedGroups={"means": numbers("gn"), "groups": _distinct},
+    LearnedCovariates={"mean": numbers("n"), "centre": numbers("p"), "coefficients": numbers("pn")},
+)
+
+KINDS: Final = {
+    "PCA": Kind(
+        "shiftsvd.estimators.pca",
+        {
+            **SPECTRA,
+            "mean_": numbers("n"),
+            "scale_": optional(numbers("n", least=POSITIVE)),
+            "noise_variance_": number(least=0),
+            "n_samples_": count("m"),
+            "info_": account,
+        },
+        {"feature_names_in_": texts("n"), "shift_": LEARNED, "unseen_variance_": number(least=0)},
+        {"n_components_": "k", "n_features_in_": "n"},
+        agree=_shift_as_set,
+    ),
+    "TruncatedSVD": Kind(
+        "shiftsvd.estimators.truncated",
+        {**SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": account},
+        {"feature_names_in_": texts("n")},
+        {"n_features_in_": "n"},
+    ),
+    "LSA": Kind(
+        "shiftsvd.estimators.lsa",
+        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": one_of("PCA", "TruncatedSVD")},
+        taken=_words_taken,
+        made=_words_made,
+    ),
+    "CorrespondenceAnalysis": Kind(
+        "shiftsvd.estimators.correspondence", TABLE, {"feature_names_in_": texts("n")}, {"n_features_in_": "n"}
+    ),
+    "MultipleCorrespondenceAnalysis": Kind(
+        "shiftsvd.estimators.multiple",
+        {**TABLE, "categories_": vectors("c"), "column_names_": names("n")},
+        {"feature_names_in_": texts("c")},
+        {"n_features_in_": "c"},
+        agree=_categories_as_columns,
+    ),
+    "PCoA": Kind(
+        "shiftsvd.estimators.pcoa",
+        {
+            "eigenvalues_": numbers("k"),
+            "coordinates_": named(numbers("mk")),
+            "proportion_explained_": numbers("k", least=0),
+            "negative_share_": number(least=0),
+            "lowest_eigenvalue_": number(),
+            "trace_": number(),
+            "value_errors_": optional(numbers("k", least=0)),
+            "n_passes_": count(),
+            "n_features_in_": count(),
+            "_means": numbers("m"),
+            "_vectors": numbers("mk"),
+        },
+        {"feature_names_in_": texts("q"), "_points": numbers("mp")},
+        agree=_points_as_metric,
+    ),
+    "GenotypePCA": Kind(
+        "shiftsvd.genetics",
+        {
+            "eigenvalues": numbers("k", least=0),
+            "eigenvectors": numbers("mk"),
+            "loadings": numbers("nk"),
+            "explained_variance_ratio": numbers("k", least=0),
+            "frequencies": numbers("n", least=0, most=1),
+            "samples": record(Samples={"families": texts("m", fixed=True), "names": texts("m", fixed=True)}),
+            "variants": record(
+                Variants={
+                    **dict.fromkeys(("chromosomes", "names", "positions"), texts("n", fixed=True)),
+                    **dict.fromkeys(("first", "second"), texts("n")),
+                }
+            ),
+            "used": flags("n"),
+            "info": account,
+        },
+        agree=_used_as_frequent,
+        made=lambda cls, settings, fitted: cls(**fitted),
+    ),
+}
