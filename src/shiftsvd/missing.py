@@ -165,7 +165,7 @@ def complete(
     >>> bool(np.isclose(complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict(2, 1), 6, atol=1e-4))
     True
     """
-    gaps = X if isinstance(X, Gaps) else gaps_of(X, unobserved, n_threads, memory_limit)
+    gaps = gaps_of(X, unobserved, n_threads, memory_limit)
     check_rank(k, gaps.shape)
     if biases not in BIASES:
         raise ValueError(f"biases must be one of {', '.join(map(repr, BIASES))}, got {biases!r}")

@@ -23,6 +23,8 @@ def gaps_of(
     X: Any, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
 ) -> Gaps:
     """X with its missing entries: NaN, and with `unobserved` all that a sparse matrix does not store."""
+    if isinstance(X, Gaps):
+        return X
     threads = n_threads or default_threads()
     if isinstance(X, DiskRows) and not unobserved and X.shift is None:
         return FileGaps(X)

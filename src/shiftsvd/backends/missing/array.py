@@ -1,11 +1,11 @@
 """Arrays in which NaN is a missing entry."""
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
-from shiftsvd.backends.array import DenseRows
+from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.missing.base import HIDDEN, Gaps, Hidden, is_missing
 from shiftsvd.moments import Vector
@@ -20,9 +20,19 @@ class ArrayGaps(Gaps):
     n_threads: int = 1
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         """(m, n)."""
         return self.X.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the observed entries."""
+        return native_dtype(self.X.dtype)
+
+    @property
+    def stored(self) -> int:
+        """The numbers that a pass reads, NaN among them."""
+        return int(self.X.size)
 
     def filled(self, S: LowRank) -> Operator:
         """The array with its long side as the rows of the blocks."""

@@ -1,7 +1,7 @@
 """Gaps: a matrix of which some entries are missing, whatever it is stored in."""
 
 from abc import ABC, abstractmethod
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,20 @@ class Gaps(ABC):
     ``P_observed(X) + P_missing(S)``, without forming it.
     """
 
-    shape: tuple[int, int]
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """(m, n)."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Of the observed entries."""
+
+    @property
+    @abstractmethod
+    def stored(self) -> int:
+        """The numbers that a pass reads, NaN among them."""
 
     @abstractmethod
     def filled(self, S: LowRank) -> Operator:

@@ -25,9 +25,19 @@ class FileGaps(Gaps):
     A: DiskRows
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         """(m, n)."""
         return self.A.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the observed entries."""
+        return self.A.dtype
+
+    @property
+    def stored(self) -> int:
+        """The numbers that a pass reads, NaN among them."""
+        return self.A.stored
 
     def filled(self, S: LowRank) -> Operator:
         """The same file, filled as it is read."""

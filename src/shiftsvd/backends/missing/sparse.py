@@ -2,12 +2,12 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.backends.array import BLOCK
+from shiftsvd.backends.array import BLOCK, native_dtype
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.memory import affordable
 from shiftsvd.backends.missing.base import Gaps, Hidden, entries, is_missing, some
@@ -28,9 +28,19 @@ class SparseGaps(Gaps):
     unstored: ClassVar[float]  # 1 where they are missing, 0 where they are zeros
 
     @property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+    def shape(self) -> tuple[int, int]:
         """(m, n)."""
         return int(self.X.shape[0]), int(self.X.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the observed entries."""
+        return native_dtype(self.X.dtype)
+
+    @property
+    def stored(self) -> int:
+        """The numbers that a pass reads, NaN among them."""
+        return int(self.X.nnz)
 
     @abstractmethod
     def filled(self, S: LowRank) -> Operator:

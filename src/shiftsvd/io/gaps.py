@@ -1,0 +1,107 @@
+"""Files with missing entries: opened for those who say what is to stand for them."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from scipy.sparse import issparse
+
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.memory import limit_of
+from shiftsvd.backends.missing import Gaps, gaps_of
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
+from shiftsvd.kernels import default_threads
+
+
+def open_with_gaps(
+    path: str | Path,
+    *,
+    unobserved: bool = False,
+    whole: bool = False,
+    format: str | None = None,  # noqa: A002
+    key: str | None = None,
+    orient: Orient | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> tuple[Gaps, Names]:
+    """The matrix in a file with its missing entries, samples as rows, and the names of its samples and features.
+
+    Parameters
+    ----------
+    path, format, key, orient, n_threads, memory_limit
+        As in `open_matrix`.
+    unobserved : bool
+        Whether entries that a sparse matrix does not store are missing, and not only stored NaN.
+    whole : bool
+        Whether it has to be in memory, as ``missing="em"`` needs it for a fit.
+
+    Returns
+    -------
+    gaps : what ``PCA(missing="mean")`` and ``PCA(missing="em")`` take, of shape (n_samples, n_features)
+    names : Names
+
+    Raises
+    ------
+    ValueError, OSError
+        If the file cannot be read, or has to be in memory and is larger than `memory_limit`; the message begins with
+        its name.
+
+    Notes
+    -----
+    Stays in the file as with `open_matrix`, if it has samples as rows and NaN for what is missing, and need not be
+    whole.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss, tempfile
+    >>> from shiftsvd.io.gaps import open_with_gaps
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/X.npy", [[1.0, 2.0], [np.nan, 4.0], [3.0, 9.0]])
+    ...     gaps, names = open_with_gaps(f"{folder}/X.npy")
+    >>> ss.PCA(1, missing="mean").fit(gaps).mean_
+    array([2., 5.])
+    """
+    if orient not in (None, "rows", "columns"):
+        raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+    with nullcontext(Path(path)) if str(path) != "-" else spooled(format) as file:
+        opened = read_file(file, format, key, memory_limit)
+        streams = not (whole or unobserved or str(path) == "-" or _flipped(opened, orient))
+        with reading(file):
+            X = _streamed(opened, n_threads, memory_limit) if streams else _held(opened, orient, memory_limit)
+            if unobserved and not issparse(X):
+                raise ValueError("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
+            gaps = gaps_of(X, unobserved, n_threads, memory_limit)
+    rows_are_samples = (orient or opened.samples) == "rows"
+    return gaps, Names(*((opened.rows, opened.columns) if rows_are_samples else (opened.columns, opened.rows)))
+
+
+def _flipped(opened: Opened, orient: Orient | None) -> bool:
+    """Whether the rows that the file stores are features."""
+    return opened.transposed == ((orient or opened.samples) == "rows")
+
+
+def _streamed(opened: Opened, n_threads: int | None, memory_limit: int | str | None) -> Any:
+    """The matrix in memory if it takes up to half of the limit, else in its file."""
+    limit, source = limit_of(memory_limit), opened.matrix
+    if not isinstance(source, RowSource):
+        return source
+    if limit is None or held_bytes(source) <= limit // 2:
+        return source.read(0, source.shape[0])
+    return DiskRows(source, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
+
+
+def _held(opened: Opened, orient: Orient | None, memory_limit: int | str | None) -> Any:
+    """The matrix in memory, samples as rows."""
+    limit, X = limit_of(memory_limit), opened.matrix
+    if isinstance(X, RowSource):
+        if limit is not None and held_bytes(X) > limit:
+            raise ValueError(
+                f"it takes {held_bytes(X) / 1e9:.3g} GB in memory, more than the limit of {limit / 1e9:.3g} GB; only "
+                "files with samples as rows and NaN for what is missing are read in blocks, and for the mean only; "
+                "convert it, or raise the limit"
+            )
+        X = X.read(0, X.shape[0])
+    if not _flipped(opened, orient):
+        return X
+    return X.conj().T
