@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.moments import Vector
-from shiftsvd.operators import Operator, panel_dtype
+from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.result import SVDResult
 
 
@@ -158,12 +158,12 @@ def halko_bound(
     return float((factor ** (1 / (2 * q + 1)) + truncated) * S[k])
 
 
-def value_errors(S: Vector, rho: Vector, r: Vector, floor: float = 0.0) -> Vector:
+def value_errors(S: Vector, rho: Vector, r: Vector, floor: float = 0.0, growth: Vector | float = np.inf) -> Vector:
     """Bounds of ``|sigma - exact| / sigma`` for values S, from the quotients rho = ||A v||^2 and their residuals r.
 
     ``(min(r_j, r_j^2 / g_j) + |rho_j - S_j^2|) / (2 S_j^2)``, where g_j is the gap to the neighbours outside the
     cluster of j, each moved closer by its own residual (Kato-Temple); below the last value nothing is
-    known, so its cluster uses r_j.
+    known, so its cluster uses r_j. `growth` bounds ``exact^2 - rho`` otherwise, as `growth_bounds` does.
     """
     bounds = r.copy()
     order = np.argsort(-rho, kind="stable")
@@ -179,11 +179,27 @@ def value_errors(S: Vector, rho: Vector, r: Vector, floor: float = 0.0) -> Vecto
         gap = np.minimum(rho[members] - below, above - rho[members])
         with np.errstate(divide="ignore"):
             bounds[members] = np.where(gap > 0, np.minimum(r[members], r[members] ** 2 / np.abs(gap)), r[members])
+    bounds = np.minimum(bounds, growth)
     # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
     bounds += np.abs(rho - S**2)
     # A value reported as 0 has no relative error; it is right if its residual is rounding.
     lost = np.where(r + rho > floor, np.inf, 0.0)
     return np.where(S > 0, bounds / (2 * np.where(S > 0, S, 1) ** 2), lost)
+
+
+def growth_bounds(theta: Vector, N: Panel, below: float, k: int) -> Vector:
+    """How far the k largest eigenvalues can lie above the leading Ritz values theta of a projection.
+
+    N is the Gram matrix of the residuals of those Ritz vectors; what is orthogonal to them has no eigenvalue above
+    `below`. The Schur complement then puts the j-th eigenvalue at most at that of
+    ``diag(theta) + N / (theta_k - below)``: the more Ritz values are taken in beyond the k-th, the larger the
+    gap that divides, so that close neighbours of the k-th cost nothing (compare Mathias 1998, Quadratic residual
+    bounds for the Hermitian eigenvalue problem).
+    """
+    gap = theta[k - 1] - below
+    if not gap > 0:
+        return np.full(k, np.inf)
+    return np.asarray(np.linalg.eigvalsh(np.diag(theta) + N / gap)[::-1][:k] - theta[:k])
 
 
 def certificate(A: Operator, F: SVDResult) -> tuple[Vector, Vector]:

@@ -104,7 +104,15 @@ class Basis:
         """(Ritz values, descending; their vectors within B; their residuals within Q, which cost nothing)."""
         theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
         theta, Z = theta[::-1], Z[:, ::-1]
-        return theta, Z, self.C @ Z[self.size - self.last : self.size]
+        return theta, Z, self._border(Z)
+
+    def residuals(self, Z: Panel) -> Panel:
+        """``G B Z - B H Z``."""
+        return np.asarray(self.block @ self._border(Z))
+
+    def _border(self, Z: Panel) -> Panel:
+        """The coordinates within Q of the residuals of B Z."""
+        return np.asarray(self.C @ Z[self.size - self.last : self.size])
 
     def vectors(self, Z: Panel) -> Panel:
         """``B Z``."""
@@ -115,7 +123,7 @@ class Basis:
     def restart(self, theta: Vector, Z: Panel) -> None:
         """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
         kept, width = Z.shape[1], self.width
-        border = self.C @ Z[self.size - self.last : self.size]
+        border = self._border(Z)
         Q = self.block.copy()
         self.B[:, :kept] = self.vectors(Z)
         self.B[:, kept : kept + width] = Q

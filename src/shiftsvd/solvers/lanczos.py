@@ -12,14 +12,14 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.ritz import SHARE, TINY, Reading, Ritz, read, rounding
+from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, read, rounding
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
 # Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
 SWEEPS = 2
 # It is sent out when errors are bounded by so many tolerances: its sweeps bring the others on as well.
-EARLY = 15.0
+EARLY = 40.0
 
 
 @dataclass(frozen=True)
@@ -193,10 +193,11 @@ class Run:
         if self.checked is not None and self.checked[0] == self.n_steps:
             return self.checked[1]
         theta, Z, E = self.basis.values()
-        ritz = Ritz(theta, np.linalg.norm(E, axis=0), self._eps())
         k = min(int(self.k), len(theta))
         if self.share is not None:
             k = components_for(np.maximum(theta, 0), self.share, self.total)
+        leading = E[:, : k + BEYOND[-1]]
+        ritz = Ritz(theta, np.linalg.norm(E, axis=0), self._eps(), leading.conj().T @ leading)
         self.checked = self.n_steps, (ritz, Z, k)
         return ritz, Z, k
 
@@ -236,7 +237,8 @@ class Run:
         # The last components of all mix with what is left out, by rounding: then nothing is.
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
         rest = Ritz(ritz.theta[read_off:], ritz.r[read_off:], max(self._eps(), self.source.gram_eps))
-        reading = read(self.source, self.basis.vectors(Z[:, :read_off]), k, rest, self.solver.tol)
+        beyond = self.basis.residuals(Z[:, read_off : read_off + BEYOND[-1]])
+        reading = read(self.source, self.basis.vectors(Z[:, :read_off]), k, rest, self.solver.tol, beyond)
         self.n_passes += reading.n_passes
         return reading
 
