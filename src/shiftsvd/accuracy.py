@@ -165,20 +165,18 @@ def value_errors(S: Vector, rho: Vector, r: Vector, floor: float = 0.0, growth: 
     cluster of j, each moved closer by its own residual (Kato-Temple); below the last value nothing is
     known, so its cluster uses r_j. `growth` bounds ``exact^2 - rho`` otherwise, as `growth_bounds` does.
     """
-    bounds = r.copy()
     order = np.argsort(-rho, kind="stable")
     low, high = (rho - r)[order], (rho + r)[order]
     # Clusters: intervals that overlap, chained from above; what is below `low[:j].min()` is another one.
-    start = np.concatenate([[True], np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]])
+    first = np.concatenate([[True], np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]])
+    starts = np.flatnonzero(first)
+    below = np.append(np.maximum.reduceat(high, starts)[1:], np.inf)
+    above = np.append(np.inf, np.minimum.reduceat(low, starts)[:-1])
     cluster = np.empty(len(rho), int)
-    cluster[order] = np.cumsum(start)
-    for c in range(1, cluster.max()):
-        members = cluster == c
-        below = (rho + r)[cluster == c + 1].max()
-        above = (rho - r)[cluster == c - 1].min() if c > 1 else np.inf
-        gap = np.minimum(rho[members] - below, above - rho[members])
-        with np.errstate(divide="ignore"):
-            bounds[members] = np.where(gap > 0, np.minimum(r[members], r[members] ** 2 / np.abs(gap)), r[members])
+    cluster[order] = np.cumsum(first) - 1
+    gap = np.minimum(rho - below[cluster], above[cluster] - rho)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.where(gap > 0, np.minimum(r, r**2 / gap), r)
     bounds = np.minimum(bounds, growth)
     # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
     bounds += np.abs(rho - S**2)

@@ -224,7 +224,7 @@ def _variance_figures(fit: Fit) -> Iterator[str]:
 def _scores_figures(fit: Fit, scores: Any, colors: Any) -> Iterator[str]:
     """The samples in the planes of the first components, where there are scores."""
     if scores is None and not fit.is_estimator:
-        scores = fit.model.U * fit.model.S
+        scores = np.asarray(fit.model.U * fit.model.S)
     for place, pair in enumerate([] if scores is None else _pairs(fit, scores), start=2):
         with drawing(4.4, 4.0) as ax:
             ScoresDisplay.from_estimator(fit.model, Z=scores, components=pair, color=colors, ax=ax)

@@ -85,7 +85,8 @@ class SVDResult(Operator):
     Notes
     -----
     The factor on the long side of A is computed when it is first asked for; until then the result keeps
-    hold of A. Unpacking, pickling and multiplying ask for it.
+    hold of A. Unpacking, pickling and multiplying ask for it. U of a Dask array with more rows than columns is a Dask
+    array with the same chunks of rows, computed where its own ``compute`` or a product asks for it.
     """
 
     def __init__(self, U: Lazy, S: Vector, Vh: Lazy, info: Info) -> None:
@@ -178,7 +179,7 @@ def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
 
     @cache
     def right() -> tuple[Panel, Vector]:
-        made = Vh()
+        made = np.require(Vh(), requirements="W")  # one that is spread over a cluster is needed whole for the signs
         turn = phases(made)
         made *= turn.conj()[:, None]  # in place: this panel is on the long side, and nobody else has it
         return made, turn

@@ -114,6 +114,10 @@ class Operator(Costs):
         """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
         yield 0, self.matmat(V)
 
+    def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
+        """Orthonormal columns along those of ``diag(rows) A V``, left where the data are; None if these are here."""
+        return None
+
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega`` for a structured test matrix."""
         return self.matmat(Omega.to_array())

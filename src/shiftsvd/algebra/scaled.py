@@ -73,6 +73,10 @@ class Scaled(Derived):
         for lo, part in self.A.row_products(scaled(self.cols, V)):
             yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
+    def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
+        """As of A, with both scales."""
+        return self.A.lazy_basis(scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
+
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A, scaled."""
         for lo, block in self.A.row_blocks(rows):

@@ -87,7 +87,8 @@ class DaskRows(Operator):
     X: Any
     shift: LowRank | None = None
     memory_limit: int | str | None = None
-    memo: dict[str, Any] = field(default_factory=dict)  # of the stored matrix; shared by all that store the same
+    # Of the stored matrix; shared by all that store the same. Whoever makes it may say what a read would tell.
+    memo: dict[str, Any] = field(default_factory=dict)
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     level: bool = field(init=False)  # whether the rows of the shift are all the same
@@ -133,7 +134,9 @@ class DaskRows(Operator):
     @property
     def stored(self) -> int:
         """Numbers in the chunks."""
-        return int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
+        if "stored" not in self.memo:
+            self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
+        return int(self.memo["stored"])
 
     @property
     def file_bytes(self) -> int:
@@ -176,6 +179,14 @@ class DaskRows(Operator):
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """``(first row, A[rows] V)`` in order; one read, some blocks at a time."""
         return self._rows("matmat", V)
+
+    def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any:
+        """Orthonormal columns along those of ``diag(rows) A V``, as a Dask array; nothing is computed."""
+        name, blocks = named("basis"), self.blocks()
+        graph, _ = self._graph(name, "matmat", blocks, (V,), ())
+        chunks, dtype = (tuple(hi - lo for _, (lo, hi) in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
+        Y = da.Array(graph, name, chunks, dtype)
+        return graded_tsqr(Y if rows is None else rows[:, None] * Y)
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``."""
@@ -310,7 +321,20 @@ class DaskRows(Operator):
     def _shared(self, what: str, panels: tuple[Any, ...]) -> Shared:
         """What is sent to the tasks of all blocks."""
         full = self.full if self.sparse and self.shift is not None else None
-        return Shared(what, panels, None if self.shift is None else self.shift.R, full, self.shape[1], self.sparse)
+        right, name = None if self.shift is None else self.shift.R, str(self.memo.get("name", "the Dask array"))
+        return Shared(what, panels, right, full, self.shape[1], self.sparse, name)
+
+
+def graded_tsqr(Y: Any) -> Any:
+    """Orthonormal columns along those of a Dask array of tall chunks, whose lengths fall; see `orth.graded_basis`."""
+    Q, R = da.linalg.tsqr(Y)
+    return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
+
+
+def _directions(R: Panel) -> Vector:
+    """The unit numbers that turn the columns of Q into those of Q R, but for their lengths."""
+    d = np.diagonal(R)
+    return np.asarray(np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))
 
 
 def in_double(weights: Vector | None) -> Vector | None:

@@ -43,6 +43,7 @@ class Shared:
     full: Vector | None
     columns: int
     sparse: bool
+    name: str  # of the array, in errors
 
 
 class Chunk(RowSource):
@@ -51,7 +52,7 @@ class Chunk(RowSource):
     def __init__(self, chunk: Any, own: Own, shared: Shared) -> None:
         rows = own.rows[1] - own.rows[0]
         self.shape, self.sparse, self.fingerprint = (rows, shared.columns), shared.sparse, ""
-        self.name = f"chunk {own.number} of the Dask array (from row {own.rows[0]})"
+        self.name = f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
         fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
         if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != self.shape:
             raise ValueError(

@@ -130,7 +130,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         F = decompose(B, k, self.solver, tol, rng, self.memory_limit)
         S = np.asarray(F.S, np.float64)
         # A component without inertia has no vectors, and what is empty has no part in any.
-        U, V = (np.where((mass[:, None] > 0) & (S > 0), side, 0) for mass, side in ((r, F.U), (c, F.Vh.T)))
+        U, V = (np.where((mass[:, None] > 0) & (S > 0), side, 0) for mass, side in ((r, np.asarray(F.U)), (c, F.Vh.T)))
         self.row_masses_, self.column_masses_ = r, c
         self.components_ = np.asarray(F.Vh, A.dtype)
         self.singular_values_ = S

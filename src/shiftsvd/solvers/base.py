@@ -14,6 +14,7 @@ from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.orth import graded_basis
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
@@ -154,9 +155,15 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 
     def made() -> Panel:
         with threads(n_threads):
-            return np.asarray(F()[part], A.dtype)
+            return F()[part].astype(A.dtype, copy=False)
 
     return made
+
+
+def long_factor(A: Operator, V: Panel) -> Panel:
+    """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
+    lazy: Panel | None = A.lazy_basis(V)
+    return graded_basis(A.matmat(V)) if lazy is None else lazy
 
 
 def _warn(known: Certificate) -> None:

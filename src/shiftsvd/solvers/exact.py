@@ -7,8 +7,7 @@ from numpy.random import Generator
 
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import graded_basis
-from shiftsvd.solvers.base import Factors, Solver, components_for
+from shiftsvd.solvers.base import Factors, Solver, components_for, long_factor
 from shiftsvd.solvers.cost import long_vectors, surroundings
 
 # Entries of a block that is factorized at once (16 MiB of float64).
@@ -51,7 +50,7 @@ class Exact(Solver):
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
         S, Vh = S[:k], Vh[:k]
-        return Factors(lambda: graded_basis(A.matmat(Vh[:k].conj().T)), S, Vh, 1, n, 1)
+        return Factors(lambda: long_factor(A, Vh[:k].conj().T), S, Vh, 1, n, 1)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One."""
