@@ -13,6 +13,7 @@ Examples:
   shiftsvd fit counts.h5ad -k 10 --scale -o out/
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
+  shiftsvd fit counts.zarr --scheduler tcp://10.0.0.1:8786 --checkpoint reads/ -o out/
 """
 
 
@@ -35,6 +36,7 @@ Examples:
 @click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits.")
 @options.resources
+@options.workers
 @options.dtype
 @click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill.")
 @click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file.")
@@ -48,7 +50,8 @@ def fit(**given: Any) -> None:
     """Find the principal components of a file.
 
     FILE ("-": standard input) is a matrix in any format that `shiftsvd info` reads; sparse data stay sparse, and
-    data larger than --memory are read in blocks. Without -o a table is printed; with it the folder gets
+    data larger than --memory are read in blocks, with --scheduler or --workers by processes that all see FILE under
+    its path. Without -o a table is printed; with it the folder gets
     model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
     converge are named in a warning.
     """
@@ -56,6 +59,7 @@ def fit(**given: Any) -> None:
     options.shares(given["k"], given["solver"])
     if given["file"] == "-" and given["checkpoint"]:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
+    options.check_workers(given["scheduler"], given["workers"], given["file"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")

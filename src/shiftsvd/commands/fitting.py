@@ -15,6 +15,7 @@ import numpy as np
 
 from shiftsvd.backends.memory import spare
 from shiftsvd.checkpoints import checkpoint
+from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.running import typed
@@ -50,6 +51,8 @@ class Fit:
     seed: int
     threads: int | None
     memory: str | None
+    scheduler: str | None
+    workers: int | None
     dtype: str | None
     checkpoint: str | None
     scores: str | None
@@ -73,16 +76,10 @@ def run(options: Fit) -> None:
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
-    A, names = open_matrix(
-        options.file,
-        format=options.format,
-        key=options.key,
-        orient=options.orient,
-        n_threads=options.threads,
-        memory_limit=options.memory,
-    )
+    A, names = opened(options)
     k = within(options.k, A.shape, options.file)
     with ExitStack() as stack:
+        stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
         if options.checkpoint:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
@@ -93,6 +90,25 @@ def run(options: Fit) -> None:
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         write_files(pca, result, outputs, paths, raster)
     tell(result, options)
+
+
+def opened(options: Fit) -> tuple[Operator, Names]:
+    """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
+    on_cluster = asked_for(options.scheduler, options.workers)
+    A, names = open_matrix(
+        Path(options.file).absolute() if on_cluster else options.file,
+        format=options.format,
+        key=options.key,
+        orient=options.orient,
+        n_threads=options.threads,
+        memory_limit=options.memory,
+        stream=on_cluster or None,
+    )
+    if not on_cluster:
+        return A, names
+    from shiftsvd.backends.dask_file import on_workers
+
+    return on_workers(A), names
 
 
 def tell(result: Result, options: Fit) -> None:

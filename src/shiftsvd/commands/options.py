@@ -99,6 +99,10 @@ inside = _options(
     click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
 )
 resources = _options(threads, memory)
+workers = _options(
+    click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),
+    click.option("--workers", type=click.IntRange(min=1), help="The same on so many processes of this machine."),
+)
 
 
 def check_format(file: str, format_: str | None) -> None:
@@ -110,6 +114,14 @@ def check_format(file: str, format_: str | None) -> None:
 
         if format_ not in FORMATS:
             raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
+
+
+def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> None:
+    """Refuse two clusters at once, and data that only this process can see."""
+    if scheduler is not None and n_workers is not None:
+        raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
+    if file == "-" and (scheduler is not None or n_workers is not None):
+        raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:

@@ -17,7 +17,7 @@ from shiftsvd.commands.options import SCALES
 
 LINE = "shiftsvd.commands.line"
 # What the library calls its arguments, and what they are called here.
-SPELLED = {"memory_limit": "--memory", "force=True": "--force"}
+SPELLED = {"memory_limit": "--memory", "force=True": "--force", "stream=True": "--scheduler and --workers"}
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 
 

@@ -1,0 +1,69 @@
+"""Worker processes for a command: those of a scheduler that is there, or some that live as long as the command."""
+
+import logging
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+# Seconds that a scheduler has to answer, and its workers to be there.
+PATIENCE = 10
+
+
+def asked_for(scheduler: str | None, n_workers: int | None) -> bool:
+    """Whether there are to be workers; refused where there can be none."""
+    if scheduler is None and n_workers is None:
+        return False
+    if find_spec("distributed") is None:
+        raise ImportError("--scheduler and --workers need Dask: pip install 'shiftsvd[dask]'")
+    return True
+
+
+@contextmanager
+def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
+    """Compute on the workers of the scheduler at this address, or on so many processes here, or in this process.
+
+    Raises
+    ------
+    OSError
+        Where no scheduler answers, or it has no workers, or loses them.
+    """
+    if not asked_for(scheduler, n_workers):
+        yield
+        return
+    import distributed
+
+    try:
+        with _local(distributed, n_workers) if scheduler is None else _there(distributed, scheduler):
+            yield
+    except distributed.KilledWorker as error:
+        raise OSError(
+            f"a block was lost with {error.allowed_failures + 1} workers one after another, most likely for want of "
+            "memory; give a smaller --memory, which makes blocks smaller, or fewer workers"
+        ) from error
+    except CancelledError as error:
+        raise OSError("the scheduler is gone; with --checkpoint the same command goes on where it was") from error
+
+
+@contextmanager
+def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
+    """So many processes of this machine, of one thread each, which end with the command."""
+    quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.ERROR}
+    with distributed.LocalCluster(n_workers=n_workers, **quiet) as cluster, distributed.Client(cluster):
+        yield
+
+
+@contextmanager
+def _there(distributed: Any, address: str) -> Iterator[None]:
+    """The workers of a scheduler, of which there must be one at least."""
+    try:
+        client = distributed.Client(address, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise OSError(f"no scheduler answers at {address} ({error}); start one: dask scheduler") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise OSError(f"the scheduler at {address} has no workers; start some: dask worker {address}") from None
+        yield
