@@ -151,12 +151,13 @@ class Run:
             if not self.precise and ritz.loss(k, SINGLE) > SHARE * self.solver.tol:
                 self._begin_in_double(Z, k)
                 continue
-            worst = float(np.max(ritz.excess(k, self.solver.tol)))
+            excess = ritz.excess(k, self.solver.tol)
+            worst = float(np.max(excess))
             bounded(worst * self.solver.tol)
             if worst <= 1 and not self.needed:
                 self.needed = self.n_steps
             history.append((float(self.n_steps), worst))
-            over = self._at_end() or self._stuck(ritz, k)
+            over = self._at_end() or self._stuck(ritz, excess)
             if over or (worst <= 1 and self._probed(ritz, k)):
                 reading = self._read(ritz, Z, k)
                 if over or reading.certificate.converged:
@@ -250,10 +251,10 @@ class Run:
         self.basis.reserve(min(2 * start.shape[1] + 4 * self.b, self.n))
         self.basis.begin(np.hstack([start, self._first_block()[:, -self.b :]])[:, : self.n])
 
-    def _stuck(self, ritz: Ritz, k: int) -> bool:
+    def _stuck(self, ritz: Ritz, excess: Vector) -> bool:
         """Whether the residuals that are too large are rounding already."""
-        late = ritz.excess(k, self.solver.tol) > 1
-        return bool(late.any() and np.all(ritz.r[:k][late] <= ritz.noise()))
+        late = excess > 1
+        return bool(late.any() and np.all(ritz.r[: len(late)][late] <= ritz.noise()))
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
