@@ -16,7 +16,7 @@ LAYERS = (
     ("backends", "result", "accuracy"),
     ("solvers", "missing"),
     ("front", "shifts", "covariates", "scales", "vectors"),
-    ("estimators", "streaming", "suggest", "checkpoints", "model_file", "io"),
+    ("estimators", "streaming", "suggest", "resampling", "spectrum", "checkpoints", "model_file", "io"),
     (
         "integrations",
         "scanpy",

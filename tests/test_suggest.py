@@ -7,7 +7,8 @@ from scipy import sparse
 import shiftsvd as ss
 from helpers import EPS
 from shiftsvd.io import open_matrix
-from shiftsvd.suggest import METHODS, permuted
+from shiftsvd.resampling import permuted
+from shiftsvd.suggest import METHODS
 
 FITS = ("elbow", "gavish-donoho")
 
