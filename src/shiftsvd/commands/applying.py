@@ -16,6 +16,7 @@ from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
+from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
 from shiftsvd.outputs import Outputs, refuse
@@ -30,14 +31,9 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     out = given["out"]
     _check_output(out, given["force"])
     pca = load(model, PCA)
-    A, names = open_matrix(
-        given["file"],
-        format=given["format_"],
-        key=given["key"],
-        orient=given["orient"],
-        n_threads=given["threads"],
-        memory_limit=given["memory"],
-    )
+    where = {"format": given["format_"], "key": given["key"], "orient": given["orient"]}
+    where |= {"n_threads": given["threads"], "memory_limit": given["memory"]}
+    A, names = _samples(pca, given["file"], where)
     pca = aligned(pca, A, names, given["file"])
     table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
@@ -82,7 +78,14 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
-def aligned(pca: PCA, A: Operator, names: Names, file: str) -> PCA:
+def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Samples, Names]:
+    """The samples, with their missing entries if the model knows what stands for them."""
+    if pca.missing == "error":
+        return open_matrix(file, **where)
+    return open_with_gaps(file, unobserved=pca.unobserved, **where)
+
+
+def aligned(pca: PCA, A: Samples, names: Names, file: str) -> PCA:
     """The model with its features in the order of the file."""
     known = getattr(pca, "feature_names_in_", None)
     if known is None or names.features is None:

@@ -13,6 +13,7 @@ Examples:
   shiftsvd fit counts.h5ad -k 10 --scale -o out/
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
+  shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit counts.zarr --scheduler tcp://10.0.0.1:8786 --checkpoint reads/ -o out/
 """
 
@@ -31,6 +32,7 @@ Examples:
     metavar="[std|pareto]",
     help="Divide features by their standard deviation (also alone: --scale), or by its root.",
 )
+@options.missing
 @options.solver
 @options.tol
 @click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule.")
@@ -53,13 +55,16 @@ def fit(**given: Any) -> None:
     data larger than --memory are read in blocks, with --scheduler or --workers by processes that all see FILE under
     its path. Without -o a table is printed; with it the folder gets
     model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
-    converge are named in a warning.
+    converge are named in a warning. With --missing the model keeps how missing entries are treated, and `transform`
+    treats them alike.
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])
     if given["file"] == "-" and given["checkpoint"]:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
     options.check_workers(given["scheduler"], given["workers"], given["file"])
+    on_workers = not (given["scheduler"] is None and given["workers"] is None)
+    options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")

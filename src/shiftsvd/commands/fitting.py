@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends.memory import spare
+from shiftsvd.backends.missing import Gaps
 from shiftsvd.checkpoints import checkpoint
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, within
@@ -23,7 +24,8 @@ from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
-from shiftsvd.operators import Operator
+from shiftsvd.io.gaps import Samples, open_with_gaps
+from shiftsvd.operators import LowRank
 from shiftsvd.outputs import Outputs
 from shiftsvd.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
@@ -45,6 +47,8 @@ class Fit:
     orient: Any
     shift: str
     scale: str | None
+    missing: str
+    unobserved: bool
     solver: str
     tol: float
     certify: bool | None
@@ -67,7 +71,8 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        ours = ("file", "k", "format", "key", "orient", "shift", "scale", "solver", "tol", "certify", "seed", "memory")
+        data = ("file", "format", "key", "orient", "missing", "unobserved", "memory")
+        ours = (*data, "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -92,17 +97,17 @@ def run(options: Fit) -> None:
     tell(result, options)
 
 
-def opened(options: Fit) -> tuple[Operator, Names]:
+def opened(options: Fit) -> tuple[Samples, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
+    where: dict[str, Any] = {"format": options.format, "key": options.key, "orient": options.orient}
+    where |= {"n_threads": options.threads, "memory_limit": options.memory}
+    if options.missing != "error":
+        return open_with_gaps(options.file, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
     A, names = open_matrix(
         Path(options.file).absolute() if on_cluster else options.file,
-        format=options.format,
-        key=options.key,
-        orient=options.orient,
-        n_threads=options.threads,
-        memory_limit=options.memory,
         stream=on_cluster or None,
+        **where,
     )
     if not on_cluster:
         return A, names
@@ -149,7 +154,7 @@ def _tell_of_others(folder: Path, planned: set[str]) -> None:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Operator, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Samples, names: Names, k: int | float, options: Fit) -> PCA:
     """The components, with bounds of their errors."""
     solver = _solver(A, k, options)
     pca = PCA(
@@ -159,8 +164,10 @@ def fitted(A: Operator, names: Names, k: int | float, options: Fit) -> PCA:
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
+        missing=options.missing,
         n_threads=options.threads,
         memory_limit=options.memory,
+        unobserved=options.unobserved,
     ).fit(A)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
@@ -173,8 +180,10 @@ def fitted(A: Operator, names: Names, k: int | float, options: Fit) -> PCA:
     return pca
 
 
-def _solver(A: Operator, k: int | float, options: Fit) -> str | Solver:
+def _solver(given: Samples, k: int | float, options: Fit) -> str | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
+    # With zeros for what is missing it costs as much.
+    A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
     named = solver_named(options.solver, A, k, options.tol)
     LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
@@ -186,7 +195,7 @@ def _solver(A: Operator, k: int | float, options: Fit) -> str | Solver:
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Operator, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(pca: PCA, A: Samples, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:

@@ -16,6 +16,7 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
 SCALES: Final = ("std", "pareto")
+MISSING: Final = ("error", "mean", "em")
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
@@ -66,6 +67,16 @@ components = click.option(
     metavar="NUMBER",
     callback=_components,
     help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+)
+missing = _options(
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="error",
+        show_default=True,
+        help="What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.",
+    ),
+    click.option("--unobserved", is_flag=True, help="What a sparse file does not store is missing too, as in ratings."),
 )
 solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 tol = click.option(
@@ -122,6 +133,16 @@ def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> No
         raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
     if file == "-" and (scheduler is not None or n_workers is not None):
         raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
+
+
+def check_missing(missing: str, unobserved: bool, k: int | float | None, on_workers: bool) -> None:
+    """Refuse what no treatment of missing entries can be."""
+    if unobserved and missing == "error":
+        raise click.UsageError("--unobserved needs to know what is to stand there: --missing mean or --missing em")
+    if missing == "em" and isinstance(k, float):
+        raise click.BadParameter("--missing em needs a number of components, not a share", param_hint="'-k'")
+    if missing != "error" and on_workers:
+        raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:

@@ -10,8 +10,9 @@ import numpy as np
 
 from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
-from shiftsvd.operators import Operator
+from shiftsvd.io.gaps import Samples
 
+SETTINGS = ("k", "shift", "scale", "missing", "unobserved", "solver", "tol", "seed")
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -34,7 +35,7 @@ class Result:
 
     @classmethod
     def of(
-        cls, pca: Any, A: Operator, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
+        cls, pca: Any, A: Samples, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
     ) -> Self:
         """The account of a fitted model."""
         info = pca.info_
@@ -55,7 +56,7 @@ class Result:
             "stored": int(A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
-            "settings": {name: options[name] for name in ("k", "shift", "scale", "solver", "tol", "seed")},
+            "settings": {name: options[name] for name in SETTINGS},
             "version": version("shiftsvd"),
         }
         return cls(document, features, options["tol"])

@@ -12,6 +12,9 @@ from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
 from shiftsvd.kernels import default_threads
+from shiftsvd.operators import Operator
+
+Samples = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 
 
 def open_with_gaps(
