@@ -1,110 +1,107 @@
-"""Fits of Dask arrays on worker processes whose memory is limited: sweeps, seconds, peak memory, error.
+"""Fits of Dask arrays on worker processes whose memory is limited: sweeps, seconds, peak memory, bytes moved, error.
 
 The chunks are CSR, about 64 MB each, made inside the tasks from a pool of rows that each worker makes once (rows of
 `counts`, redrawn and rescaled), so that nothing is read from anywhere. The reference is computed from the pool.
+One fit is stopped after so many sweeps, the other ends when it has converged. A sweep is a read of the data; the one
+for the moments counts.
 
 Run: python benchmarks/cluster.py [--gigabytes 20] [--workers 2] [--memory 1.5GB] [-k 50] [--tol 1e-3] [--sweeps 10]
+With --workers 1,2 the fits are made on each number of workers, the same chunks every time.
 """
 
-import resource
 import time
 import warnings
-from functools import cache
+from hashlib import blake2b
 
 import click
-import dask.array as da
 import numpy as np
+from dask.utils import parse_bytes
 from distributed import Client, LocalCluster
-from scipy.sparse import csr_array
 
-import data
+import cluster_data
+import cluster_meter
+import cluster_records
+import cluster_report
+import cluster_tables
 import shiftsvd as ss
-
-POOL, COLUMNS = 20_000, 2_000
-CHUNK_BYTES = 64e6
+from shiftsvd.events import listening
 
 
-@cache
-def pool() -> csr_array:
-    """The rows that chunks are drawn from; made once in a process."""
-    return data.counts(POOL, COLUMNS, seed=7)
-
-
-def drawn(number: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows of the pool a chunk has, and what they are multiplied by."""
-    rng = np.random.default_rng((7, number))
-    return rng.integers(0, POOL, rows), rng.lognormal(0, 0.2, rows).astype(np.float32)
-
-
-def chunk(rows: int, block_id: tuple[int, int]) -> csr_array:
-    """One chunk, made where it is needed."""
-    which, scale = drawn(block_id[0], rows)
-    block = pool()[which]
-    block.data *= np.repeat(scale, np.diff(block.indptr))
-    return csr_array(block)
-
-
-def array(rows: int, n_chunks: int) -> da.Array:
-    """The matrix, of which nothing is there."""
-    shape = ((rows,) * n_chunks, (COLUMNS,))
-    return da.map_blocks(chunk, rows, chunks=shape, dtype=np.float32, meta=csr_array((0, 0), dtype=np.float32))
-
-
-def exact_values(rows: int, n_chunks: int) -> np.ndarray:
-    """Singular values of the rows minus their mean, by the Gram matrix of the pool in double precision."""
-    squares, sums = np.zeros(POOL), np.zeros(POOL)
-    for number in range(n_chunks):
-        which, scale = drawn(number, rows)
-        np.add.at(squares, which, scale.astype(np.float64) ** 2)
-        np.add.at(sums, which, scale.astype(np.float64))
-    m = rows * n_chunks
-    G, mean = np.zeros((COLUMNS, COLUMNS)), sums @ pool() / m
-    for lo in range(0, POOL, 5_000):
-        part = pool()[lo : lo + 5_000].toarray().astype(np.float64)
-        G += part.T @ (part * squares[lo : lo + 5_000, None])
-    return np.sqrt(np.maximum(np.linalg.eigvalsh(G - m * np.outer(mean, mean))[::-1], 0))
-
-
-def peak() -> int:
-    """The most memory that this process has had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def measured(client: Client, X: da.Array, k: int, solver: ss.BlockLanczos, exact: np.ndarray) -> None:
-    """One fit, and a line about it."""
+def measured(cluster: LocalCluster, client: Client, gigabytes: float, k: int, solver: ss.BlockLanczos) -> dict:
+    """One fit, and what it took."""
+    X, tasks, sweeps = cluster_data.array(gigabytes), cluster_meter.Tasks(), cluster_meter.Sweeps()
+    before = cluster_meter.between_workers(client), cluster_meter.loopback()
+    cluster.scheduler.add_plugin(tasks, name="tasks")
     started = time.perf_counter()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), listening(sweeps):
         warnings.simplefilter("ignore")  # of fits that are stopped early
         F = ss.svd(X, k, shift="mean", solver=solver, rng=0)
     seconds = time.perf_counter() - started
-    workers = ", ".join(f"{bytes_ / 1e9:.2f}" for bytes_ in client.run(peak).values())
-    error = float(np.max(np.abs(F.S / exact[:k] - 1)))
-    print(
-        f"{solver}: {F.info.n_passes} sweeps and one for the moments, {seconds:.0f} s, error {error:.1e}, "
-        f"converged={F.info.converged}; peak GB: workers {workers}, client and scheduler {peak() / 1e9:.2f}",
-        flush=True,
-    )
+    cluster.scheduler.remove_plugin(name="tasks")
+    after = cluster_meter.between_workers(client), cluster_meter.loopback()
+    n_sweeps = F.info.n_passes + 1  # the moments
+    return {
+        "sweeps": n_sweeps,
+        "seconds": seconds,
+        "sweep_seconds": float(np.median(sweeps.seconds[1:])),
+        "values": F.S.tolist(),
+        "converged": bool(F.info.converged),
+        "digest": blake2b(F.S.tobytes() + F.Vh.tobytes(), digest_size=8).hexdigest(),
+        "first_memory": sweeps.first_memory,
+        "most_memory": sweeps.most_memory,
+        "bytes_between_workers": (after[0] - before[0]) / n_sweeps,
+        "bytes_in_all": (after[1] - before[1]) / n_sweeps,
+        "block_tasks": tasks.number["gram"] / (n_sweeps - 1),
+        "sum_tasks": tasks.number["sum"] / n_sweeps,
+        "block_seconds": tasks.mean("gram"),
+        "sum_seconds": tasks.mean("sum"),
+        "transfer_seconds": tasks.mean("sum", "transfer"),
+    }
 
 
-@click.command()
-@click.option("--gigabytes", default=20.0, show_default=True)
-@click.option("--workers", default=2, show_default=True, help="Processes, of one thread each.")
-@click.option("--memory", default="1.5GB", show_default=True, help="Limit of each worker.")
-@click.option("-k", "k", default=50, show_default=True)
-@click.option("--tol", default=1e-3, show_default=True)
-@click.option("--sweeps", default=10, show_default=True, help="Of the fit that is stopped early.")
-def main(gigabytes: float, workers: int, memory: str, k: int, tol: float, sweeps: int) -> None:
-    rows = int(CHUNK_BYTES / (8 * pool().nnz / POOL))
-    n_chunks = max(1, round(gigabytes * 1e9 / CHUNK_BYTES))
-    exact = exact_values(rows, n_chunks)
-    X = array(rows, n_chunks)
-    print(f"{X.shape[0]:,} x {COLUMNS:,}, {n_chunks} chunks of {rows:,} rows, {workers} workers", flush=True)
+def fits(gigabytes: float, workers: int, memory: str, k: int, solvers: dict[str, ss.BlockLanczos]) -> list[dict]:
+    """All fits on one cluster, and the peaks of its processes."""
     with (
         LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        for solver in (ss.BlockLanczos(tol=tol, max_passes=sweeps - 1), ss.BlockLanczos(tol=tol)):
-            measured(client, X, k, solver, exact)
+        client.run(cluster_data.pool)
+        begun = set(client.run(cluster_meter.process).values())
+        records = []
+        for name, solver in solvers.items():
+            print(f"{name}: {solver}, {workers} workers", flush=True)
+            found = measured(cluster, client, gigabytes, k, solver)
+            peaks = client.run(cluster_meter.peak)
+            lost = len(begun - set(client.run(cluster_meter.process).values()))
+            records.append({"name": name, **found, "worker_peaks": sorted(peaks.values()), "lost_workers": lost})
+    size = {"what": "fit", "gigabytes": gigabytes, "workers": workers, "k": k, "limit": parse_bytes(memory)}
+    return [{**size, **record} for record in records]
+
+
+@click.command()
+@click.option("--gigabytes", default=20.0, show_default=True)
+@click.option("--workers", default="2", show_default=True, help="Processes, of one thread each; or 1,2.")
+@click.option("--memory", default="1.5GB", show_default=True, help="Limit of each worker.")
+@click.option("-k", "k", default=50, show_default=True)
+@click.option("--tol", default=1e-3, show_default=True)
+@click.option("--sweeps", default=10, show_default=True, help="Of the fit that is stopped early.")
+def main(gigabytes: float, workers: str, memory: str, k: int, tol: float, sweeps: int) -> None:
+    rows, n_chunks = cluster_data.sizes(gigabytes)
+    print(f"{rows * n_chunks:,} x {cluster_data.COLUMNS:,}, {n_chunks} chunks of {rows:,} rows", flush=True)
+    # A sweep for the moments, one for the last reading, and Lanczos steps between.
+    solvers = {
+        "stopped": ss.BlockLanczos(tol=tol, max_passes=sweeps - 2),
+        "converged": ss.BlockLanczos(tol=tol),
+    }
+    records = [r for number in workers.split(",") for r in fits(gigabytes, int(number), memory, k, solvers)]
+    # Last, since it takes memory in the process that holds the scheduler.
+    exact = cluster_data.exact_values(gigabytes)[:k]
+    for record in records:
+        record |= {"error": float(np.max(np.abs(np.array(record.pop("values")) / exact - 1))), "tol": tol}
+        record |= {"shape": [rows * n_chunks, cluster_data.COLUMNS], "chunks": n_chunks}
+        cluster_records.save(record)
+    print(cluster_tables.fits([r for r in cluster_records.load("fit") if r["gigabytes"] == gigabytes]))
+    cluster_report.write()
 
 
 if __name__ == "__main__":

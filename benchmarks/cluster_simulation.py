@@ -1,0 +1,236 @@
+"""One sweep of a cluster that is not there: the real graph and the real scheduler, tasks that only sleep.
+
+The scheduler, the workers and the client are three processes. All workers share one: each has one thread, and for every
+block it sleeps as long as such a block takes, then returns a panel. Panels are `shrunk` times smaller than real ones,
+and workers send them over a network that is slower by as much, each worker one after the other. The graph is that of
+`DaskRows.gram`; only the functions in its tasks are others.
+
+Run: python benchmarks/cluster_simulation.py [--workers 100] [--blocks 31250] [--seconds 1.0]
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import click
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, Scheduler, Worker
+from scipy.sparse import csr_array
+
+import cluster_meter
+import cluster_model
+import cluster_records
+import cluster_report
+import cluster_tables
+from cluster_model import Cluster, Costs
+from shiftsvd.backends import as_operator
+
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.interval": "60s",
+    "distributed.admin.large-graph-warning-threshold": "1TB",
+    "distributed.comm.timeouts.connect": "600s",
+    "distributed.scheduler.worker-ttl": None,
+}
+ROWS = 1_000  # of a block: nothing depends on it
+CONNECTIONS = 50  # that a worker serves at once; as Dask has it
+
+
+@dataclass
+class Injected:
+    """What the tasks take: seconds of one block, of one addition, and bytes a second that a worker sends."""
+
+    block: float = 0.0
+    addition: float = 0.0
+    bandwidth: float = float("inf")
+    began: float | None = None  # when the first block did
+
+
+TIMES = Injected()  # of this process
+
+
+def part_of(own, chunk, shared):
+    """In place of the product of a block: as long as it takes, and a panel of the right size."""
+    TIMES.began = TIMES.began or time.monotonic()
+    time.sleep(TIMES.block * np.random.default_rng(own.number).uniform(0.9, 1.1))
+    return np.ones_like(shared.panels[0], np.float64)
+
+
+def added(a, b):
+    """In place of the sum of two panels."""
+    time.sleep(TIMES.addition)
+    return a + b
+
+
+def nothing(block_id):
+    """In place of a chunk."""
+
+
+class Slow(Worker):
+    """A worker whose network sends one panel after the other."""
+
+    def __init__(self, *args, **settings) -> None:
+        super().__init__(*args, **settings)
+        self.line = asyncio.Lock()
+
+    async def get_data(self, comm, keys, who=None, serializers=None):
+        """Wait for as long as the panels travel, then send them."""
+        if self.transfer_outgoing_count >= CONNECTIONS:
+            return {"status": "busy"}
+        bytes_ = sum(self.state.tasks[key].nbytes or 0 for key in keys if key in self.state.tasks)
+        self.transfer_outgoing_count += 1
+        async with self.line:
+            await asyncio.sleep(bytes_ / TIMES.bandwidth)
+        self.transfer_outgoing_count -= 1
+        return await super().get_data(comm, keys, who, serializers)
+
+
+async def run_workers(address: str, number: int) -> None:
+    """So many workers in this process, until it is ended."""
+    workers = [Slow(address, nthreads=1, memory_limit=0, dashboard=False) for _ in range(number)]
+    await asyncio.gather(*workers)
+    print("ready", flush=True)
+    await asyncio.gather(*(worker.finished() for worker in workers))
+
+
+async def run_scheduler() -> None:
+    """A scheduler, until it is ended."""
+    async with Scheduler(port=0, dashboard=False) as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
+
+
+@contextmanager
+def cluster(workers: int, saturation: float):
+    """A client of a scheduler in a process of its own, with workers in another."""
+    environment = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION": str(saturation)}
+    scheduler = _started(["scheduler"], environment)
+    address = scheduler.stdout.readline().strip()
+    others = _started(["workers", address, str(workers)], environment)
+    others.stdout.readline()
+    try:
+        with dask.config.set(QUIET), Client(address) as client:
+            yield client
+    finally:
+        others.kill()
+        scheduler.kill()
+
+
+def _started(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen:
+    """A process that runs this file by its name, so that tasks find their functions."""
+    code = "import sys, cluster_simulation; cluster_simulation.part(*sys.argv[1:])"
+    command = ["env", *(f"{name}={value}" for name, value in environment.items()), sys.executable, "-c", code]
+    return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+
+
+def part(name: str, address: str = "", number: str = "0") -> None:
+    """The scheduler, or the workers."""
+    dask.config.set(QUIET)
+    asyncio.run(run_scheduler() if name == "scheduler" else run_workers(address, int(number)))
+
+
+def inject(times: dict) -> None:
+    """Set what the tasks take, in the process of the workers."""
+    for name, value in times.items():
+        setattr(TIMES, name, value)
+
+
+def began() -> float:
+    """When the first block began, in the process of the workers."""
+    return TIMES.began
+
+
+def matrix(blocks: int, columns: int):
+    """An operator of so many blocks of which there is nothing but their graph."""
+    chunks = (ROWS,) * blocks, (columns,)
+    meta = csr_array((0, 0), dtype=np.float32)
+    return as_operator(da.map_blocks(nothing, chunks=chunks, dtype=np.float32, meta=meta))
+
+
+def sweep(client: Client, A, times: Injected, b: int) -> dict:
+    """Seconds of one sweep, CPU seconds of each process, and bytes that were sent."""
+    client.run(inject, asdict(times))
+    V = np.ones((A.shape[1], b), np.float32)
+    before, sent = _cpu(client), cluster_meter.between_workers(client)
+    started = time.monotonic()
+    with patch("shiftsvd.backends.dask_graph.part_of", part_of), patch("shiftsvd.backends.dask.added", added):
+        total = A.gram(V)
+    seconds = time.monotonic() - started
+    after = _cpu(client)
+    if not np.all(total == len(A.blocks())):
+        raise RuntimeError("some blocks were not in the sum")
+    return {
+        "seconds": seconds,
+        "before": min(client.run(began).values()) - started,
+        "sent": cluster_meter.between_workers(client) - sent,
+        **{name: after[name] - before[name] for name in after},
+    }
+
+
+def _cpu(client: Client) -> dict[str, float]:
+    """CPU seconds so far of the three processes."""
+    worker = next(iter(client.scheduler_info(n_workers=1)["workers"]))
+    return {
+        "client": time.process_time(),
+        "scheduler": client.run_on_scheduler(time.process_time),
+        "workers": client.run(time.process_time, workers=[worker])[worker],
+    }
+
+
+def calibrated(client: Client, b: int, columns: int, blocks: int, shrunk: int) -> tuple[Costs, dict]:
+    """What a task costs where it does nothing: in all, in this simulation; and of that the scheduler's part."""
+    sweep(client, matrix(500, columns), Injected(), b)  # connections are made
+    found = sweep(client, matrix(blocks, columns), Injected(), b)
+    tasks = blocks + cluster_model.n_sums(blocks)
+    before, handling = found["before"] / tasks, (found["seconds"] - found["before"]) / tasks
+    record = {"what": "empty", "blocks": blocks, "tasks": tasks, "shrunk": shrunk, "handling": handling}
+    record |= {name: found[name] / tasks for name in ("client", "scheduler", "workers", "before")}
+    return Costs(0.0, 0.0, before, handling, 0.0), record
+
+
+@click.command()
+@click.option("--workers", default=100, show_default=True, help="Of one thread each.")
+@click.option(
+    "--runs", default="8000:0.1,8000:1,31250:0", show_default=True, help="Blocks, and seconds of one; 0: as measured."
+)
+@click.option("--empty", default=8000, show_default=True, help="Blocks of the sweep that tells what a task costs.")
+@click.option("--shrunk", default=50, show_default=True, help="How many times smaller panels are.")
+@click.option("--bandwidth", default=1.25e9, show_default=True, help="Bytes a second that a worker sends.")
+@click.option("--saturation", default=1.1, show_default=True, help="Dask's worker-saturation; inf: no queue.")
+def main(workers: int, runs: str, empty: int, shrunk: int, bandwidth: float, saturation: float) -> None:
+    (block,) = cluster_records.load("block")
+    b, columns = cluster_model.PANEL, block["shape"][1] // shrunk
+    network = Cluster(workers, 1, bandwidth / shrunk)
+    with cluster(workers, saturation) as client:
+        costs, record = calibrated(client, b, columns, empty, shrunk)
+        cluster_records.save({**record, "name": f"saturation {saturation}", "workers_number": workers})
+        print(
+            f"a task costs {1e3 * costs.before:.2f} ms before, {1e3 * costs.handling:.2f} ms while tasks run",
+            flush=True,
+        )
+        for run in runs.split(","):
+            blocks, seconds = int(run.split(":")[0]), float(run.split(":")[1]) or block["seconds"]
+            times = Injected(seconds, block["addition"], network.bandwidth)
+            found = sweep(client, matrix(blocks, columns), times, b)
+            expected = cluster_model.sweep(
+                blocks, seconds, 8 * columns * b, network, replace(costs, addition=times.addition)
+            )
+            record = {"what": "sweep", "name": run, "workers": workers, "saturation": saturation, "blocks": blocks}
+            record |= {"block_seconds": seconds, "shrunk": shrunk, "bandwidth": bandwidth, "slowest": expected.slowest}
+            record |= {"model_seconds": expected.seconds, "model_sent": expected.sent, **found}
+            cluster_records.save(record)
+            print(cluster_tables.sweeps([record]), flush=True)
+    cluster_report.write()
+
+
+if __name__ == "__main__":
+    from cluster_simulation import main as by_name
+
+    by_name()
