@@ -333,7 +333,7 @@ def test_import_of_the_package_does_not_load_it() -> None:
 
 def written_by_hand(path: Path, tensors: dict[str, Any], texts: dict[str, Any], **header: str) -> None:
     """A model file of version 1, byte by byte; this function never changes."""
-    kinds = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8"}
+    kinds = {"float64": "F64", "float32": "F32", "int64": "I64", "uint8": "U8", "bool": "BOOL"}
     metadata = {"format": "shiftsvd-model", "version": "1", "kind": "PCA", **header}
     metadata |= {name: text if isinstance(text, str) else json.dumps(text) for name, text in texts.items()}
     digest = sha256()

@@ -106,10 +106,10 @@ def _distinct(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def _categories_as_columns(settings: Values, fitted: Values) -> None:
-    """MultipleCorrespondenceAnalysis: every column has categories, in all as many as there are indicators."""
-    n_known, n_columns = [len(known) for known in fitted["categories_"]], len(fitted["column_masses_"])
-    if sum(n_known) != n_columns or not all(n_known):
-        raise ValueError(f"categories_ must be {n_columns} in all and some of each column, got {n_known!r:.80}")
+    """MultipleCorrespondenceAnalysis: every column has categories that differ, in all one for each indicator."""
+    n_known, n_columns = [len(set(known.tolist())) for known in fitted["categories_"]], len(fitted["column_masses_"])
+    if not sum(n_known) == sum(map(len, fitted["categories_"])) == n_columns or not all(n_known):
+        raise ValueError(f"categories_ must be {n_columns} that differ, some of each column, got {n_known!r:.80}")
 
 
 def _points_as_metric(settings: Values, fitted: Values) -> None:

@@ -1,0 +1,337 @@
+"""Model files of every kind of model and shift: the loaded model does the same to new rows, to the last bit."""
+
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+
+import shiftsvd as ss
+from shiftsvd.genetics import GenotypePCA
+from shiftsvd.integrations.alleles import Samples, Variants
+from shiftsvd.model_file import describe, save
+from test_model_file import assert_same_values, data, first_version, written_by_hand
+
+pd = pytest.importorskip("pandas")
+
+TEXTS = ["the cat and the dog", "a dog chases the cat", "stocks fell today", "today stocks rose", "the cat rose"]
+
+
+def assert_same(found: Any, expected: Any, name: str) -> None:
+    """Equal to the last bit, in whatever it holds."""
+    if isinstance(expected, pd.DataFrame):
+        pd.testing.assert_frame_equal(found, expected, check_index_type=False)
+        assert_same_values(found.to_numpy(), expected.to_numpy(), name)
+    elif isinstance(expected, pd.Index):
+        pd.testing.assert_index_equal(found, expected)
+    elif isinstance(expected, BaseEstimator) or (is_dataclass(expected) and not isinstance(expected, ss.Info)):
+        assert type(found) is type(expected), name
+        assert list(vars(found)) == list(vars(expected)) or set(vars(found)) == set(vars(expected)), name
+        for key, value in vars(expected).items():
+            assert_same(vars(found)[key], value, f"{name}.{key}")
+    elif isinstance(expected, np.generic):  # a label of an array of objects
+        assert found == expected, name
+    elif isinstance(expected, np.ndarray) and expected.dtype.kind == "U":  # as wide as the longest text
+        assert found.dtype.kind == "U", name
+        assert found.tolist() == expected.tolist(), name
+    elif isinstance(expected, list | tuple):
+        assert type(found) is type(expected), name
+        assert len(found) == len(expected), name
+        for j, (one, other) in enumerate(zip(found, expected, strict=True)):
+            assert_same(one, other, f"{name}[{j}]")
+    else:
+        assert_same_values(found, expected, name)
+
+
+def through_file(model: Any, folder: Path, **options: Any) -> Any:
+    path = folder / "model.safetensors"
+    save(model, path, force=True, **options)
+    json.dumps(describe(path), allow_nan=False)
+    return ss.load(path)
+
+
+# ---- PCA and its shifts
+
+GROUPS: dict[str, Any] = {
+    "texts": np.array(["b", "a", "Ünïcødé 基因", ""]),
+    "integers": np.array([3, -1, 2**60, 0]),
+    "floats": np.array([0.5, -1e300, 3.0, np.inf]),
+    "truth": np.array([True, False, True, False]),
+    "mixed": np.array([1, "1", 2.5, True], object),
+    "numbers of NumPy": np.array([np.int64(1), np.float32(0.5), np.str_("x"), np.bool_(False)], object),
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_group_means_survive(tmp_path: Path, kind: str, dtype: Any, weighted: bool) -> None:
+    X, new, labels = data(dtype=dtype), data((7, 9), dtype, seed=1), GROUPS[kind]
+    groups, theirs = np.resize(labels, 60), labels[[0, 1, 2, 3, 0, 2, 1]]
+    weights = 1 + np.arange(60) % 3 if weighted else None
+    model = ss.PCA(3, shift=ss.GroupMeans(), scale="std", whiten=True, random_state=0)
+    Z = model.fit_transform(X, groups=groups, sample_weight=weights)
+    again = through_file(model, tmp_path)
+    assert_same(again, model, "PCA")
+    assert again.transform(X, groups=groups).tobytes() == Z.tobytes()
+    assert again.transform(new, groups=theirs).tobytes() == model.transform(new, groups=theirs).tobytes()
+    assert again.inverse_transform(Z, groups=groups).tobytes() == model.inverse_transform(Z, groups=groups).tobytes()
+    assert again.score(new, groups=theirs) == model.score(new, groups=theirs)
+    with pytest.raises(ValueError, match="labels that no training row has"):
+        again.transform(new[:1], groups=["never seen"])
+    with pytest.raises(ValueError, match="needs groups"):
+        again.transform(new)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [False, "pareto", "vector"])
+def test_covariates_survive(tmp_path: Path, columns: int, intercept: bool, weighted: bool, scale: Any) -> None:
+    X, new = data(), data((7, 9), seed=1)
+    C, theirs = data((60, columns), seed=2), data((7, columns), seed=3)
+    model = ss.PCA(
+        3, shift=ss.Covariates(intercept=intercept), scale=np.linspace(1, 2, 9) if scale == "vector" else scale
+    )
+    Z = model.fit_transform(X, covariates=C, sample_weight=np.arange(60) % 3 if weighted else None)
+    again = through_file(model, tmp_path)
+    assert_same(again, model, "PCA")
+    assert again.transform(X, covariates=C).tobytes() == Z.tobytes()
+    assert again.transform(new, covariates=theirs).tobytes() == model.transform(new, covariates=theirs).tobytes()
+    assert again.shift.intercept == intercept
+
+
+@pytest.mark.parametrize("shift", ["rows", "both", (1.0,) * 9, [1] * 9])
+def test_other_shifts_survive(tmp_path: Path, shift: Any) -> None:
+    X, new = data(), data((7, 9), seed=1)
+    model = ss.PCA(3, shift=shift, random_state=0).fit(X, sample_weight=np.arange(60) % 4)
+    again = through_file(model, tmp_path)
+    assert again.transform(new).tobytes() == model.transform(new).tobytes()
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_rows_with_gaps_are_treated_as_before(tmp_path: Path, missing: str) -> None:
+    X, new = data(), data((7, 9), seed=1)
+    X[np.random.default_rng(0).random(X.shape) < 0.1] = np.nan
+    new[np.eye(7, 9, dtype=bool)] = np.nan
+    model = ss.PCA(3, missing=missing, scale="std", random_state=0).fit(X)
+    again = through_file(model, tmp_path)
+    assert_same(again, model, "PCA")
+    assert again.transform(new).tobytes() == model.transform(new).tobytes()
+
+
+def test_groups_that_a_file_cannot_hold_are_refused(tmp_path: Path) -> None:
+    for labels, message in (
+        (np.array(["2020-01-01", "2021-01-01"], "M8[D]"), "holds a date, where texts and numbers can be"),
+        (np.array([2**70, 1], object), "an integer of more than 64 bits"),
+        (np.array([b"a", b"b"]), "holds a bytes"),
+    ):
+        model = ss.PCA(2, shift=ss.GroupMeans()).fit(data(), groups=np.resize(labels, 60))
+        with pytest.raises(
+            ValueError, match=rf"is not written: shift_\.groups cannot be stored: it {message}|{message}"
+        ):
+            save(model, tmp_path / "m.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shift_that_was_not_fitted_is_refused(tmp_path: Path) -> None:
+    model = ss.PCA(2).fit(data()).set_params(shift=ss.GroupMeans())
+    with pytest.raises(ValueError, match=r"shift_ must be LearnedGroups for shift=GroupMeans\(\), got NoneType"):
+        save(model, tmp_path / "m.safetensors")
+
+
+def test_what_partial_fit_found_survives_without_its_stream(tmp_path: Path) -> None:
+    X = data((300, 40))
+    model = ss.PCA(3, random_state=0)
+    for lo in range(0, 300, 60):
+        model.partial_fit(X[lo : lo + 60])
+    with pytest.warns(UserWarning, match=r"model\.safetensors holds what partial_fit found, but not its stream"):
+        again = through_file(model, tmp_path)
+    assert again.transform(X).tobytes() == model.transform(X).tobytes()
+    assert (again.n_samples_, again.unseen_variance_) == (300, model.unseen_variance_)
+    for go_on in (lambda: again.refine(X), lambda: ss.merge(again, model), lambda: ss.merge(model, again)):
+        with pytest.raises(ValueError, match="partial_fit"):
+            go_on()
+    assert again.partial_fit(X[:60]).n_samples_ == 60  # anew, as the warning said
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        through_file(ss.PCA(3).fit(X), tmp_path)  # others do not warn
+
+
+# ---- the other estimators
+
+
+def table(kind: str, dtype: Any = np.float64) -> Any:
+    counts = np.random.default_rng(0).poisson(2.0, (30, 6)).astype(dtype)
+    counts[3], counts[:, 2] = 0, 0
+    if kind == "array":
+        return counts
+    rows: Any = {"texts": [f"row {i}" for i in range(30)], "integers": range(5, 35)}[kind]
+    return pd.DataFrame(counts, index=pd.Index(rows, name="place"), columns=list("abcdef"))
+
+
+def categories(kind: str) -> Any:
+    rng = np.random.default_rng(0)
+    colours, sizes = rng.choice(["red", "green", "blue"], 50), rng.integers(0, 4, 50)
+    if kind == "texts":
+        return np.column_stack([colours, sizes.astype(str)])
+    if kind == "objects":
+        return np.column_stack([colours.astype(object), sizes.astype(object)])
+    if kind == "numbers":
+        return np.column_stack([sizes, sizes[::-1] % 2])
+    frame = pd.DataFrame({"colour": colours, "size": sizes, "flag": sizes > 1, "length": sizes / 4})
+    return frame.astype({"colour": "category"}) if kind == "declared" else frame
+
+
+def distances(frame: bool) -> Any:
+    points = data((25, 4))
+    D = np.abs(points[:, None] - points[None]).sum(axis=2)
+    names = [f"point {i}" for i in range(25)]
+    return pd.DataFrame(D, index=names, columns=names) if frame else D
+
+
+Made = tuple[Any, Callable[[Any], list[Any]]]  # a fitted model, and what is asked of it
+
+
+def truncated(X: Any, **settings: Any) -> Made:
+    model = ss.TruncatedSVD(3, random_state=0, **settings).fit(X)
+    return model, lambda it: [it.transform(X), it.inverse_transform(np.ones((2, 3)))]
+
+
+def correspondence(X: Any) -> Made:
+    model = ss.CorrespondenceAnalysis(2, random_state=0).fit(X)
+    return model, lambda it: [
+        *(it.row_coordinates(X), it.column_coordinates(X)),
+        *(it.transform(X), it.row_cosine_similarities(X), it.column_cosine_similarities(X)),
+    ]
+
+
+def multiple(X: Any, **settings: Any) -> Made:
+    model = ss.MultipleCorrespondenceAnalysis(2, random_state=0, **settings).fit(X)
+    new = X.iloc[:7] if isinstance(X, pd.DataFrame) else X[:7]
+    return model, lambda it: [it.row_coordinates(new), it.transform(new), it.column_coordinates(X)]
+
+
+def principal_coordinates(X: Any, new: Any, **settings: Any) -> Made:
+    model = ss.PCoA(3, random_state=0, **settings).fit(X)
+    return model, lambda it: [it.transform(new)]
+
+
+def words(**settings: Any) -> Made:
+    model = ss.LSA(2, random_state=0, **settings).fit(TEXTS)
+    new = ["a cat rose", "", "nothing known", "The DOG today"]
+    return model, lambda it: [it.transform(new), it.top_terms(1, 3), it.vectorizer_.transform(new).toarray()]
+
+
+def genotypes_model() -> Made:
+    m, n, k = 6, 4, 2
+    U, S, Vh = np.linalg.svd(data((m, n)), full_matrices=False)
+    names = [np.array([f"{what}{j}" for j in range(size)]) for what, size in zip("fsvcp", (m, m, n, n, n), strict=True)]
+    alleles = np.array(["A", "G", "insertion" * 9, "0"], object)
+    info = ss.svd(data((m, n)), k, solver="exact").info
+    model = GenotypePCA(
+        *(S[:k] ** 2, U[:, :k], Vh[:k].T, S[:k] / 9, np.full(n, 0.25)),
+        *(Samples(*names[:2]), Variants(names[3], names[2], names[4], alleles, alleles[::-1].copy())),
+        *(np.arange(n) < 3, info),
+    )
+    return model, lambda it: [it.n_used, repr(it), it.variants.first, it.samples.names]
+
+
+MODELS: dict[str, Callable[[], Made]] = {
+    "genotypes": genotypes_model,
+    "truncated": lambda: truncated(data()),
+    "truncated, single": lambda: truncated(data(dtype=np.float32), algorithm="randomized", n_iter=3),
+    "truncated, frame": lambda: truncated(pd.DataFrame(data(), columns=list("abcdefghi")), solver=ss.Exact()),
+    "table": lambda: correspondence(table("array")),
+    "table, single": lambda: correspondence(table("array", np.float32)),
+    "table, names": lambda: correspondence(table("texts")),
+    "table, numbered": lambda: correspondence(table("integers")),
+    "categories, texts": lambda: multiple(categories("texts"), correction="greenacre"),
+    "categories, objects": lambda: multiple(categories("objects")[:, :1]),
+    "categories, numbers": lambda: multiple(categories("numbers"), unknown="ignore"),
+    "categories, frame": lambda: multiple(categories("frame"), correction="benzecri"),
+    "categories, declared": lambda: multiple(categories("declared")),
+    "distances": lambda: principal_coordinates(distances(False), np.ones((2, 25))),
+    "distances, names": lambda: principal_coordinates(distances(True), distances(True).iloc[:2]),
+    "points": lambda: principal_coordinates(np.abs(data()), np.ones((2, 9)), metric="braycurtis"),
+    "words": lambda: words(),
+    "words, centred": lambda: words(center=True, normalize=False, solver=ss.Exact(certify=True)),
+    "words, settings": lambda: words(
+        stop_words=["the", "and"], ngram_range=(1, 2), sublinear_tf=True, max_df=3, norm=None, strip_accents="unicode"
+    ),
+    "words, no weights": lambda: words(use_idf=False, stop_words="english", min_df=1),
+    "words, letters": lambda: words(analyzer="char", ngram_range=(2, 3), max_features=10),
+}
+
+
+@pytest.mark.filterwarnings("ignore:the first component is the mean")
+@pytest.mark.parametrize("name", MODELS)
+def test_every_estimator_survives(tmp_path: Path, name: str) -> None:
+    model, asked = MODELS[name]()
+    again = through_file(model, tmp_path, source="a test")
+    if isinstance(model, ss.LSA):
+        ours, theirs = vars(again.vectorizer_), vars(model.vectorizer_)
+        assert again.vectorizer_.get_params() == model.vectorizer_.get_params()
+        assert ours["vocabulary_"] == theirs["vocabulary_"]
+        again.vectorizer_ = model.vectorizer_
+        assert_same(again, model, name)
+        again = ss.load(tmp_path / "model.safetensors")
+    else:
+        assert_same(again, model, name)
+    for found, expected in zip(asked(again), asked(model), strict=True):
+        assert_same(found, expected, name)
+    said = describe(tmp_path / "model.safetensors")
+    assert said["kind"] == type(model).__name__
+    assert said["provenance"]["source"] == "a test"
+    assert b"pickle" not in (tmp_path / "model.safetensors").read_bytes()
+    if name != "genotypes":
+        assert_same(through_file(again, tmp_path).get_params(), again.get_params(), name)
+
+
+def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+
+    class LSA:  # of the name of one of ours
+        pass
+
+    for other in (LSA(), object(), None, data()):
+        with pytest.raises(ValueError, match=r"a model file holds one of PCA, TruncatedSVD, LSA, .*, got "):
+            save(other, path)
+    for one in (ss.LSA(), ss.PCoA(), ss.TruncatedSVD(), ss.CorrespondenceAnalysis()):
+        with pytest.raises(NotFittedError):
+            save(one, path)
+    with pytest.raises(ValueError, match=r"settings\.metric cannot be stored: it is function"):
+        save(ss.PCoA(2, metric=lambda a, b: np.abs(a - b).sum()).fit(data()), path)
+    with pytest.raises(ValueError, match="a LSA has no names of features"):
+        save(words()[0], path, names=["a"])
+    dates = pd.DataFrame(table("array"), index=pd.date_range("2020", periods=30), columns=list("abcdef"))
+    with pytest.raises(ValueError, match=r"row_coordinates_\.rows cannot be stored: .*datetime64"):
+        save(ss.CorrespondenceAnalysis().fit(dates), path)
+    pairs = dates.set_index(pd.MultiIndex.from_product([range(5), range(6)]))
+    with pytest.raises(ValueError, match="names must be all texts or all numbers"):
+        save(ss.CorrespondenceAnalysis().fit(pairs), path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_kind_that_is_wanted_is_the_kind_that_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    save(truncated(data())[0], path)
+    assert type(ss.load(path, ss.TruncatedSVD)) is ss.TruncatedSVD
+    with pytest.raises(
+        ValueError, match=r"m\.safetensors cannot be read: it holds a TruncatedSVD, where a PCA is wanted"
+    ):
+        ss.PCA.load(path)
+
+
+def test_a_file_of_the_first_version_needs_no_new_entry(tmp_path: Path) -> None:
+    tensors, texts = first_version()
+    written_by_hand(tmp_path / "first.safetensors", tensors, texts)
+    model = ss.load(tmp_path / "first.safetensors")
+    assert not {"shift_", "unseen_variance_"} & set(vars(model))
+    assert {field.name for field in fields(model.info_)} == set(texts["fitted"]["info_"]["fields"])
