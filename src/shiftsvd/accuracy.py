@@ -78,7 +78,7 @@ def residuals(A: Any, F: SVDResult) -> Vector:
     Two passes.
     """
     A = as_operator(A)
-    U, S, V = F.U, F.S, F.Vh.conj().T
+    U, S, V = np.asarray(F.U), F.S, F.Vh.conj().T
     right = np.linalg.norm(A.matmat(V) - U * S, axis=0)
     left = np.linalg.norm(A.rmatmat(U) - V * S, axis=0)
     return np.asarray(np.sqrt((right**2 + left**2) / 2) / (S[0] if S[0] > 0 else 1.0))
@@ -206,8 +206,9 @@ def certificate(A: Operator, F: SVDResult) -> tuple[Vector, Vector]:
     AV = A.matmat(V)
     rho = np.linalg.norm(AV, axis=0).astype(np.float64) ** 2
     r = np.linalg.norm(A.rmatmat(AV) - V * rho, axis=0)
-    right = np.linalg.norm(AV - F.U * S, axis=0)
-    left = np.linalg.norm(A.rmatmat(F.U) - V * S, axis=0)
+    U = np.asarray(F.U)
+    right = np.linalg.norm(AV - U * S, axis=0)
+    left = np.linalg.norm(A.rmatmat(U) - V * S, axis=0)
     first = S[0] if S[0] > 0 else 1.0
     floor = max(A.shape) * A.eps * S[0] ** 2
     return np.sqrt((right**2 + left**2) / 2) / first, value_errors(S, rho, r, floor)
