@@ -7,9 +7,9 @@ import numpy as np
 from shiftsvd.accuracy import growth_bounds, value_errors
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import graded_basis, inner, stacked, triangle
+from shiftsvd.orth import inner, stacked, triangle
 from shiftsvd.result import Certificate
-from shiftsvd.solvers.base import Factors, rank_floor
+from shiftsvd.solvers.base import Factors, long_factor, rank_floor
 
 # What rounding does to a residual, in units of the largest value: sums are made block by block, so that less than one
 # unit was measured in single precision (on counts and on images); in double precision there is room for caution.
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
 
     def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
         """What a solver returns; the long-side factor takes one more pass when it is asked for."""
-        U = lambda: graded_basis(A.matmat(self.V))  # noqa: E731
+        U = lambda: long_factor(A, self.V)  # noqa: E731
         return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate)
 
 
