@@ -15,6 +15,9 @@ from shiftsvd.scanpy import pca, project
 
 anndata = pytest.importorskip("anndata")
 
+# What the newest anndata asks of the newest pandas while it writes a file.
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
+
 CELLS, GENES = 120, 40
 
 
