@@ -250,11 +250,11 @@ def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> S
     """Biases, then factors, that are nearest to the observed entries completed by Y."""
     S = Y.low_rank()
     A = gaps.filled(S)
-    below, beside = _sums(A, S)
     row, column = Y.row, Y.column
     if biases in ("columns", "both"):
-        column = column + below / A.shape[0]
+        column = column + _sums(A.H, S.H).conj() / A.shape[0]
     if biases in ("rows", "both"):
+        beside = _sums(A, S)
         level = beside.mean() / A.shape[1] if biases == "both" else 0.0
         row = row + beside / A.shape[1] - level
     U, sigma, V = _leading(A - _biases(row, column), Y.W)
@@ -268,11 +268,10 @@ def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
     return Q @ Wh.conj().T, S, V
 
 
-def _sums(A: Operator, S: LowRank) -> tuple[Vector, Vector]:
-    """Sums of the columns and of the rows of ``A - S``: of the residuals at the observed entries."""
-    ones = [np.ones((size, 1)) for size in A.shape]
-    below = A.rmatmat(ones[0]) - S.rmatmat(ones[0])
-    return below[:, 0].conj(), (A.matmat(ones[1]) - S.matmat(ones[1]))[:, 0]
+def _sums(A: Operator, S: LowRank) -> Vector:
+    """Sums of the rows of ``A - S``: of the residuals at the observed entries."""
+    ones = np.ones((A.shape[1], 1))
+    return np.asarray(A.matmat(ones) - S.matmat(ones))[:, 0]
 
 
 def _start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[State, float]:
@@ -286,10 +285,10 @@ def _start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
         # Exact steps on the observed entries: the steps of `descend` are slower.
         if biases in ("columns", "both"):
             S = _biases(row, column)
-            column = column + _sums(gaps.filled(S), S)[0] / np.maximum(in_column, 1)
+            column = column + _sums(gaps.filled(S).H, S.H).conj() / np.maximum(in_column, 1)
         if biases in ("rows", "both"):
             S = _biases(row, column)
-            row = row + _sums(gaps.filled(S), S)[1] / np.maximum(in_row, 1)
+            row = row + _sums(gaps.filled(S), S) / np.maximum(in_row, 1)
     S = _biases(row, column)
     A = gaps.filled(S) - S
     W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))

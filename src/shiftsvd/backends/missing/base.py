@@ -10,8 +10,8 @@ from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
-# Entries that a low-rank matrix is computed at in one go: the gathered rows of its factors stay in cache.
-ENTRIES = 2**15
+# Numbers of a factor that are gathered in one go, and stay in cache.
+GATHERED = 2**18
 # Observed entries that are kept back to choose a setting: a tenth of them, and no more than tell two settings apart.
 HIDDEN = 100_000
 
@@ -89,8 +89,9 @@ class Gaps(ABC):
 def entries(S: LowRank, i: Vector, j: Vector) -> Vector:
     """Entries (i, j) of ``L R^H``, a part of them at a time."""
     out = np.empty(len(i), np.result_type(S.L, S.R))
-    for lo in range(0, len(i), ENTRIES):
-        part = slice(lo, lo + ENTRIES)
+    step = max(1, GATHERED // max(S.L.shape[1], 1))
+    for lo in range(0, len(i), step):
+        part = slice(lo, lo + step)
         np.einsum("ij,ij->i", S.L.take(i[part], axis=0), S.R.take(j[part], axis=0).conj(), out=out[part])
     return out
 
