@@ -50,7 +50,11 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
 def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
     """So many processes of this machine, of one thread each, which end with the command."""
     quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.ERROR}
-    with distributed.LocalCluster(n_workers=n_workers, **quiet) as cluster, distributed.Client(cluster):
+    with (
+        distributed.LocalCluster(n_workers=n_workers, **quiet) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        _computing(client),
+    ):
         yield
 
 
@@ -58,12 +62,20 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
 def _there(distributed: Any, address: str) -> Iterator[None]:
     """The workers of a scheduler, of which there must be one at least."""
     try:
-        client = distributed.Client(address, timeout=PATIENCE)
+        # Not as the default: a client that is not answered would go on being that.
+        client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise OSError(f"no scheduler answers at {address} ({error}); start one: dask scheduler") from error
-    with client:
+    with client, _computing(client):
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
             raise OSError(f"the scheduler at {address} has no workers; start some: dask worker {address}") from None
         yield
+
+
+def _computing(client: Any) -> Any:
+    """What is computed by Dask in this block goes to this client."""
+    import dask
+
+    return dask.config.set(scheduler=client)
