@@ -1,0 +1,153 @@
+"""A stream of rows: its moments, exact, and its scatter matrix, centred at every moment."""
+
+import time
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftsvd.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.streaming.scatter import Scatter
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Spectrum(NamedTuple):
+    """The leading eigenpairs of the scatter matrix of a stream, and what was not seen of it."""
+
+    values: Vector  # at most the exact ones, descending
+    vectors: Panel  # orthonormal columns
+    total: float  # the exact trace
+    unseen: float  # no value is too small by more
+
+
+@dataclass(eq=False)
+class Stream:
+    """All rows so far; grows in place.
+
+    Batches and merges add to it by the update of Chan et al., so that nothing cancels however far from the origin the
+    data are; the mean and the total variance are exact, whatever is kept of the scatter matrix.
+
+    Attributes
+    ----------
+    scatter : Scatter
+        Of the centred rows, divided by the scale.
+    scale : array of shape (n_features,), or None
+    moments : Moments
+        Count (the sum of the weights), mean, and squared deviations of each column.
+    n_rows : int
+    dtype : numpy.dtype
+        Of the results; float64 once a batch was.
+    n_passes : int
+        Reads of each row, at most.
+    seconds : float
+        Spent on it so far.
+
+    References
+    ----------
+    Chan, Golub & LeVeque (1983), Algorithms for computing the sample variance.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.streaming.scatter import WholeScatter
+    >>> from shiftsvd.streaming.stream import Stream
+    >>> X = np.random.default_rng(0).random((100, 5))
+    >>> stream = Stream.empty(WholeScatter.empty(5))
+    >>> for part in (X[:1], X[1:]):
+    ...     stream.update(ss.as_operator(part))
+    >>> bool(np.allclose(stream.moments.mean, X.mean(axis=0)))
+    True
+    """
+
+    scatter: Scatter
+    scale: Vector | None
+    moments: Moments
+    n_rows: int = 0
+    dtype: np.dtype[Any] = np.dtype(np.float32)
+    n_passes: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
+        """No rows yet."""
+        n = len(scatter.B)
+        return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
+
+    def update(self, A: Operator, weights: Vector | None = None) -> None:
+        """With the rows of A added; A is read before anything changes."""
+        started = time.perf_counter()
+        empty = weights is not None and not weights.any()
+        moments = self.moments if empty else A.moments(weights)
+        if moments.M2 is None or A.dtype.kind == "c":
+            raise ValueError(f"a stream takes real data and the variances of their columns, which {A} does not give")
+        if not empty:
+            reads = 1 + self.scatter.add(self._centred(A, moments.mean), weights)
+            self._join(moments)
+            self.n_passes = max(self.n_passes, reads)
+        self.n_rows += A.shape[0]
+        self.dtype = np.result_type(self.dtype, A.dtype)
+        self.seconds += time.perf_counter() - started
+
+    def merged(self, other: "Stream") -> "Stream":
+        """Of the rows of both, of which neither changes."""
+        a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
+        if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
+            raise ValueError(
+                f"streams merge if they have the same scale and the same test matrix, got {self} and {other}; begin "
+                "both with the same random_state, n_components, n_oversamples, scale and memory_limit"
+            )
+        both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
+        both._join(other.moments)
+        both.dtype = np.result_type(self.dtype, other.dtype)
+        both.n_passes, both.seconds = max(self.n_passes, other.n_passes), self.seconds + other.seconds
+        return both
+
+    def refine(self, A: Operator, weights: Vector | None = None) -> None:
+        """Come nearer to the scatter matrix by reading all rows again."""
+        started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
+        if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
+            raise ValueError(
+                f"refine needs the {self.n_rows} rows that were streamed, all of them, with their weights, whose sum "
+                f"was {self.moments.count:g}; got {A.shape[0]} with {count:g}"
+            )
+        self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
+        self.seconds += time.perf_counter() - started
+
+    def spectrum(self, k: int, shift: Vector | None = None) -> Spectrum:
+        """The k leading eigenpairs of the scatter about `shift` (default: the mean)."""
+        scatter, squares = self.scatter, self.moments.M2
+        assert squares is not None
+        if shift is not None:
+            delta = self.moments.mean - shift
+            squares = squares + self.moments.count * delta**2
+            scatter = deepcopy(scatter)
+            scatter.add_columns(self._column(delta, self.moments.count))
+        total = float(squares.sum() if self.scale is None else (squares / self.scale**2).sum())
+        values, vectors, trace = scatter.leading(k)
+        unseen = total - trace
+        return Spectrum(
+            np.minimum(values, total), vectors, total, unseen if unseen > len(squares) * EPS * total else 0.0
+        )
+
+    def _centred(self, A: Operator, mean: Vector) -> Operator:
+        """``(A - 1 mean^T) diag(1 / scale)``."""
+        C = A - LowRank(np.ones(A.shape[0]), mean)
+        return C if self.scale is None else Scaled(C, cols=1 / self.scale)
+
+    def _join(self, moments: Moments) -> None:
+        """The moments of more rows, and what lies between their mean and that of the others."""
+        count, more = self.moments.count, moments.count
+        if count and more:
+            self.scatter.add_columns(self._column(moments.mean - self.moments.mean, count * more / (count + more)))
+        self.moments = self.moments.merge(moments)
+
+    def _column(self, delta: Vector, count: float) -> Panel:
+        """The column p with ``p p^T = count delta delta^T``, in units of the scale."""
+        delta = np.sqrt(count) * delta
+        return (delta if self.scale is None else delta / self.scale)[:, None]
+
+    def __repr__(self) -> str:
+        return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, {self.scatter.size} of them kept>"
