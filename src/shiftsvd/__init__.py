@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.pcoa import PCoA
     from shiftsvd.estimators.truncated import TruncatedSVD
     from shiftsvd.front import svd
+    from shiftsvd.missing import Completion, complete
     from shiftsvd.model_file import load
     from shiftsvd.moments import Moments
     from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOME = {
     "Adjoint": "operators",
     "BlockLanczos": "solvers",
+    "Completion": "missing",
     "CorrespondenceAnalysis": "estimators.correspondence",
     "Covariates": "shifts",
     "Estimate": "solvers",
@@ -67,6 +69,7 @@ _HOME = {
     "auto_solver": "solvers",
     "center": "backends",
     "checkpoint": "checkpoints",
+    "complete": "missing",
     "estimate": "solvers",
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
@@ -85,6 +88,7 @@ __all__ = [
     "SRFT",
     "Adjoint",
     "BlockLanczos",
+    "Completion",
     "CorrespondenceAnalysis",
     "Covariates",
     "Estimate",
@@ -111,6 +115,7 @@ __all__ = [
     "auto_solver",
     "center",
     "checkpoint",
+    "complete",
     "estimate",
     "frobenius_error",
     "halko_bound",

@@ -47,6 +47,17 @@ class Completion:
     converged : bool
     held_out_rmse : float or None
         Root mean square error on the entries that were held out to choose the penalty.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.add.outer([0.0, 2.0, 4.0], [1.0, 5.0, 7.0, 8.0])
+    >>> X[0, 3] = np.nan  # was 8
+    >>> C = ss.complete(X, 1, biases="both", penalty=1.0, rng=0)
+    >>> C.predict([0], [3]).round(2)
+    array([8.])
+    >>> (C.row_bias - C.row_bias[0]).round(2)
+    array([0., 2., 4.])
     """
 
     A: Operator
@@ -159,11 +170,17 @@ def complete(
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> from shiftsvd.missing import complete
     >>> X = np.outer(np.arange(1.0, 9), [1.0, 2, 3, 4])
     >>> X[2, 1] = np.nan  # was 6
-    >>> bool(np.isclose(complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict(2, 1), 6, atol=1e-4))
-    True
+    >>> ss.complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
+    array([6.])
+
+    Ratings: what is not stored was never given, and both sides have levels of their own.
+
+    >>> from scipy.sparse import csr_array
+    >>> R = csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
+    >>> ss.complete(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
+    array([3., 2.])
     """
     gaps = gaps_of(X, unobserved, n_threads, memory_limit)
     check_rank(k, gaps.shape)
