@@ -92,7 +92,8 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
     """``W -= B C``, block by block."""
 
     def part(rows: slice) -> None:
-        W[rows] -= B[rows] @ C
+        # Transposed, BLAS does a thin product in less than half of the time.
+        W[rows] -= (C.T @ B[rows].T).T
 
     for _ in ordered(part, _blocks(W), default_threads()):
         pass

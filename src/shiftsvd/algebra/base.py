@@ -33,10 +33,10 @@ class Operator(Costs):
         Rounding unit of the products.
     stored : int
         How many numbers one pass reads.
-    gram_reads, gram_eps, gram_pairs, panel_columns, working_bytes, file_bytes, n_threads
+    gram_reads, gram_eps, gram_pairs, gram_in_single, panel_columns, working_bytes, file_bytes, n_threads
         What else solvers plan by: how often `gram` reads the data and how it rounds, the products of two numbers that
-        `gram_matrix` takes, the best widths of panels, memory beside the panels, bytes read from a file in one pass,
-        threads.
+        `gram_matrix` takes, whether single precision is quicker, the best widths of panels, memory beside the panels,
+        bytes read from a file in one pass, threads.
     """
 
     @abstractmethod

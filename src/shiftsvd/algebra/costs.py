@@ -33,6 +33,11 @@ class Costs(ABC):
         return (8, 8) if 16 * self.dtype.itemsize * min(self.shape) > PANEL_CACHE else (8, 16)
 
     @property
+    def gram_in_single(self) -> bool:
+        """Whether `gram` is quicker for a panel in single precision."""
+        return self.dtype == np.float32
+
+    @property
     def working_bytes(self) -> int:
         """Memory that a product takes beside its panels."""
         return 0

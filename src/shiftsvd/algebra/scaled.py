@@ -49,6 +49,11 @@ class Scaled(Derived):
         """As of A."""
         return self.A.gram_reads
 
+    @property
+    def gram_in_single(self) -> bool:
+        """As of A."""
+        return self.A.gram_in_single
+
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
         G = self.A.gram_matrix(power(self.rows, weights))

@@ -16,7 +16,7 @@ from shiftsvd.backends.checks import (
 )
 from shiftsvd.backends.foreign import Foreign
 from shiftsvd.backends.memory import affordable
-from shiftsvd.backends.sparse import SparseRows, inspected
+from shiftsvd.backends.sparse import SparseRows, inspected, sorted_rows
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, LowRank, Operator
 
@@ -141,7 +141,6 @@ def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
     C.has_canonical_format = ordered_rows
     if not ordered_rows:
         affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
-        C = C.copy()
-        C.sum_duplicates()
+        C = sorted_rows(C, n_threads)
     A = SparseRows(C, n_threads=n_threads, memory_limit=memory_limit)
     return Adjoint(A) if by_columns else A

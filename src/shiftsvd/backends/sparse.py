@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
+from shiftsvd.algebra.costs import PANEL_CACHE
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.memory import spare
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
@@ -42,6 +43,7 @@ class SparseRows(Blocked):
     memory_limit: int | str | None = None
     memo: dict[str, Moments] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
+    inside: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -55,7 +57,7 @@ class SparseRows(Blocked):
         set_ = object.__setattr__
         set_(self, "shape", self.X.shape)
         set_(self, "dtype", field_of(kind, shift.L, shift.R))
-        set_(self, "full", None if self.shift is None else self._full_lines())
+        set_(self, "full", None if self.shift is None or self.inside else self._full_lines())
         set_(self, "missing", None)
         set_(self, "outside", shift)
         set_(self, "ready", None)
@@ -70,7 +72,7 @@ class SparseRows(Blocked):
     @property
     def eps(self) -> float:
         """Products are made in double; full lines are shifted in double and rounded to the data's type."""
-        return float(np.finfo(np.float64 if self.full is None else self.dtype).eps)
+        return float(np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps)
 
     @property
     def kernels(self) -> Kernels:
@@ -81,6 +83,11 @@ class SparseRows(Blocked):
     def stored(self) -> int:
         """The number of stored entries."""
         return int(self.X.nnz)
+
+    @property
+    def gram_in_single(self) -> bool:
+        """Single data, and double ones where their panels leave the cache."""
+        return self.dtype.kind == "f" and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE)
 
     @property
     def gram_pairs(self) -> float:
@@ -142,10 +149,10 @@ class SparseRows(Blocked):
         return Z
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one pass, in single precision if both V and the data are."""
+        """``A^H diag(weights) A V`` in one pass, in the precision of V."""
         if self._apart(V):
             return _joined(self.gram(_apart(V), weights))
-        single = V.dtype == self.X.dtype == np.float32
+        single = V.dtype == np.float32 and self.dtype.kind == "f"
         P = self.kernels.panel(V, np.float32 if single else np.float64)
         C = self.kernels.panel(self.outside.R.conj().T @ V, P.flat.dtype)
 
@@ -239,24 +246,29 @@ class SparseRows(Blocked):
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""
-        X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        adjoint = replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={}, full_columns=None)
-        return adjoint.row_blocks(columns)
+        return self._adjoint(self.X, self.shift, self.inside).row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
         """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
         size = self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1]
         if passes < SORT_PASSES or not spare(size, self.memory_limit):
             return None
-        X = self.X.conj() if self.X.dtype.kind == "c" else self.X
-        return replace(self, X=csr_array(X.T.tocsr()), shift=self.shift and self.shift.H, memo={}, full_columns=None)
+        if self.full is None or self.ready is None:
+            return self._adjoint(self.X, self.shift, self.inside)
+        return self._adjoint(self.ready, self.outside, inside=True)  # full lines need not be shifted again
+
+    def _adjoint(self, X: CSR, shift: LowRank | None, inside: bool) -> "SparseRows":
+        """The adjoint of this matrix minus its shift, sorted by its own rows."""
+        X = X.conj() if X.dtype.kind == "c" else X
+        shift = shift and shift.H
+        return replace(self, X=csr_array(X.T.tocsr()), shift=shift, memo={}, full_columns=None, inside=inside)
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
         return self._replace_shift(shift.merge(self.shift))
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
-        return replace(self, shift=shift)
+        return replace(self, shift=shift, inside=False)
 
     def _full_lines(self) -> tuple[Vector, Vector] | None:
         """Masks of the rows and the columns that are nearly full; None if there are none."""
@@ -279,23 +291,16 @@ class SparseRows(Blocked):
         """Minus the shift at the entries of full rows and columns that are not stored."""
         assert self.full is not None
         full_rows, full_columns = self.full
-        parts = []
-        for lo, hi in self.blocks():
-            X = take_rows(self.X, lo, hi)
-            i, j = _coordinates(X)
-            for rows, columns in (
-                (np.arange(lo, hi), full_columns),
-                (lo + np.flatnonzero(full_rows[lo:hi]), ~full_columns),
-            ):
-                # The mask is about as large as the entries stored here, since these lines are full.
-                place_i, place_j = np.full(hi - lo, -1), np.full(self.shape[1], -1)
-                place_i[rows - lo], place_j[columns] = np.arange(len(rows)), np.arange(columns.sum())
-                there = (place_i[i] >= 0) & (place_j[j] >= 0)
-                absent = np.ones((len(rows), columns.sum()), bool)
-                absent[place_i[i[there]], place_j[j[there]]] = False
-                a, b = np.nonzero(absent)
-                parts.append((rows[a], np.flatnonzero(columns)[b]))
-        i, j = (np.concatenate(side) for side in zip(*parts, strict=True))
+
+        def part(rows: Rows) -> list[tuple[Vector, Vector]]:
+            lo, hi = rows
+            i, j = _coordinates(take_rows(self.X, lo, hi))
+            of_columns = _absent(i, j, np.arange(hi - lo), full_columns)
+            of_rows = _absent(i, j, np.flatnonzero(full_rows[lo:hi]), ~full_columns)
+            return [(lo + i, j) for i, j in (of_columns, of_rows)]
+
+        places = [place for both in ordered(part, self.blocks(), self.n_threads) for place in both]
+        i, j = (np.concatenate(side) for side in zip(*places, strict=True))
         return csr_array(coo_array((-_entries(self.shift, i, j), (i, j)), shape=self.shape))
 
     def _entry_squares(self) -> Iterator[tuple[Vector, Vector, Vector]]:
@@ -314,7 +319,7 @@ class SparseRows(Blocked):
         nnz = self.X.nnz + (0 if self.missing is None else self.missing.nnz)
         if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), self.memory_limit):
             return None
-        parts = [self._made(rows, self.dtype) for rows in self.blocks()]
+        parts = list(ordered(lambda rows: self._made(rows, self.dtype), self.blocks(), self.n_threads))
         ends = np.cumsum([0] + [part.nnz for part in parts])
         indptr = np.concatenate([[0], *(end + part.indptr[1:] for end, part in zip(ends, parts, strict=False))])
         data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
@@ -361,6 +366,23 @@ def inspected(X: CSR, n_threads: int) -> tuple[bool, bool]:
     return not any(n_nan or n_inf for n_nan, n_inf, *_ in parts), all(part[-1] for part in parts)
 
 
+def sorted_rows(X: CSR, n_threads: int) -> CSR:
+    """A copy of a sound CSR whose rows are sorted and without duplicates."""
+    X = X.copy()
+
+    def part(rows: Rows) -> None:
+        block = take_rows(X, *rows)
+        block.has_sorted_indices = False
+        block.sort_indices()
+
+    step = max(1, X.shape[0] // max(1, X.nnz // ENTRIES))
+    for _ in ordered(part, cut(X.shape[0], step), n_threads):
+        pass
+    X.has_sorted_indices = True
+    X.sum_duplicates()
+    return X
+
+
 def _none(shape: tuple[int, int]) -> LowRank:
     """A shift of rank 0."""
     return LowRank(np.zeros((shape[0], 0)), np.zeros((shape[1], 0)))
@@ -402,6 +424,20 @@ def _subtract_product(Y: Panel, L: Panel, C: Panel) -> None:
 def _coordinates(X: CSR) -> tuple[Vector, Vector]:
     """Row and column of every stored entry."""
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+
+
+def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector, Vector]:
+    """Where these rows meet the columns of this mask and nothing is stored, given the places (i, j) that are."""
+    # The mask of places is about as large as the entries that are stored, since these lines are full.
+    absent = np.ones((len(rows), np.count_nonzero(columns)), bool)
+    if absent.size:
+        place_i, place_j = np.full(i.max(initial=-1) + 1, -1), np.full(len(columns), -1)
+        here = rows[rows < len(place_i)]
+        place_i[here], place_j[columns] = np.arange(len(here)), np.arange(absent.shape[1])
+        there = (place_i[i] >= 0) & (place_j[j] >= 0)
+        absent[place_i[i[there]], place_j[j[there]]] = False
+    a, b = np.nonzero(absent)
+    return rows[a], np.flatnonzero(columns)[b]
 
 
 def _entries(S: LowRank | None, i: Vector, j: Vector) -> Vector:

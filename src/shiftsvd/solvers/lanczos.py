@@ -16,6 +16,10 @@ from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, read, roun
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
+# So many roundings must fit into the tolerance before double data are multiplied in single precision.
+DOUBT = 100
+# What single precision can hold of a product and of what it is made of.
+SINGLE_RANGE = 1e-25, 1e30
 # Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
 SWEEPS = 2
 # It is sent out when errors are bounded by so many tolerances: its sweeps bring the others on as well.
@@ -92,8 +96,14 @@ class BlockLanczos(Solver):
     def block(self, k: int | float, A: Operator) -> int:
         """Columns of a product: as many as its kernels want, fewer for few components."""
         least, most = A.panel_columns
+        if A.dtype != np.float32 and self.single(A):
+            most *= 2  # as many bytes
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         return min(self.block_size or wide, *A.shape)
+
+    def single(self, A: Operator) -> bool:
+        """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
+        return A.gram_in_single and self.tol >= rounding(SINGLE) * (1 if A.dtype == np.float32 else DOUBT)
 
     def basis_columns(self, k: int, A: Operator) -> int:
         """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""
@@ -124,7 +134,7 @@ class Run:
         self.n, self.dtype = G.shape[1], panel_dtype(G.dtype)
         self.b = solver.block(k, source)
         self.n_passes = self.widest = self.n_steps = 0
-        self.precise = G.dtype != np.float32 or solver.tol < rounding(SINGLE)
+        self.precise = not solver.single(G)
         self.share = float(k) if isinstance(k, float) else None
         self.total = self._total() if self.share else 0.0
         self.wanted = min(10 + self.b if self.share else int(k), self.n)
@@ -176,8 +186,17 @@ class Run:
         self.n_steps += 1
         self.swept += 1
         self.widest = max(self.widest, V.shape[1])
-        W = self.G.gram(V.astype(self.dtype if self.precise else np.float32))
-        basis.extend(np.asarray(W, self.dtype))
+        basis.extend(np.asarray(self._product(V), self.dtype))
+
+    def _product(self, V: Panel) -> Panel:
+        """``G V``, in double precision from the first product on if single precision cannot hold that."""
+        if not self.precise:
+            W = self.G.gram(V.astype(np.float32))
+            least, most = SINGLE_RANGE
+            if self.n_steps > 1 or least < np.max(np.abs(W)) < most:
+                return W
+            self.precise = True
+        return self.G.gram(V)
 
     def _keep(self, ritz: Ritz, Z: Panel, k: int, needed: int) -> None:
         """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
@@ -237,7 +256,10 @@ class Run:
         """The components by one last product with the data."""
         # The last components of all mix with what is left out, by rounding: then nothing is.
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
-        rest = Ritz(ritz.theta[read_off:], ritz.r[read_off:], max(self._eps(), self.source.gram_eps))
+        # Single data are read in the precision that they were multiplied in, double ones in double.
+        eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
+        noise = 0.0 if eps >= self._eps() else ritz.noise()
+        rest = Ritz(ritz.theta[read_off:], ritz.r[read_off:] + noise, eps)
         beyond = self.basis.residuals(Z[:, read_off : read_off + BEYOND[-1]])
         reading = read(self.source, self.basis.vectors(Z[:, :read_off]), k, rest, self.solver.tol, beyond)
         self.n_passes += reading.n_passes

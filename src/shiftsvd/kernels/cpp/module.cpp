@@ -287,9 +287,11 @@ NB_MODULE(_compiled, m) {
   isa = pick();
   define_products<float, float, std::int32_t>(m);
   define_products<float, double, std::int32_t>(m);
+  define_products<double, float, std::int32_t>(m);
   define_products<double, double, std::int32_t>(m);
   define_products<float, float, std::int64_t>(m);
   define_products<float, double, std::int64_t>(m);
+  define_products<double, float, std::int64_t>(m);
   define_products<double, double, std::int64_t>(m);
   define_subtract<float>(m);
   define_subtract<double>(m);

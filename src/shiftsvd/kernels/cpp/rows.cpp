@@ -325,6 +325,7 @@ Statistics<D, I> Tables<ISA>::statistics() {
 #define SHIFTSVD_FOR_INDEX(I)                                   \
   template Products<float, float, I> Tables<ISA>::products();   \
   template Products<float, double, I> Tables<ISA>::products();  \
+  template Products<double, float, I> Tables<ISA>::products();  \
   template Products<double, double, I> Tables<ISA>::products(); \
   template Statistics<float, I> Tables<ISA>::statistics();      \
   template Statistics<double, I> Tables<ISA>::statistics();
