@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy import io, sparse
@@ -66,10 +69,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the examples speak of, and a model."""
     folder = tmp_path_factory.mktemp("examples")
     X = sparse.random_array((120, 40), density=0.3, format="csr", rng=0)
-    sparse.save_npz(folder / "counts.npz", X)
+    for name in ("counts.npz", "ratings.npz"):
+        sparse.save_npz(folder / name, X)
     for name in ("counts.mtx", "new.mtx"):
         io.mmwrite(folder / name, X)
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    if find_spec("bed_reader"):
+        import_module("bed_reader").to_bed(folder / "cohort.bed", np.random.default_rng(0).integers(0, 3, (30, 90)))
     pytest.importorskip("h5py")
     pytest.importorskip("pyarrow")
     before = Path.cwd()
@@ -87,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("word", "line"), [(word, line) for word in ["", *sorted(main.commands)] for line in examples(*word.split())]
 )
 def test_examples_of_the_help_run_as_they_stand(word: str, line: str, folder: Path, tmp_path: Path) -> None:
-    needed = {"--only digits": "matplotlib", "report": "jinja2", ".zarr": "zarr"}
+    needed = {"--only digits": "matplotlib", "report": "jinja2", ".zarr": "zarr", ".bed": "bed_reader"}
     for part, package in needed.items():
         if part in line:
             pytest.importorskip(package)

@@ -4,7 +4,8 @@ The genotypes stay in the file, 2 bits for each, unless there is room for them; 
 of what is missing are applied block by block.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -48,7 +49,7 @@ class Projection(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants.
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.model_file.save` keeps all of it.
 
     Attributes
     ----------
@@ -147,8 +148,9 @@ class GenotypePCA:
         """
         vectors, values = Path(f"{prefix}.eigenvec"), Path(f"{prefix}.eigenval")
         with Outputs([vectors, values], force) as outputs:
-            _write(outputs.part(vectors), _vector_lines(self.samples, self.eigenvectors))
-            _write(outputs.part(values), (f"{value:.9g}" for value in self.eigenvalues))
+            with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
+                write(0, self.eigenvectors)
+            eigenval(outputs.part(values), self.eigenvalues)
 
 
 def pca(
@@ -213,15 +215,13 @@ def pca(
     samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
     moments = A.moments()
     p = moments.mean / 2
-    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
-    used = (p > 1e-12) & (p < 1 - 1e-12)
+    scale, used = patterson(moments.mean)
     n_used = int(np.count_nonzero(used))
     most = min(A.shape[0], n_used)
     if not 1 <= k <= most:
         counts = f"{A.shape[0]} samples x {n_used} variants that are not monomorphic"
         raise ValueError(f"{path}: k must be in 1..{most} for {counts}, got {k}")
     p[~used] = np.round(p[~used])  # such a column is a constant: minus it, it is 0 and takes no part
-    scale = np.where(used, np.sqrt(2 * p * (1 - p)), 1)
     F = svd(
         A, k, shift=2 * p, scale=scale, solver=solver, rng=rng, n_threads=n_threads, memory_limit=memory_limit, tol=tol
     )
@@ -254,14 +254,28 @@ def _genotypes(path: Path, m: int, n: int, match: Alignment) -> Iterator[tuple[A
             yield block, file.read(np.s_[:, block.there], dtype="float64")
 
 
-def _vector_lines(samples: Samples, U: Panel) -> Iterator[str]:
-    """A header, and a line for each sample."""
-    yield "\t".join(["#FID", "IID", *(f"PC{j}" for j in range(1, U.shape[1] + 1))])
-    for family, name, row in zip(samples.families, samples.names, U, strict=True):
-        yield "\t".join([family, name, *(f"{value:.9g}" for value in row)])
+def patterson(mean: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:
+    """``sqrt(2 p (1 - p))`` of variants with these means 2p, 1 for monomorphic ones; and which are not."""
+    p = mean / 2
+    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
+    used = (p > 1e-12) & (p < 1 - 1e-12)
+    return np.sqrt(2 * p * (1 - p), out=np.ones_like(p), where=used), used
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    """A text file."""
+@contextmanager
+def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
+    """PLINK's file of k eigenvectors: a header, and a line for each sample, which come in blocks."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
+        file.write("\t".join(["#FID", "IID", *(f"PC{j}" for j in range(1, k + 1))]) + "\n")
+
+        def write(first: int, U: Panel) -> None:
+            part = slice(first, first + len(U))
+            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
+                file.write("\t".join([family, name, *(f"{value:.9g}" for value in row)]) + "\n")
+
+        yield write
+
+
+def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
+    """PLINK's file of eigenvalues, one a line."""
+    path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")

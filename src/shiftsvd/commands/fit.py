@@ -14,6 +14,7 @@ Examples:
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
+  shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit counts.zarr --scheduler tcp://10.0.0.1:8786 --checkpoint reads/ -o out/
 """
 
@@ -29,8 +30,9 @@ Examples:
 @click.option(
     "--scale",
     type=click.Choice(options.SCALES),
-    metavar="[std|pareto]",
-    help="Divide features by their standard deviation (also alone: --scale), or by its root.",
+    metavar=f"[{'|'.join(options.SCALES)}]",
+    help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
+    "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
 )
 @options.missing
 @options.solver
@@ -57,6 +59,9 @@ def fit(**given: Any) -> None:
     model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
     converge are named in a warning. With --missing the model keeps how missing entries are treated, and `transform`
     treats them alike.
+
+    Genotypes (.bed, with .bim and .fam beside it) are scaled as Patterson et al. do it, a missing one being the mean
+    of its variant, and OUT.eigenvec and OUT.eigenval are written as plink2 --pca does, beside the folder OUT.
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])

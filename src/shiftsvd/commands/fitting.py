@@ -16,6 +16,7 @@ import numpy as np
 from shiftsvd.backends.memory import spare
 from shiftsvd.backends.missing import Gaps
 from shiftsvd.checkpoints import checkpoint
+from shiftsvd.commands import genotypes
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
@@ -67,6 +68,12 @@ class Fit:
     force: bool
     quiet: bool
     verbose: int
+    filled: bool = False  # whether the reader of the file leaves nothing missing
+
+    @property
+    def left_missing(self) -> str:
+        """What is to be done with missing entries that the reader leaves."""
+        return "error" if self.filled else self.missing
 
     @property
     def identity(self) -> str:
@@ -78,6 +85,7 @@ class Fit:
 
 def run(options: Fit) -> None:
     """Fit, and print or write the result."""
+    options = replace(options, **genotypes.settled(options))
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
@@ -93,6 +101,8 @@ def run(options: Fit) -> None:
             pca = fitted(A, names, k, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
+        if options.scale == genotypes.SCALE:
+            result.document["genotypes"] = genotypes.told(pca)
         write_files(pca, result, outputs, paths, raster)
     tell(result, options)
 
@@ -101,7 +111,7 @@ def opened(options: Fit) -> tuple[Samples, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     where: dict[str, Any] = {"format": options.format, "key": options.key, "orient": options.orient}
     where |= {"n_threads": options.threads, "memory_limit": options.memory}
-    if options.missing != "error":
+    if options.left_missing != "error":
         return open_with_gaps(options.file, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
     A, names = open_matrix(
@@ -143,7 +153,7 @@ def planned(options: Fit) -> dict[str, Path]:
             raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
         files["anndata"] = "fit.h5ad"
     _tell_of_others(Path(options.out), set(files.values()))
-    return {name: Path(options.out) / file for name, file in files.items()}
+    return {name: Path(options.out) / file for name, file in files.items()} | genotypes.planned(options)
 
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
@@ -160,11 +170,11 @@ def fitted(A: Samples, names: Names, k: int | float, options: Fit) -> PCA:
     pca = PCA(
         k,
         shift=None if options.shift == "none" else "mean",
-        scale=options.scale or False,
+        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale or False,
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
-        missing=options.missing,
+        missing=options.left_missing,
         n_threads=options.threads,
         memory_limit=options.memory,
         unobserved=options.unobserved,
@@ -207,6 +217,8 @@ def write_scores(pca: PCA, A: Samples, names: Names, options: Fit, outputs: Outp
             from shiftsvd.commands.annotated import annotated
 
             writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
+        if "eigenvec" in paths:
+            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.file, pca)))
         raster = score_raster(pca) if "report" in paths else None
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
@@ -234,6 +246,8 @@ def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Pat
     pca.save(outputs.part(paths["model"]), source=result.document["file"])
     component_table(outputs.part(paths["components"]), pca, result)
     variance_table(outputs.part(paths["variances"]), result)
+    if "eigenval" in paths:
+        genotypes.values(outputs.part(paths["eigenval"]), pca)
     outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
     if "report" in paths:
         from shiftsvd import report

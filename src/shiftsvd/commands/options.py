@@ -15,7 +15,7 @@ MATRIX: Final = click.Path(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
-SCALES: Final = ("std", "pareto")
+SCALES: Final = ("std", "pareto", "patterson", "none")
 MISSING: Final = ("error", "mean", "em")
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50

@@ -96,6 +96,9 @@ def printed(result: Result) -> str:
     told = result.document
     m, n = told["shape"]
     lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
+    if variants := told.get("genotypes"):
+        used = f"{variants['variants_used']:,} variants scaled by {variants['scale']}"
+        lines.append(f"{used}, {variants['monomorphic']:,} monomorphic left out")
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):

@@ -1,0 +1,165 @@
+"""`shiftsvd fit` of a .bed: Patterson's matrix without being asked, and the files that PLINK users look for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import shiftsvd as ss
+from shiftsvd.cli import main
+from shiftsvd.genetics import pca
+from test_genetics import assert_same_up_to_signs, explicit, genotypes, write
+
+pytest.importorskip("bed_reader")
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def done(*args: object) -> Any:
+    result = invoke(*args)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def G() -> Any:
+    """Genotypes with gaps, two monomorphic variants, and one of which nothing is known."""
+    G = genotypes(60, 300)
+    G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
+    G[3, 5] = np.nan
+    return G
+
+
+@pytest.fixture
+def bed(tmp_path: Path, G: Any) -> Path:
+    return write(tmp_path / "cohort.bed", G)
+
+
+def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
+    told = json.loads(done("fit", bed, "-k", 2, "--json", "--tol", 1e-8).stdout)
+    G[:, 7] = 0
+    Z, _ = explicit(G)
+    S = np.linalg.svd(Z, compute_uv=False)
+    np.testing.assert_allclose(told["singular_values"], S[:2], rtol=1e-6)
+    np.testing.assert_allclose(told["explained_variance_ratio"], S[:2] ** 2 / (S**2).sum(), rtol=1e-6)
+    assert (told["settings"]["shift"], told["settings"]["scale"], told["settings"]["missing"]) == (
+        *("mean", "patterson"),
+        "mean",
+    )
+    variants = told["genotypes"]
+    np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
+    assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3}
+    assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic left out" in done("fit", bed, "-k", 2).stdout
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "in the file"])
+def test_the_files_of_plink_lie_beside_the_folder(
+    bed: Path, G: Any, tmp_path: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if streamed:
+        monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**60)
+        monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**12)
+        monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**12)
+    out = tmp_path / "results" / "cohort.v1"
+    result = done("fit", bed, "-k", 2, "-o", out, "--tol", 1e-8, "--json")
+    outputs = json.loads(result.stdout)["outputs"]
+    assert (outputs["eigenvec"], outputs["eigenval"]) == (f"{out}.eigenvec", f"{out}.eigenval")
+    assert sorted(file.name for file in out.parent.iterdir()) == [
+        "cohort.v1",
+        "cohort.v1.eigenval",
+        "cohort.v1.eigenvec",
+    ]
+    lines = Path(f"{out}.eigenvec").read_text().splitlines()
+    assert lines[0] == "#FID\tIID\tPC1\tPC2"
+    assert [line.split("\t")[:2] for line in lines[1:]] == [[f"family{i % 3}", f"person{i}"] for i in range(60)]
+    U = np.array([line.split("\t")[2:] for line in lines[1:]], float)
+    np.testing.assert_allclose(np.linalg.norm(U, axis=0), 1, rtol=1e-6)
+    G[:, 7] = 0
+    Z, _ = explicit(G)
+    want, S, _ = np.linalg.svd(Z, full_matrices=False)
+    assert_same_up_to_signs(U, want[:, :2], 1e-5)
+    np.testing.assert_allclose(np.loadtxt(f"{out}.eigenval"), S[:2] ** 2 / 297, rtol=1e-6)
+    ours = pca(bed, 2)
+    np.testing.assert_allclose(U, ours.eigenvectors, atol=1e-5)  # signs too
+    model = ss.load(out / "model.safetensors")
+    np.testing.assert_allclose(model.mean_, 2 * ours.frequencies, atol=1e-6)
+    np.testing.assert_allclose(
+        model.scale_[ours.used], np.sqrt(2 * ours.frequencies * (1 - ours.frequencies))[ours.used]
+    )
+    assert model.feature_names_in_[0] == "rs0"
+
+
+def test_a_point_for_a_folder_is_the_folder_by_its_name(bed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bed.parent / "here").mkdir()
+    monkeypatch.chdir(bed.parent / "here")
+    done("fit", bed, "-k", 2, "-o", ".", "--no-report")
+    assert (bed.parent / "here.eigenvec").exists()
+
+
+def test_another_scale_may_be_asked_for(bed: Path, G: Any, tmp_path: Path) -> None:
+    filled = np.where(np.isnan(G), np.nan_to_num(np.nanmean(np.where(np.isnan(G).all(axis=0), 0, G), axis=0)), G)
+    centred = filled - filled.mean(axis=0)
+    told = json.loads(done("fit", bed, "-k", 2, "--scale", "none", "--json", "-o", tmp_path / "out").stdout)
+    np.testing.assert_allclose(told["singular_values"], np.linalg.svd(centred, compute_uv=False)[:2], rtol=1e-4)
+    assert told["settings"]["scale"] is None
+    assert not {"eigenvec", "eigenval"} & set(told["outputs"])
+    assert "genotypes" not in told
+    told = json.loads(done("fit", bed, "-k", 2, "--shift", "none", "--json").stdout)
+    np.testing.assert_allclose(told["singular_values"], np.linalg.svd(filled, compute_uv=False)[:2], rtol=1e-4)
+    told = json.loads(done("fit", bed, "-k", 2, "--orient", "rows", "--json").stdout)  # variants as samples
+    assert (told["shape"], told["settings"]["scale"]) == ([300, 60], None)
+
+
+def test_counts_of_alleles_in_other_files_may_be_scaled_alike(bed: Path, G: Any, tmp_path: Path) -> None:
+    G[:, 7] = 0
+    np.save(tmp_path / "G.npy", G)
+    told = json.loads(
+        done("fit", tmp_path / "G.npy", "-k", 2, "--scale", "patterson", "--missing", "mean", "--json").stdout
+    )
+    want = json.loads(done("fit", bed, "-k", 2, "--json").stdout)
+    np.testing.assert_allclose(told["singular_values"], want["singular_values"], rtol=1e-4)
+    assert told["genotypes"]["variants_used"] == 297
+    np.save(tmp_path / "X.npy", 3 * np.nan_to_num(G))
+    result = invoke("fit", tmp_path / "X.npy", "--scale", "patterson")
+    assert result.exit_code == 1
+    assert "--scale patterson takes counts of an allele, 0 to 2, got means from 0 to " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--missing", "em"), "a missing genotype is the mean of its variant; leave out --missing"),
+        (("--missing", "mean", "--unobserved"), "a missing genotype is the mean of its variant"),
+        (("--scale", "patterson", "--shift", "none"), "--scale patterson is for --shift mean"),
+        (("--scale=allele",), "'allele' is not one of"),
+    ],
+)
+def test_what_cannot_be_is_refused(bed: Path, options: Any, message: str) -> None:
+    result = invoke("fit", bed, "-k", 2, *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+
+
+def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Path(f"{out}.eigenval").write_text("mine")
+    result = invoke("fit", bed, "-k", 2, "-o", out)
+    assert result.exit_code == 1
+    assert "out.eigenval exists; give --force" in result.stderr
+    assert not out.exists()
+    done("fit", bed, "-k", 2, "-o", out, "--force")
+    assert len(Path(f"{out}.eigenval").read_text().splitlines()) == 2
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    fam = bed.with_suffix(".fam")
+    fam.write_text("".join(" ".join(line.split()[:5]) + "\n" for line in fam.read_text().splitlines()))
+    result = invoke("fit", bed, "-k", 3, "-o", out, "--force")
+    assert result.exit_code == 1
+    assert "cohort.fam must have 6 fields" in result.stderr
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != fam} == {
+        file: content for file, content in before.items() if file != fam
+    }
