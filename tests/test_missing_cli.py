@@ -76,6 +76,20 @@ def test_new_samples_are_treated_as_the_model_says(missing: str, unobserved: boo
     np.testing.assert_allclose(np.load(out / "Z.npy"), pca.transform(D), atol=1e-12)
 
 
+def test_a_large_file_with_gaps_is_read_in_blocks_and_standard_input_whole(tmp_path: Path) -> None:
+    X = holed((20_000, 100), 0.1) * np.geomspace(1, 9, 100)
+    np.save(tmp_path / "X.npy", X)
+    line = ("fit", "--missing", "mean", "-k", 3, "--scale", "--json", "--solver", "lanczos")
+    streamed = invoke(*line, tmp_path / "X.npy", "--memory", "30M", "--checkpoint", tmp_path / "kept")
+    data = (tmp_path / "X.npy").read_bytes()
+    whole = CliRunner().invoke(main, [str(arg) for arg in (*line, "-", "--format", "npy")], input=data)
+    values = [json.loads(result.stdout)["singular_values"] for result in (streamed, whole)]
+    np.testing.assert_allclose(*values, rtol=1e-4)
+    E = mean_filled(X)
+    off = (E - E.mean(axis=0)) / np.nanstd(X, axis=0)
+    np.testing.assert_allclose(values[0], np.sqrt(np.linalg.eigvalsh(off.T @ off)[:-4:-1]), rtol=1e-4)
+
+
 def test_names_of_features_with_gaps_are_matched(X: np.ndarray, tmp_path: Path) -> None:
     pd = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
