@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, csr_matrix
 import data
 
 POOL, COLUMNS = 20_000, 2_000
+ROW_ENTRIES = 175  # that are stored of a row, on average
 CHUNK_BYTES = 64e6
 PIECES = 6  # dense parts of a chunk, of about as many bytes each
 
@@ -49,7 +50,7 @@ def _rows(which: np.ndarray, scale: np.ndarray) -> csr_matrix:
 
 def sizes(gigabytes: float) -> tuple[int, int]:
     """Rows of a chunk, and how many chunks."""
-    return int(CHUNK_BYTES / (8 * pool().nnz / POOL)), max(1, round(gigabytes * 1e9 / CHUNK_BYTES))
+    return int(CHUNK_BYTES / (8 * ROW_ENTRIES)), max(1, round(gigabytes * 1e9 / CHUNK_BYTES))
 
 
 def array(gigabytes: float, kind: type = csr_array) -> da.Array:

@@ -93,6 +93,7 @@ def main(job: dict) -> dict:
         values = peer.values(cluster_data.array(job["gigabytes"], peer.chunks), job["k"])
         seconds = time.perf_counter() - started
         client_peak = cluster_meter.peak() - before
+        client.wait_for_workers(job["workers"])  # one that was ended is started again
         worker_peaks = sorted(client.run(cluster_meter.peak).values())
         lost = len(begun - set(client.run(cluster_meter.process).values()))
     exact = cluster_data.exact_values(job["gigabytes"], peer.centred)[: job["k"]]

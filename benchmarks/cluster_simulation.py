@@ -5,15 +5,16 @@ block it sleeps as long as such a block takes, then returns a panel. Panels are 
 and workers send them over a network that is slower by as much, each worker one after the other. The graph is that of
 `DaskRows.gram`; only the functions in its tasks are others.
 
-Run: python benchmarks/cluster_simulation.py [--workers 100] [--blocks 31250] [--seconds 1.0]
+Run: python benchmarks/cluster_simulation.py [--workers 100] [--runs 8000:,31250:,8000:0.1]
 """
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest.mock import patch
 
@@ -29,7 +30,7 @@ import cluster_model
 import cluster_records
 import cluster_report
 import cluster_tables
-from cluster_model import Cluster, Costs
+from cluster_model import PANEL, Cluster, Costs
 from shiftsvd.backends import as_operator
 
 QUIET = {
@@ -40,6 +41,8 @@ QUIET = {
     "distributed.scheduler.worker-ttl": None,
 }
 ROWS = 1_000  # of a block: nothing depends on it
+TASK = ("before", "handling", "client", "scheduler", "workers")  # what a task costs
+RUNS = "Blocks, and seconds of one, with commas between; seconds left out: a share of 1e12 entries."
 CONNECTIONS = 50  # that a worker serves at once; as Dask has it
 
 
@@ -102,7 +105,7 @@ async def run_workers(address: str, number: int) -> None:
 
 async def run_scheduler() -> None:
     """A scheduler, until it is ended."""
-    async with Scheduler(port=0, dashboard=False) as scheduler:
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
         print(scheduler.address, flush=True)
         await scheduler.finished()
 
@@ -132,6 +135,7 @@ def _started(arguments: list[str], environment: dict[str, str]) -> subprocess.Po
 
 def part(name: str, address: str = "", number: str = "0") -> None:
     """The scheduler, or the workers."""
+    logging.getLogger("distributed").setLevel(logging.ERROR)
     dask.config.set(QUIET)
     asyncio.run(run_scheduler() if name == "scheduler" else run_workers(address, int(number)))
 
@@ -154,10 +158,10 @@ def matrix(blocks: int, columns: int):
     return as_operator(da.map_blocks(nothing, chunks=chunks, dtype=np.float32, meta=meta))
 
 
-def sweep(client: Client, A, times: Injected, b: int) -> dict:
+def sweep(client: Client, A, times: Injected) -> dict:
     """Seconds of one sweep, CPU seconds of each process, and bytes that were sent."""
     client.run(inject, asdict(times))
-    V = np.ones((A.shape[1], b), np.float32)
+    V = np.ones((A.shape[1], PANEL), np.float32)
     before, sent = _cpu(client), cluster_meter.between_workers(client)
     started = time.monotonic()
     with patch("shiftsvd.backends.dask_graph.part_of", part_of), patch("shiftsvd.backends.dask.added", added):
@@ -184,47 +188,44 @@ def _cpu(client: Client) -> dict[str, float]:
     }
 
 
-def calibrated(client: Client, b: int, columns: int, blocks: int, shrunk: int) -> tuple[Costs, dict]:
-    """What a task costs where it does nothing: in all, in this simulation; and of that the scheduler's part."""
-    sweep(client, matrix(500, columns), Injected(), b)  # connections are made
-    found = sweep(client, matrix(blocks, columns), Injected(), b)
+def calibrated(client: Client, columns: int, blocks: int) -> dict:
+    """What a task costs where it does nothing, in seconds: before any of them runs, while they run, and CPU of each."""
+    sweep(client, matrix(500, columns), Injected())  # connections are made
+    found = sweep(client, matrix(blocks, columns), Injected())
     tasks = blocks + cluster_model.n_sums(blocks)
-    before, handling = found["before"] / tasks, (found["seconds"] - found["before"]) / tasks
-    record = {"what": "empty", "blocks": blocks, "tasks": tasks, "shrunk": shrunk, "handling": handling}
-    record |= {name: found[name] / tasks for name in ("client", "scheduler", "workers", "before")}
-    return Costs(0.0, 0.0, before, handling, 0.0), record
+    record = {"what": "empty", "blocks": blocks, "handling": (found["seconds"] - found["before"]) / tasks}
+    return record | {name: found[name] / tasks for name in ("client", "scheduler", "workers", "before")}
+
+
+def simulated(client: Client, columns: int, blocks: int, times: Injected, network: Cluster, costs: Costs) -> dict:
+    """One sweep, and what the model says of it."""
+    found = sweep(client, matrix(blocks, columns), times)
+    model = cluster_model.sweep(blocks, times.block, 8 * columns * PANEL, network, costs)
+    record = {"what": "sweep", "workers": network.workers, "blocks": blocks, "block_seconds": times.block, **found}
+    return {**record, "slowest": model.slowest, "model_seconds": model.seconds, "model_sent": model.sent}
 
 
 @click.command()
 @click.option("--workers", default=100, show_default=True, help="Of one thread each.")
-@click.option(
-    "--runs", default="8000:0.1,8000:1,31250:0", show_default=True, help="Blocks, and seconds of one; 0: as measured."
-)
+@click.option("--runs", default="8000:,31250:,8000:0.1", show_default=True, help=RUNS)
 @click.option("--empty", default=8000, show_default=True, help="Blocks of the sweep that tells what a task costs.")
 @click.option("--shrunk", default=50, show_default=True, help="How many times smaller panels are.")
 @click.option("--bandwidth", default=1.25e9, show_default=True, help="Bytes a second that a worker sends.")
 @click.option("--saturation", default=1.1, show_default=True, help="Dask's worker-saturation; inf: no queue.")
 def main(workers: int, runs: str, empty: int, shrunk: int, bandwidth: float, saturation: float) -> None:
     (block,) = cluster_records.load("block")
-    b, columns = cluster_model.PANEL, block["shape"][1] // shrunk
-    network = Cluster(workers, 1, bandwidth / shrunk)
+    columns, network = block["shape"][1] // shrunk, Cluster(workers, 1, bandwidth / shrunk)
     with cluster(workers, saturation) as client:
-        costs, record = calibrated(client, b, columns, empty, shrunk)
-        cluster_records.save({**record, "name": f"saturation {saturation}", "workers_number": workers})
-        print(
-            f"a task costs {1e3 * costs.before:.2f} ms before, {1e3 * costs.handling:.2f} ms while tasks run",
-            flush=True,
-        )
+        none = calibrated(client, columns, empty)
+        cluster_records.save({**none, "name": f"saturation {saturation}"})
+        print(*(f"{name} {1e3 * none[name]:.2f} ms" for name in TASK), flush=True)
+        costs = Costs(0.0, block["addition"], none["before"], none["handling"], 0.0)
         for run in runs.split(","):
-            blocks, seconds = int(run.split(":")[0]), float(run.split(":")[1]) or block["seconds"]
-            times = Injected(seconds, block["addition"], network.bandwidth)
-            found = sweep(client, matrix(blocks, columns), times, b)
-            expected = cluster_model.sweep(
-                blocks, seconds, 8 * columns * b, network, replace(costs, addition=times.addition)
-            )
-            record = {"what": "sweep", "name": run, "workers": workers, "saturation": saturation, "blocks": blocks}
-            record |= {"block_seconds": seconds, "shrunk": shrunk, "bandwidth": bandwidth, "slowest": expected.slowest}
-            record |= {"model_seconds": expected.seconds, "model_sent": expected.sent, **found}
+            blocks, seconds = run.split(":")
+            each = float(seconds or block["entry"] * cluster_model.Matrix().entries / int(blocks))
+            times = Injected(each, block["addition"], network.bandwidth)
+            record = simulated(client, columns, int(blocks), times, network, costs)
+            record |= {"name": f"{run}, saturation {saturation}", "saturation": saturation, "shrunk": shrunk}
             cluster_records.save(record)
             print(cluster_tables.sweeps([record]), flush=True)
     cluster_report.write()

@@ -81,6 +81,7 @@ def _sweep(r: dict) -> list[str]:
     sent, expected = r["sent"] * r["shrunk"] / 1e9, r["model_sent"] * r["shrunk"] / 1e9
     return [
         str(r["workers"]),
+        str(r["saturation"]),
         f"{r['blocks']:,}",
         f"{r['block_seconds']:.2f} s",
         r["slowest"],
