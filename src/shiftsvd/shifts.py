@@ -36,6 +36,7 @@ __all__ = [
     "finite_vector",
     "moments_after",
     "needs_moments",
+    "of_each_row",
     "plain",
     "resolve_scale",
     "resolve_shift",
@@ -91,6 +92,11 @@ def plain(name: str, moments: Moments) -> Plain:
         return Plain(np.zeros_like(moments.mean), rows=True)
     # X - 1 mu^T - rho 1^T + g 1 1^T, where g is the mean of both: that of mu is left to rho.
     return Plain(moments.mean - moments.mean.mean(), rows=True) if name == "both" else Plain(moments.mean)
+
+
+def of_each_row(shift: Any) -> bool:
+    """Whether every row loses its own mean."""
+    return isinstance(shift, str) and shift in ("rows", "both")
 
 
 def resolve_shift(shift: Any, A: Operator, moments: Moments | None, weights: Vector | None = None) -> Operator | None:

@@ -1,27 +1,28 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
-from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.backends.missing import Gaps
+from shiftsvd.backends import is_lazy
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
+from shiftsvd.estimators.samples import checked
 from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.missing import completed
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.shifts import Learned, Plain, moments_after, resolve_scale, row_weights
+from shiftsvd.scales import moments_after, resolve_scale
+from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers.base import TOL, rounding
+from shiftsvd.vectors import row_weights
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -185,7 +186,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         ValueError
             For data or settings that cannot be; nothing is computed before they are checked.
         """
-        A = given(self, self._checked(X, reset=True))
+        A = given(self, checked(self, X, reset=True))
         weights = row_weights(sample_weight, A.shape[0])
         total = float(A.shape[0]) if weights is None else float(weights.sum())
         k = wanted(self.n_components, A.shape, self.svd_solver)
@@ -268,9 +269,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             from shiftsvd.backends.dask import lazy_scores
 
             return lazy_scores(self, X)
-        A = self._operator(X, reset=False)
-        Z = self._scores(self._minus_shift(A, groups, covariates))
-        return (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
+        return _joined(self.iter_scores(X, groups, covariates))
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
         """Scores part by part: ``(first row, scores of the rows from there on)``, in order.
@@ -323,7 +322,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         check_is_fitted(self, "components_")
         A = self._minus_shift(self._operator(X, reset=False), groups, covariates)
-        Z = self._scores(A)
+        Z = _joined(self._score_parts(A))
         rest = (A - LowRank(Z, self.components_.T)).row_squares()
         return self._model().log_likelihood(Z, np.asarray(rest))
 
@@ -354,58 +353,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked, with something in place of its missing entries if there may be any."""
-        return new_rows(self, given(self, self._checked(X, reset)))
-
-    def _checked(self, X: Any, reset: bool) -> Any:
-        """X checked by scikit-learn: names and counts."""
-        if isinstance(X, Gaps):
-            return self._streamed(X, reset)
-        if isinstance(X, Operator) or is_lazy(X):
-            return self._streamed(as_operator(X, memory_limit=self.memory_limit), reset)
-        if hasattr(X, "rmatmat"):
-            kind = type(X).__name__
-            raise TypeError(
-                f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
-                "use svd, which takes any operator"
-            )
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse=("csr", "csc"),
-            dtype="numeric",
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-        )
-
-    def _streamed(self, A: Operator | Gaps, reset: bool) -> Operator | Gaps:
-        """An operator of ours, such as a file that is read in blocks, with the counts checked."""
-        if reset:
-            if A.shape[0] < 2:
-                raise ValueError(f"Found array with {A.shape[0]} sample(s) while a minimum of 2 is required by PCA")
-            self.n_features_in_ = A.shape[1]
-            self.__dict__.pop("feature_names_in_", None)
-        elif A.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {A.shape[1]} features, but PCA is expecting {self.n_features_in_} features as input"
-            )
-        return A
+        return new_rows(self, given(self, checked(self, X, reset)))
 
     def _learned(self, groups: Any, covariates: Any) -> tuple[Learned, Any]:
         """The shift of the training data, and what it has to know of these rows."""
-        own = isinstance(self.shift, str) and self.shift in ("rows", "both")
-        learned: Learned = getattr(self, "shift_", None) or Plain(self.mean_, own)
+        learned: Learned = getattr(self, "shift_", None) or Plain(self.mean_, of_each_row(self.shift))
         return learned, data_of_rows(learned.needs, self.shift, {"groups": groups, "covariates": covariates})
 
     def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
         """Rows of A minus their shift, in units of the scale."""
         learned, data = self._learned(groups, covariates)
         return _shifted(A, learned.of(A, data), self.scale_)
-
-    def _scores(self, A: Operator) -> Panel:
-        """Scores of shifted rows before whitening."""
-        parts = [part for _, part in self._score_parts(A)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
         """Scores of shifted rows before whitening, part by part."""
@@ -477,24 +435,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         >>> ss.PCA(n_components=5, random_state=0).fit(load_digits().data).to_sklearn()
         PCA(n_components=5)
         """
-        from sklearn import decomposition, pipeline, preprocessing
+        from shiftsvd.estimators.export import as_sklearn
 
         check_is_fitted(self, "components_")
-        if hasattr(self, "shift_") or (isinstance(self.shift, str) and self.shift in ("rows", "both")):
-            raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={self.shift!r}")
-        pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
-        unknown_there = {"scale_", "info_", "unseen_variance_"}
-        fitted = {name: value for name, value in vars(self).items() if name.endswith("_") and name not in unknown_there}
-        vars(pca).update(deepcopy(fitted))
-        if self.scale_ is None:
-            return pca
-        scaler = preprocessing.StandardScaler(with_mean=False)
-        scaler.mean_, scaler.scale_, scaler.var_ = self.mean_.copy(), self.scale_.copy(), self.scale_**2
-        scaler.n_samples_seen_, scaler.n_features_in_ = self.n_samples_, self.n_features_in_
-        pca.mean_ = self.mean_ / self.scale_
-        if "feature_names_in_" in fitted:  # what the scaler gives has no names
-            scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
-        return pipeline.Pipeline([("scale", scaler), ("pca", pca)])
+        return as_sklearn(self)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
@@ -589,3 +533,9 @@ def _shifted(A: Operator, S: LowRank | None, scale: Vector | None) -> Operator:
     """``(A - S) diag(1 / scale)``."""
     B = A if S is None else A - S
     return B if scale is None else Scaled(B, cols=1 / scale)
+
+
+def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:
+    """All rows of panels that come part by part."""
+    panels = [panel for _, panel in parts]
+    return panels[0] if len(panels) == 1 else np.concatenate(panels)

@@ -1,0 +1,30 @@
+"""A fitted PCA in the classes of scikit-learn."""
+
+from copy import deepcopy
+from typing import Any
+
+from sklearn import decomposition, pipeline, preprocessing
+
+from shiftsvd.shifts import of_each_row
+
+OURS = {"scale_", "info_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
+
+
+def as_sklearn(model: Any) -> Any:
+    """A PCA of scikit-learn; where there is a scale, behind a StandardScaler that only divides."""
+    if hasattr(model, "shift_") or of_each_row(model.shift):
+        raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
+    pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
+    vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
+    return pca if model.scale_ is None else _behind_a_scaler(pca, model)
+
+
+def _behind_a_scaler(pca: Any, model: Any) -> Any:
+    """A pipeline that divides by the scale, then does what this PCA does with data in units of the scale."""
+    scaler = preprocessing.StandardScaler(with_mean=False)
+    scaler.mean_, scaler.scale_, scaler.var_ = model.mean_.copy(), model.scale_.copy(), model.scale_**2
+    scaler.n_samples_seen_, scaler.n_features_in_ = model.n_samples_, model.n_features_in_
+    pca.mean_ = model.mean_ / model.scale_
+    if hasattr(pca, "feature_names_in_"):  # what the scaler gives has no names
+        scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
+    return pipeline.Pipeline([("scale", scaler), ("pca", pca)])

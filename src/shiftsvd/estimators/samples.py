@@ -1,0 +1,34 @@
+"""The samples that PCA is given: with as many features as those of the fit, whatever holds them."""
+
+from typing import Any
+
+from sklearn.utils.validation import validate_data
+
+from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.missing import Gaps
+from shiftsvd.estimators.features import counted
+from shiftsvd.operators import Operator
+
+
+def checked(pca: Any, X: Any, reset: bool) -> Any:
+    """X, after its features are remembered (`reset`) or compared with those of the fit."""
+    if isinstance(X, Gaps | Operator) or is_lazy(X):
+        A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=pca.memory_limit)
+        if reset and A.shape[0] < 2:
+            raise ValueError(f"Found array with {A.shape[0]} sample(s) while a minimum of 2 is required by PCA")
+        return counted(pca, A, reset)
+    if hasattr(X, "rmatmat"):
+        kind = type(X).__name__
+        raise TypeError(
+            f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
+            "use svd, which takes any operator"
+        )
+    return validate_data(
+        pca,
+        X,
+        reset=reset,
+        accept_sparse=("csr", "csc"),
+        dtype="numeric",
+        ensure_all_finite=False,
+        ensure_min_samples=2 if reset else 1,
+    )
