@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.genetics import pca
+import shiftsvd
+from shiftsvd.genetics import GenotypePCA, pca
+from shiftsvd.model_file import save
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -206,6 +208,41 @@ def test_the_files_are_those_of_plink(tmp_path: Path) -> None:
         found.save(tmp_path / "out" / "a.v1")
     found.save(tmp_path / "out" / "a.v1", force=True)
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a.v1.eigenval", "a.v1.eigenvec"]
+
+
+def test_a_model_file_holds_all_that_projections_take(tmp_path: Path) -> None:
+    G = genotypes(60, 300)
+    G[:, 5] = 2  # monomorphic
+    first = ["A" if j % 3 else "ACGT" * (j + 1) for j in range(300)]  # an insertion may be longer than any name
+    path = write(tmp_path / "a.bed", G, allele_1=first)
+    found = pca(path, 3)
+    save(found, tmp_path / "a.safetensors", source="a.bed")
+    again = shiftsvd.load(tmp_path / "a.safetensors", GenotypePCA)
+    assert repr(again) == repr(found)
+    for name, value in vars(found).items():
+        loaded = getattr(again, name)
+        parts = zip(loaded, value, strict=True) if isinstance(value, tuple) else [(loaded, value)]
+        for got, want in parts:
+            if isinstance(want, np.ndarray):
+                assert (got.dtype, got.tolist()) == (want.dtype, want.tolist()), name
+    order = np.random.default_rng(0).permutation(300)[:250]
+    swapped = np.arange(250) % 2 == 1
+    new = write(
+        tmp_path / "b.bed",
+        np.where(swapped, 2 - genotypes(7, 300, seed=4)[:, order], genotypes(7, 300, seed=4)[:, order]),
+        sid=[f"rs{j}" for j in order],
+        allele_1=["G" if swap else first[j] for j, swap in zip(order, swapped, strict=True)],
+        allele_2=[first[j] if swap else "G" for j, swap in zip(order, swapped, strict=True)],
+    )
+    projected, want = again.project(new), found.project(new)
+    assert projected.eigenvectors.tobytes() == want.eigenvectors.tobytes()
+    assert projected[2:] == want[2:]
+    assert projected.n_flipped > 100
+    again.save(tmp_path / "again")
+    found.save(tmp_path / "found")
+    assert (tmp_path / "again.eigenvec").read_bytes() == (tmp_path / "found.eigenvec").read_bytes()
+    with pytest.raises(ValueError, match="it holds a GenotypePCA, where a PCA is wanted"):
+        shiftsvd.PCA.load(tmp_path / "a.safetensors")
 
 
 PROCESS = """
