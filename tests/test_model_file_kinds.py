@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 import shiftsvd as ss
+from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA
 from shiftsvd.integrations.alleles import Samples, Variants
 from shiftsvd.model_file import describe, save
+from shiftsvd.model_file.kinds import KINDS
 from test_model_file import assert_same_values, data, first_version, written_by_hand
 
 pd = pytest.importorskip("pandas")
@@ -335,3 +338,25 @@ def test_a_file_of_the_first_version_needs_no_new_entry(tmp_path: Path) -> None:
     model = ss.load(tmp_path / "first.safetensors")
     assert not {"shift_", "unseen_variance_"} & set(vars(model))
     assert {field.name for field in fields(model.info_)} == set(texts["fitted"]["info_"]["fields"])
+
+
+def test_every_estimator_of_the_package_has_an_entry() -> None:
+    estimators = {
+        name for name in ss.__all__ if isinstance(getattr(ss, name), type) and hasattr(getattr(ss, name), "fit")
+    }
+    assert "PCA" in estimators
+    assert estimators <= set(KINDS)
+    assert {type(made()[0]).__name__ for made in MODELS.values()} == set(KINDS) - {"PCA"}
+
+
+def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path) -> None:
+    path = tmp_path / "words.safetensors"
+    save(words()[0], path)
+    told = CliRunner().invoke(main, ["info", str(path), "--json"])
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)["kind"] == "LSA"
+    assert CliRunner().invoke(main, ["info", str(path)]).exit_code == 0
+    np.save(tmp_path / "X.npy", data())
+    refused = CliRunner().invoke(main, ["transform", str(path), str(tmp_path / "X.npy"), "-o", "-"])
+    assert refused.exit_code == 1
+    assert "words.safetensors cannot be read: it holds a LSA, where a PCA is wanted" in refused.stderr
