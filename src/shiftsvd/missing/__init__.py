@@ -143,8 +143,8 @@ def complete(
 
     Ratings: what is not stored was never given, and both sides have levels of their own.
 
-    >>> from scipy.sparse import csr_array
-    >>> R = csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
+    >>> from scipy import sparse
+    >>> R = sparse.csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
     >>> ss.complete(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
     array([3., 2.])
     """
