@@ -144,7 +144,7 @@ class WholeScatter(Scatter):
 
     def _make_room(self) -> None:
         """S with all that waited."""
-        dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)
+        self.S = dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)  # in place
         self.used = 0
 
     def same_kind(self, other: Scatter) -> bool:
