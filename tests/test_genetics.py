@@ -279,6 +279,8 @@ def test_two_thousand_samples_of_a_hundred_thousand_variants_in_bounded_memory(t
     assert done.returncode == 0, done.stderr
     values, vectors = np.linalg.eigh(K / n_used)
     found = np.load(tmp_path / "found.npz")
+    worst, peak = np.abs(found["eigenvalues"] / values[::-1][:10] - 1).max(), int(done.stdout)
+    print(f"{m} x {n}, 2 % missing: eigenvalues within {worst:.1e} of the explicit ones, peak {peak / 1e6:.0f} MB")
     np.testing.assert_allclose(found["eigenvalues"], values[::-1][:10], rtol=1e-6)
     assert_same_up_to_signs(found["eigenvectors"][:, :2], vectors[:, ::-1][:, :2], 1e-6)
-    assert int(done.stdout) < 700e6  # of which 150 are Python and the libraries
+    assert peak < 700e6  # of which 150 are Python and the libraries
