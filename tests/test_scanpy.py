@@ -1,6 +1,7 @@
 """Components of AnnData objects: scanpy's places and numbers, from memory and from files."""
 
 import warnings
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,15 @@ def test_the_default_number_is_fifty_or_one_less_than_there_are() -> None:
     assert large.obsm["X_pca"].shape == (70, 50)
 
 
+def test_a_copy_may_have_keys_of_its_own() -> None:
+    adata = annotated(sparse.csr_array(counts()))
+    pca(adata, 2)
+    result = pca(adata[::2], 2, key_added="half", mask_var=np.arange(GENES) < 20, copy=True)
+    assert list(result.obsm) == ["X_pca", "half"]
+    assert list(adata.obsm) == ["X_pca"]
+    assert_near(result.obsm["half"], explicit(counts()[::2, :20], 2)[0], 1e-4)
+
+
 def test_a_key_names_all_three() -> None:
     adata = annotated(counts())
     pca(adata, 2, key_added="mine")
@@ -207,18 +217,44 @@ def test_a_backed_file_gives_what_memory_gives(
     backed.file.close()
 
 
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
-def test_chunked_matrices_give_the_same(container: Any) -> None:
+def test_the_layer_of_a_backed_file_is_taken(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    adata, other = annotated(counts()), counts(seed=1)
+    adata.layers["other"] = sparse.csr_matrix(other)
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    pca(backed, 2, layer="other", key_added="mine")
+    assert_near(backed.obsm["mine"], explicit(other, 2)[0], 1e-4)
+    backed.file.close()
+
+
+def chunks_of(X: Any, container: Any) -> Any:
+    """A Dask array of blocks of 50 rows."""
     array = pytest.importorskip("dask.array")
+    blocks = [array.from_array(container(X[lo : lo + 50]), asarray=False, chunks=-1) for lo in range(0, len(X), 50)]
+    return array.concatenate(blocks)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_chunked_matrices_give_the_same(container: Any) -> None:
     X = counts()
     held, chunked = annotated(container(X)), annotated(container(X))
-    blocks = [array.from_array(container(X[lo : lo + 50]), asarray=False, chunks=-1) for lo in range(0, CELLS, 50)]
-    chunked.X = array.concatenate(blocks)
+    chunked.X = chunks_of(X, container)
     for adata in (held, chunked):
         adata.var["highly_variable"] = np.arange(GENES) % 3 != 0
         pca(adata, 3, scale=True)
     assert_near(chunked.obsm["X_pca"], held.obsm["X_pca"].astype(np.float64), 1e-5)
     assert_near(chunked.uns["pca"]["variance"], held.uns["pca"]["variance"].astype(np.float64), 1e-6)
+
+
+def test_a_layer_may_be_chunked() -> None:
+    X = counts()
+    adata = annotated(0 * X)
+    adata.layers["chunked"] = chunks_of(X, sparse.csr_matrix)
+    result = pca(adata, 2, layer="chunked", copy=True)
+    assert_near(result.obsm["X_pca"], explicit(X, 2)[0], 1e-4)
+    project(adata, result, layer="chunked")
+    assert_near(adata.obsm["X_pca"], result.obsm["X_pca"].astype(np.float64), 1e-5)
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -270,6 +306,33 @@ def test_new_cells_are_projected_by_the_means_of_the_reference(scale: bool) -> N
     _, components, _ = explicit(X[:, mask], 3, scale=scale)
     assert_near(query.obsm["X_pca"], (new[:, mask] - used.mean(axis=0)) / deviations @ components.T, 1e-4)
     assert not query.varm
+
+
+@pytest.mark.parametrize("kind", ["array", "csr_array", "csc_matrix", "view", "layer", "chunked", "backed"])
+def test_new_cells_may_be_of_any_kind(kind: str, tmp_path: Path) -> None:
+    X, new = counts(), counts(130, seed=3)
+    reference = annotated(sparse.csr_matrix(X))
+    pca(reference, 3, scale=True, key_added="mine")
+    containers = {"csr_array": sparse.csr_array, "csc_matrix": sparse.csc_matrix}
+    query = annotated(containers.get(kind, np.asarray)(new))
+    if kind == "view":
+        query = annotated(np.vstack([X, new]))[CELLS:]
+    elif kind == "layer":
+        query.X, query.layers["here"] = 0 * new, new
+    elif kind == "chunked":
+        query.X = chunks_of(new, sparse.csr_matrix)
+    elif kind == "backed":
+        pytest.importorskip("h5py")
+        query.write_h5ad(tmp_path / "new.h5ad")
+        query = anndata.read_h5ad(tmp_path / "new.h5ad", backed="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", anndata.ImplicitModificationWarning)
+        project(query, reference, layer="here" if kind == "layer" else None, key_added="mine")
+    if kind == "backed":
+        query.file.close()
+    seen = X.astype(np.float64)
+    _, components, _ = explicit(X, 3, scale=True)
+    assert_near(query.obsm["mine"], (new - seen.mean(axis=0)) / seen.std(axis=0, ddof=1) @ components.T, 1e-4)
 
 
 def test_new_cells_must_have_the_genes() -> None:
@@ -351,14 +414,51 @@ def test_the_tutorial_goes_on_with_the_same_neighbours() -> None:
         raw = raw[:, raw.var["highly_variable"]].copy()
         theirs, ours = raw.copy(), raw.copy()
         sc.pp.scale(theirs)
+        swapped = theirs.copy()
         sc.pp.pca(theirs, n_comps=30, mask_var=None)
+        pca(swapped, n_comps=30, mask_var=None)
         pca(ours, n_comps=30, mask_var=None, scale=True)
-        for adata in (theirs, ours):
+        for adata in (theirs, swapped, ours):
             sc.pp.neighbors(adata, n_neighbors=10, n_pcs=15)
         sc.tl.umap(ours)
-    assert_near(ours.uns["pca"]["variance"], theirs.uns["pca"]["variance"].astype(np.float64), 1e-5)
-    assert angle(ours.varm["PCs"][:, :3].astype(np.float64), theirs.varm["PCs"][:, :3].astype(np.float64)) < 1e-2
-    edges = [set(zip(*adata.obsp["distances"].nonzero(), strict=True)) for adata in (ours, theirs)]
-    assert len(edges[0] & edges[1]) >= 0.99 * len(edges[1])
+    edges = set(zip(*theirs.obsp["distances"].nonzero(), strict=True))
+    for adata in (swapped, ours):
+        assert_near(adata.uns["pca"]["variance"], theirs.uns["pca"]["variance"].astype(np.float64), 1e-5)
+        assert angle(adata.varm["PCs"][:, :3].astype(np.float64), theirs.varm["PCs"][:, :3].astype(np.float64)) < 1e-2
+        shared = edges & set(zip(*adata.obsp["distances"].nonzero(), strict=True))
+        assert len(shared) >= 0.99 * len(edges)
     assert sparse.issparse(ours.X)
     assert ours.obsm["X_umap"].shape == (1500, 2)
+
+
+@pytest.mark.slow
+def test_scanpy_draws_as_after_its_own() -> None:
+    sc = pytest.importorskip("scanpy")
+    pytest.importorskip("matplotlib").use("agg")
+    from matplotlib import pyplot
+
+    adata = annotated(counts(400, 100))
+    pca(adata, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for draw in (sc.pl.pca, sc.pl.pca_loadings, sc.pl.pca_variance_ratio):
+            draw(adata, show=False)
+        assert pyplot.get_fignums()
+        pyplot.close("all")
+
+
+@pytest.mark.slow
+def test_scanpy_ingests_new_cells_as_after_its_own() -> None:
+    sc = pytest.importorskip("scanpy")
+    if [int(part) for part in version("pynndescent").split(".")[:2]] >= [0, 6]:
+        pytest.skip("ingest of scanpy does not go with pynndescent 0.6 and later")
+    placed = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for method in (pca, sc.pp.pca):
+            reference, query = annotated(counts(400, 100)), annotated(counts(50, 100, seed=3))
+            method(reference, n_comps=5)
+            sc.pp.neighbors(reference, n_neighbors=10)
+            sc.tl.ingest(query, reference, embedding_method="pca")
+            placed.append(query.obsm["X_pca"].astype(np.float64))
+    assert_near(placed[0], placed[1], 1e-3)
