@@ -96,7 +96,7 @@ def sweep(blocks: int, block_seconds: float, panel_bytes: float, cluster: Cluste
     # Blocks are given to whoever is free, so that neighbours are elsewhere: all results but a W-th part travel.
     results = (blocks - 1) * (1 - 1 / cluster.workers)
     return Sweep(
-        before=tasks * costs.before + log(cluster.workers, 2) * travel,
+        before=tasks * costs.before + threads * costs.handling + log(cluster.workers, 2) * travel,
         work=ceil(blocks / threads) * block_seconds + (blocks - 1) / threads * costs.addition,
         handling=tasks * costs.handling,
         network=(results / cluster.workers + 1) * travel,
@@ -115,7 +115,7 @@ def foreseen(matrix: Matrix, block_bytes: float, cluster: Cluster, costs: Costs)
 def measured_costs() -> Costs:
     """From what was measured: blocks and the client here, tasks in the simulated cluster."""
     (block,), empty = cluster_records.load("block"), cluster_records.load("empty")[0]
-    return Costs(block["entry"], block["addition"], empty["before"], empty["scheduler"], block["client"])
+    return Costs(block["entry"], block["addition"], empty["before"], empty["scheduler_cpu"], block["client"])
 
 
 def median_cpu(work, times: int = 5) -> float:
@@ -169,9 +169,10 @@ def large() -> str:
             where = "memory" if load == float("inf") else f"{load / 1e9:g} GB/s a worker"
             row = [str(threads), where, f"{block_bytes / 1e6:g} MB", f"{blocks:,}", one.slowest]
             row += [f"{part:.0f}" for part in (one.before, one.work, one.handling, one.network, one.after, one.seconds)]
-            rows.append([*row, f"{one.sent / 1e9:.0f} GB", f"{sweeps * one.seconds / 3600:.1f}"])
+            row += [f"{one.sent / 1e9:.0f} GB", f"{sweeps * one.sent / 1e12:.1f} TB"]
+            rows.append([*row, f"{sweeps * one.seconds / 3600:.1f}"])
     head = ["threads", "data in", "a block", "blocks", "slowest", "before", "work", "handling", "network", "after"]
-    return cluster_tables.table([*head, "a sweep, s", "sent in a sweep", f"hours, {sweeps} sweeps"], rows)
+    return cluster_tables.table([*head, "a sweep, s", "sent in a sweep", f"in {sweeps} sweeps", "hours"], rows)
 
 
 def constants() -> str:

@@ -8,6 +8,7 @@ Run: python benchmarks/cluster_peers.py [--gigabytes 20] [--workers 2] [--memory
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -20,6 +21,7 @@ import cluster_tables
 from environments import ENVIRONMENTS, SCIPY, Unavailable, interpreter
 
 HERE = Path(__file__).resolve().parent
+HEX = re.compile("-[0-9a-f-]{32,}")  # names of tasks
 CAP = 600  # seconds that a run may take, with the making of its cluster
 DASK = ["dask[array,distributed]==2026.8.0", SCIPY]
 ENVIRONMENTS |= {
@@ -59,7 +61,7 @@ def run(name: str, job: dict, environments: Path) -> dict:
         return {"failed": f"more than {CAP // 60} minutes"}
     if child.returncode:
         said = [line for line in errors.strip().splitlines() if line and not line.startswith((" ", "2"))]
-        return {"failed": (said or [f"ended by signal {-child.returncode}"])[-1][:200]}
+        return {"failed": HEX.sub("", (said or [f"ended by signal {-child.returncode}"])[-1])[:250]}
     return json.loads(out.splitlines()[-1])
 
 

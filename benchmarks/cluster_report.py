@@ -54,7 +54,7 @@ block or an addition takes. Panels are 50 times smaller than those of 3e4 column
 network that is slower by as much; bytes are those of panels in full size. All workers live in one process, so
 that a task costs more than on a real cluster: the model takes that cost from a sweep whose tasks do nothing,
 {blocks:,} blocks, where a task costs {before:.2f} ms before any of them runs and {handling:.2f} ms while they
-run, of which the scheduler computes {scheduler:.2f} ms ({rate:,.0f} tasks a second).
+run, of which the scheduler computes {scheduler_cpu:.2f} ms ({rate:,.0f} tasks a second).
 """
 
 
@@ -76,8 +76,8 @@ def page() -> str:
 
 def _simulated(empty: dict) -> str:
     """What the simulation is, with the cost of its tasks."""
-    cost = {name: 1e3 * empty[name] for name in ("before", "handling", "scheduler")}
-    return SIMULATED.format(blocks=empty["blocks"], rate=1 / empty["scheduler"], **cost)
+    cost = {name: 1e3 * empty[name] for name in ("before", "handling", "scheduler_cpu")}
+    return SIMULATED.format(blocks=empty["blocks"], rate=1 / empty["scheduler_cpu"], **cost)
 
 
 def write() -> None:

@@ -61,18 +61,8 @@ def _peer(r: dict) -> list[str]:
 
 def sweeps(records: list[dict]) -> str:
     """Simulated sweeps beside the model."""
-    head = [
-        "workers",
-        "blocks",
-        "a block",
-        "slowest",
-        "simulated",
-        "model",
-        "ratio",
-        "sent, simulated",
-        "model",
-        "ratio",
-    ]
+    head = ["workers", "worker-saturation", "blocks", "a block", "slowest", "simulated", "model", "model / simulated"]
+    head += ["sent, simulated", "model", "model / simulated"]
     return table(head, [_sweep(r) for r in records])
 
 
