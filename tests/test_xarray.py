@@ -250,7 +250,10 @@ def test_results_survive_a_file(tmp_path: Path) -> None:
         xarray.testing.assert_allclose(project(again, da), eofs.scores)
 
 
-def test_eofs_gives_the_same_of_measured_fields() -> None:
+@pytest.mark.parametrize("chunks", [None, {"latitude": 7}, {"time": 10}])
+def test_eofs_gives_the_same_of_measured_fields(chunks: dict[str, int] | None) -> None:
+    if chunks is not None:
+        pytest.importorskip("dask.array")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         eofs = pytest.importorskip("eofs")
@@ -263,12 +266,15 @@ def test_eofs_gives_the_same_of_measured_fields() -> None:
             da = data[name].squeeze(drop=True).astype(np.float64).load()
         w = np.sqrt(np.cos(np.deg2rad(da.latitude.astype(np.float64))).clip(0))
         solver = standard.Eof(da.values, weights=w.values[:, None])
-        found = pca(da, 4, weights=w)
+        found = pca(da if chunks is None else da.chunk(chunks), 4, weights=w)
         np.testing.assert_allclose(found.explained_variance, solver.eigenvalues(4), rtol=1e-6)
         np.testing.assert_allclose(np.abs(found.components), np.abs(solver.eofs(neofs=4)), atol=1e-5)
 
 
-def test_xeofs_and_eofs_give_the_same() -> None:
+@pytest.mark.parametrize("chunks", [None, {"time": 20}, {"lat": 4, "lon": 5}])
+def test_xeofs_and_eofs_give_the_same(chunks: dict[str, int] | None) -> None:
+    if chunks is not None:
+        pytest.importorskip("dask.array")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         xeofs = pytest.importorskip("xeofs")
@@ -280,7 +286,7 @@ def test_xeofs_and_eofs_give_the_same() -> None:
             "xeofs": (model.components().values, model.scores().values, model.explained_variance().values),
             "eofs": (solver.eofs(neofs=3), solver.pcs(npcs=3).T, solver.eigenvalues(3)),
         }
-    eofs = pca(da, 3, weights="coslat")
+    eofs = pca(da if chunks is None else da.chunk(chunks), 3, weights="coslat")
     for components, scores, variances in theirs.values():
         np.testing.assert_allclose(eofs.explained_variance, variances, rtol=1e-6)
         signs = np.sign(np.nansum(components * eofs.components.values, axis=(1, 2)))
