@@ -319,10 +319,15 @@ class SparseRows(Blocked):
         nnz = self.X.nnz + (0 if self.missing is None else self.missing.nnz)
         if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), self.memory_limit):
             return None
-        parts = list(ordered(lambda rows: self._made(rows, self.dtype), self.blocks(), self.n_threads))
-        ends = np.cumsum([0] + [part.nnz for part in parts])
-        indptr = np.concatenate([[0], *(end + part.indptr[1:] for end, part in zip(ends, parts, strict=False))])
-        data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
+        indptr = self.X.indptr if self.missing is None else self.X.indptr + self.missing.indptr
+        data, indices = np.empty(nnz, self.dtype), np.empty(nnz, self.X.indices.dtype)
+
+        def part(rows: Rows) -> None:
+            made, where = self._made(rows, self.dtype), slice(indptr[rows[0]], indptr[rows[1]])
+            data[where], indices[where] = made.data, made.indices
+
+        for _ in ordered(part, self.blocks(), self.n_threads):
+            pass
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def _made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
@@ -335,9 +340,14 @@ class SparseRows(Blocked):
         inside = full_rows[rows[0] + i] | full_columns[j]
         data = X.data.astype(panel_dtype(self.dtype))
         data[inside] -= _entries(self.shift, rows[0] + i[inside], j[inside])
-        X = csr_array((data, X.indices, X.indptr), shape=X.shape)
-        X = X if self.missing is None else X + take_rows(self.missing, *rows)
-        return csr_array(X.astype(dtype, copy=False))
+        if self.missing is None:
+            return csr_array((data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+        more = take_rows(self.missing, *rows)
+        above, beside = _coordinates(more)
+        place = np.searchsorted(i * X.shape[1] + j, above * X.shape[1] + beside)  # rows are sorted
+        indptr = X.indptr + more.indptr
+        data = np.insert(data.astype(dtype, copy=False), place, more.data.astype(dtype, copy=False))
+        return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
 
     def _inside(self) -> "SparseRows":
         """The stored entries with full lines shifted, as an operator of its own."""
