@@ -1,0 +1,70 @@
+"""The tests that need packages of other fields, each set in an environment of its own, made on first use.
+
+oldest: the oldest AnnData that is supported with what goes with it, on Python 3.11. newest: the newest, on 3.13.
+fields: xeofs and eofs. Run: python benchmarks/companions.py [oldest] [newest] [fields]
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+FOLDER = HERE / ".work" / "environments"
+EXTRAS = "hdf5,zarr,xarray,anndata,dask,plot"
+# With a later pynndescent, neighbours and ingest of scanpy 1.11 fail.
+SCANPY = ["scanpy==1.11.5", "pynndescent<0.6"]
+
+
+class Companions(NamedTuple):
+    """An environment, and the tests that are for it."""
+
+    python: str  # found on the path
+    packages: list[str]
+    tests: list[str]
+
+
+SETS = {
+    "oldest": Companions(
+        "python3.11",
+        ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.6.*", "pandas==2.2.*", *SCANPY],
+        ["test_scanpy.py"],
+    ),
+    "newest": Companions("python3.13", ["anndata", "scanpy"], ["test_scanpy.py"]),
+    "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["test_xarray.py"]),
+    "tutorial": Companions(sys.executable, SCANPY, ["test_scanpy.py"]),
+}
+
+
+def interpreter(name: str) -> Path:
+    """The Python of an environment with this package, as it stands here, in it."""
+    wanted = SETS[name]
+    home = FOLDER / name
+    python, stamp = home / "bin" / "python", home / "installed.txt"
+    # A changed line is seen where the package lies, a new file only after an installation.
+    files = sorted(str(path) for path in (HERE.parent / "src").rglob("*.[pch]*") if path.suffix != ".pyc")
+    told = "\n".join([wanted.python, EXTRAS, *wanted.packages, *files])
+    if not stamp.exists() or stamp.read_text() != told:
+        print(f"installing {', '.join(wanted.packages)} for {wanted.python}", file=sys.stderr)
+        shutil.rmtree(home, ignore_errors=True)
+        subprocess.run([wanted.python, "-m", "venv", home], check=True)
+        pip = [python, "-m", "pip", "install", "-q"]
+        subprocess.run([*pip, "pip>=25.1"], check=True)
+        subprocess.run([*pip, "-e", f".[{EXTRAS}]", "--group", "test", *wanted.packages], check=True, cwd=HERE.parent)
+        stamp.write_text(told)
+    return python
+
+
+def main(names: list[str]) -> int:
+    """Run the tests of these sets, and say which were skipped and why; how many sets failed."""
+    failed = 0
+    for name in names:
+        files = [f"tests/{file}" for file in SETS[name].tests]
+        print(f"\n{name}: {', '.join(SETS[name].packages)}", flush=True)
+        failed += subprocess.run([interpreter(name), "-m", "pytest", "-q", *files], cwd=HERE.parent).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["oldest", "newest", "fields"]))
