@@ -24,7 +24,7 @@ CANCELLED = 1e-8
 # Entries of a block: enough to keep a thread busy for a few milliseconds.
 ENTRIES = 2**19
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
-ACCUMULATOR = 2**26
+ACCUMULATOR = 2**24
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
 SORT_PASSES = 4
 
