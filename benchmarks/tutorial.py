@@ -74,14 +74,14 @@ def follow(file: str, way: str, k: int, out: str) -> dict:
     before = status("VmRSS")
     reduced(adata, way, k)
     held = status("VmHWM") - before
-    sc.pp.neighbors(adata)
+    # Exact: NN-descent, the default for so many cells, differs in 2 % of the edges for scores that agree to 3e-7.
+    sc.pp.neighbors(adata, transformer="sklearn")
     sc.tl.umap(adata)
     np.savez(
         out,
         variance=adata.uns["pca"]["variance"],
         scores=adata.obsm["X_pca"],
         edges=np.stack(adata.obsp["distances"].nonzero()),
-        umap=adata.obsm["X_umap"],
     )
     marked = int(adata.var["highly_variable"].sum())
     return {
@@ -93,13 +93,11 @@ def follow(file: str, way: str, k: int, out: str) -> dict:
 
 def compared(ours: dict, theirs: dict) -> str:
     """How far apart two results are."""
-    from scipy.spatial import procrustes
-
     variances = np.max(np.abs(ours["variance"].astype(float) / theirs["variance"] - 1))
     n = len(ours["scores"])
     shared = np.intersect1d(*(found["edges"][0] * n + found["edges"][1] for found in (ours, theirs)))
     share = len(shared) / theirs["edges"].shape[1]
-    return f"{variances:>10.1e} {share:>10.3%} {procrustes(theirs['umap'], ours['umap'])[2]:>10.1e}"
+    return f"{variances:>10.1e} {share:>10.3%}"
 
 
 @click.command()
@@ -121,13 +119,13 @@ def main(counts: Path, k: int, way: str | None, out: str | None) -> None:
             told[name] = json.loads(done.stdout.splitlines()[-1])
             found[name] = dict(np.load(out))
     print(f"{told['scanpy']['told']}; k = {k}\n")
-    print(f"{'':34}{'variances':>10} {'edges':>10} {'UMAP':>10} {'MB of the steps':>16} {'MB at the peak':>15}")
+    print(f"{'':34}{'variances':>10} {'edges':>10} {'MB of the steps':>16} {'MB at the peak':>15}")
     for name, steps in WAYS.items():
-        columns = " " * 32 if name == "scanpy" else compared(found[name], found["scanpy"])
+        columns = " " * 21 if name == "scanpy" else compared(found[name], found["scanpy"])
         print(f"{steps:34}{columns} {told[name]['held']:>16.0f} {told[name]['peak']:>15.0f}")
     print(
-        "\nvariances: largest relative difference to scanpy's; edges: share of its neighbours that are the same; UMAP: "
-        "Procrustes\ndisparity; MB of the steps: what they took at their peak, beyond what the process held before"
+        "\nvariances: largest relative difference to scanpy's; edges: share of its neighbours that are the same; "
+        "MB of\nthe steps: what they took at their peak, beyond what the process held before"
     )
 
 
