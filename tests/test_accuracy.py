@@ -5,7 +5,7 @@ import pytest
 
 import shiftsvd as ss
 from helpers import CONTAINERS, EPS, FEW, Counting, assert_close, decaying, in_double, panel, values, with_values
-from shiftsvd.accuracy import value_errors
+from shiftsvd.accuracy import growth_bounds, value_errors
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -249,3 +249,32 @@ def test_residuals_take_the_shift_into_account() -> None:
     assert ss.residuals(D, F).max() > 0.1
     shifted = ss.as_operator(D) - ss.LowRank(panel(40, 1), panel(15, 1))
     assert ss.residuals(shifted, ss.Exact()(shifted, 3, 0)).max() <= 100 * EPS
+
+
+def _projected(seed: int, gap: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """(eigenvalues, Ritz values, Gram matrix of their residuals, largest eigenvalue of what is orthogonal to them)."""
+    rng = np.random.default_rng(seed)
+    exact = np.concatenate([np.linspace(1 + gap, 1, 12), np.linspace(0.9, 0.1, 28)])
+    Q = np.linalg.qr(rng.standard_normal((40, 40)))[0]
+    G = (Q * exact) @ Q.T
+    V, W = np.split(np.linalg.qr(Q[:, :15] + 1e-2 * rng.standard_normal((40, 15)), "complete")[0], [15], axis=1)
+    theta, w = np.linalg.eigh(V.T @ G @ V)
+    V, theta = V @ w[:, ::-1], theta[::-1]
+    R = G @ V - V * theta
+    return exact, theta, R.T @ R, float(np.linalg.eigvalsh(W.T @ G @ W)[-1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("gap", [1e-4, 0.1, 3.0])
+def test_eigenvalues_lie_above_ritz_values_by_at_most_what_couples_them_to_the_rest(seed: int, gap: float) -> None:
+    exact, theta, N, below = _projected(seed, gap)
+    for k in (1, 6, 12):
+        grown = exact[:k] - theta[:k]
+        bounds = growth_bounds(theta, N, below, k)
+        assert np.all(grown <= bounds + 100 * EPS)
+    if gap < 1:  # Neighbours of the k-th that are as good as it is do not count: the bound is of the size of the error.
+        assert np.max(bounds) <= 10 * np.max(grown)
+
+
+def test_without_a_gap_nothing_is_known_of_growth() -> None:
+    assert np.array_equal(growth_bounds(np.array([2.0, 1.0]), np.eye(2), 1.0, 2), [np.inf, np.inf])

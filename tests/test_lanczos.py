@@ -252,3 +252,52 @@ def test_what_converged_is_not_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ss.svd(with_values((200, 150), S[:150]), 10, solver="lanczos", tol=1e-7, rng=0).info.converged
+
+
+# --- the precision of products --------------------------------------------------------------------------------
+
+
+class Watched(Counting):
+    """Notes the precision of the panels that it multiplies."""
+
+    gram_in_single = True
+
+    def gram(self, V, weights=None):
+        self.panels.append(V.dtype)
+        return super().gram(V, weights)
+
+
+def wide_text(scale: float = 1.0) -> sparse.csr_array:
+    """Double data whose panels leave the cache, with a decaying spectrum and a column that is nearly full."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((9_000, 9_500), density=1e-3, rng=rng, format="lil")
+    X[:-20, 7] = 5 + rng.random((8_980, 1))
+    topics = sparse.random_array((9_000, 12), density=0.02, rng=rng) @ sparse.random_array(
+        (12, 9_500), density=0.02, rng=rng
+    )
+    return sparse.csr_array(scale * (X.tocsr() + 10 * topics))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e25, 1e-25, 1e60])
+def test_double_data_multiplied_in_single_precision_keep_the_tolerance(scale: float, transpose: bool) -> None:
+    X = wide_text()
+    exact = ss.svd(X, 8, shift="mean", solver=ss.BlockLanczos(tol=1e-10), rng=1).S
+    X = sparse.csr_array(scale * X)
+    A = ss.center(X)
+    solver = ss.BlockLanczos(tol=1e-4)
+    assert solver.single(A.fused(100)) and not ss.BlockLanczos(tol=1e-10).single(A.fused(100))
+    F = solver(A.H if transpose else A, 8, 0)
+    assert F.info.converged
+    assert relative(F, scale * exact) <= 1e-4
+    # The last reading is in double: what is left are the tails of the vectors.
+    assert np.all(np.abs(F.S / scale - exact) / exact <= F.info.value_errors + 1e-9)
+
+
+def test_the_last_reading_of_double_data_is_in_double() -> None:
+    A = Watched(ss.as_operator(with_values((300, 200), S)))
+    A.panels = []
+    F = ss.BlockLanczos(tol=1e-4)(A, 5, 0)
+    assert F.info.converged
+    assert A.panels[0] == np.float32 and set(A.panels[:-1]) == {np.dtype(np.float32)}
+    assert A.panels[-1] == np.float64
