@@ -78,7 +78,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
 def is_lazy(X: Any) -> bool:
     """Whether X is a Dask collection; Dask is not imported to tell."""
-    return type(X).__module__.startswith("dask.")
+    return any(kind.__module__.startswith("dask.") for kind in type(X).__mro__)  # AnnData's views derive from them
 
 
 def center(X: Any, *, n_threads: int | None = None) -> Operator:
