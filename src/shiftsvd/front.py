@@ -82,7 +82,7 @@ def svd(
     missing : "error", "mean" or "em"
         What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
         and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `shiftsvd.missing.complete`. Neither fills X in.
+        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
 

@@ -62,7 +62,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     missing : "error", "mean" or "em"
         What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
         cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
-        of n_components and column means fitted to the observed entries (`shiftsvd.missing.complete`), and new rows
+        of n_components and column means fitted to the observed entries (`complete`), and new rows
         are projected by a regression on theirs. Neither fills X in.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
