@@ -93,7 +93,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("word", "line"), [(word, line) for word in ["", *sorted(main.commands)] for line in examples(*word.split())]
 )
 def test_examples_of_the_help_run_as_they_stand(word: str, line: str, folder: Path, tmp_path: Path) -> None:
-    needed = {"--only digits": "matplotlib", "report": "jinja2", ".zarr": "zarr", ".bed": "bed_reader"}
+    needed = {
+        "--only digits": "matplotlib",
+        "report": "jinja2",
+        ".zarr": "zarr",
+        ".bed": "bed_reader",
+        "--workers": "distributed",
+    }
     for part, package in needed.items():
         if part in line:
             pytest.importorskip(package)

@@ -15,7 +15,7 @@ Examples:
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
-  shiftsvd fit counts.zarr --scheduler tcp://10.0.0.1:8786 --checkpoint reads/ -o out/
+  shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o out/
 """
 
 
