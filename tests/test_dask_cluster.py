@@ -13,33 +13,38 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.dask import DaskRows
+from helpers import decaying
 from shiftsvd.events import Event, listening
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+from shiftsvd.backends.dask import DaskRows  # noqa: E402
+from test_dask import CHUNKS, ROWS, counts, in_rows, same_components  # noqa: E402
 
-ROWS, COLUMNS, CHUNKS = 300, 400, 12
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+HEIGHT, COLUMNS, BLOCKS = 300, 400, 12
 
 
 def chunk(block_id: tuple[int, int], fuse: str = "") -> sparse.csr_array:
-    """Counts of one chunk, made where they are needed; the worker that finds the fuse dies of it."""
+    """Counts of one chunk, made where they are needed; whoever finds the fuse kills the process that it names."""
     try:
+        whom = int(Path(fuse).read_text() or os.getpid())
         os.unlink(fuse)
     except OSError:
         pass
     else:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(whom, signal.SIGKILL)
     rng = np.random.default_rng(block_id[0])
-    rates = np.random.default_rng(99).gamma(0.3, 1.0, (6, COLUMNS))[rng.integers(0, 6, ROWS)]
+    rates = np.random.default_rng(99).gamma(0.3, 1.0, (6, COLUMNS))[rng.integers(0, 6, HEIGHT)]
     return sparse.csr_array(rng.poisson(rates).astype(np.float32))
 
 
 def array(fuse: Path | str = "") -> Any:
     """A sparse Dask array whose chunks are nowhere until a task makes them."""
-    shape = ((ROWS,) * CHUNKS, (COLUMNS,))
+    shape = ((HEIGHT,) * BLOCKS, (COLUMNS,))
     meta = sparse.csr_array((0, 0), dtype=np.float32)
     return da.map_blocks(chunk, fuse=str(fuse), chunks=shape, dtype=np.float32, meta=meta)
 
@@ -64,15 +69,51 @@ def client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A client of a cluster of so many worker processes (default 2)."""
     n_workers = getattr(request, "param", 2)
     with (
+        # A worker that is not there so long after it was lost is given up, even if it was back and was killed again.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
 
 
+CHUNKINGS = [("dense", chunks) for chunks in CHUNKS] + [("sparse", rows) for rows in ROWS]
+
+
+def chunked(kind: str, chunks: Any) -> tuple[Any, Any]:
+    """A matrix as a Dask array, and in memory."""
+    if kind == "sparse":
+        X = counts(dtype=np.float64)
+        return in_rows(X, chunks), X
+    D = decaying((3000, 60), 0.8) + 3
+    return da.from_array(D, chunks=chunks), D
+
+
+def to_the_end(X: Any) -> ss.SVDResult:
+    return ss.svd(X, 4, shift="mean", solver=ss.BlockLanczos(tol=1e-12), rng=0)
+
+
+def by_threads(X: Any) -> ss.SVDResult:
+    """The same by threads of this process."""
+    with dask.config.set(scheduler="threads"):
+        return to_the_end(X)
+
+
 @pytest.mark.parametrize("client", [1, 2, 4], indirect=True)
 def test_result_does_not_depend_on_the_number_of_workers(client: Any, alone: ss.SVDResult) -> None:
     same_bits(fit(array()), alone)
+    dense, _ = chunked("dense", (450, 13))
+    same_bits(to_the_end(dense), by_threads(dense))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("client", [1, 2, 4], indirect=True)
+def test_every_chunking_gives_the_bits_of_any_number_of_workers_and_the_values_in_memory(client: Any) -> None:
+    for chunking in CHUNKINGS:
+        Y, X = chunked(*chunking)
+        same_bits(to_the_end(Y), by_threads(Y))
+        if len(client.scheduler_info()["workers"]) == 2:
+            same_components(Y, X)  # values to 1e-10, subspaces and left vectors too
 
 
 def test_the_caller_s_cluster_is_used_and_chunks_that_are_there_are_not_made_again(
@@ -101,40 +142,79 @@ def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone
         F = fit(array(fuse))
     same_bits(F, alone)
     assert set(range(1, F.info.n_passes + 1)) <= set(deaths)
+    assert fuse.exists()  # lit after the last read: all others have burnt
+    np.testing.assert_allclose(np.asarray(F.U), np.asarray(alone.U), atol=1e-6)
+    assert not fuse.exists()
 
 
 SCRIPT = """
-import os, signal, sys
-import distributed
+import os, sys
+from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from test_dask_cluster import array, fit
+import distributed
+import numpy as np
 import shiftsvd as ss
 from shiftsvd.events import listening
-import numpy as np
+from test_dask_cluster import array, fit
 
-def stop(event):
-    if event.done >= float(sys.argv[4]):
-        os.kill(os.getpid(), signal.SIGKILL)
+address, reads, stop, out = sys.argv[2], sys.argv[3], float(sys.argv[4]), sys.argv[5]
+fuse = Path(reads).with_name("fuse")
+
+def light(done):
+    if done == stop:
+        part = fuse.with_name("part")
+        part.write_text(str(os.getpid()))
+        part.rename(fuse)
 
 if __name__ == "__main__":
-    with distributed.Client(sys.argv[2]) as client, ss.checkpoint(sys.argv[3]), listening(stop):
-        F = fit(array())
-    np.savez(sys.argv[5], S=F.S, Vh=F.Vh)
+    light(0)
+    with distributed.Client(address), ss.checkpoint(reads), listening(lambda event: light(event.done)):
+        F = fit(array(fuse))
+    np.savez(out, S=F.S, Vh=F.Vh)
 """
 
 
+class Killed:
+    """A client in a process of its own, which a worker kills in the midst of a read."""
+
+    def __init__(self, client: Any, folder: Path) -> None:
+        self.address, self.folder, self.out = client.scheduler.address, folder / "reads", folder / "out.npz"
+        self.script = folder / "script.py"
+        self.script.write_text(SCRIPT)
+
+    def __call__(self, stop: int) -> int:
+        """Go on, to be killed in the read after `stop` of this run; the exit code."""
+        args = (Path(__file__).parent, self.address, self.folder, stop, self.out)
+        return subprocess.run([sys.executable, self.script, *map(str, args)], check=False).returncode
+
+    def kept(self) -> int:
+        """Reads that need not be made again."""
+        return len(list(self.folder.glob("read-*.npz")))
+
+    def ended_with(self, F: ss.SVDResult) -> None:
+        """The bits of an unbroken run."""
+        assert not self.folder.exists()
+        with np.load(self.out) as found:
+            np.testing.assert_array_equal(found["S"], F.S)
+            np.testing.assert_array_equal(found["Vh"], F.Vh)
+
+
 def test_a_client_that_is_killed_goes_on_where_it_was(client: Any, alone: ss.SVDResult, tmp_path: Path) -> None:
-    out, folder = tmp_path / "out.npz", tmp_path / "reads"
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    address = client.scheduler.address
-    for stop in ("3", "1e9"):
-        command = [sys.executable, str(script), str(Path(__file__).parent), address, str(folder), stop, str(out)]
-        code = subprocess.run(command, check=False).returncode
-        if stop == "3":
-            assert code == -signal.SIGKILL
-            assert len(list(folder.glob("read-*.npz"))) in (2, 3)
-    assert code == 0
-    with np.load(out) as found:
-        np.testing.assert_array_equal(found["S"], alone.S)
-        np.testing.assert_array_equal(found["Vh"], alone.Vh)
+    run = Killed(client, tmp_path)
+    assert run(3) == -signal.SIGKILL
+    assert run.kept() == 3
+    assert run(-1) == 0
+    run.ended_with(alone)
+
+
+@pytest.mark.long
+def test_a_client_that_is_killed_in_each_read_in_turn_ends_with_the_same_bits(
+    client: Any, alone: ss.SVDResult, tmp_path: Path
+) -> None:
+    run, reads = Killed(client, tmp_path), alone.info.n_passes + 1  # one more for the moments
+    assert run(0) == -signal.SIGKILL
+    for read in range(1, reads):  # what was read before is replayed: each run makes one read, and dies in the next
+        assert run(1) == -signal.SIGKILL
+        assert run.kept() == read
+    assert run(-1) == 0
+    run.ended_with(alone)
