@@ -1,6 +1,7 @@
 """`shiftsvd fit` on Dask workers: what one process would write, whoever is killed, and nobody is left behind."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from scipy import sparse
 import shiftsvd as ss
 from helpers import decaying
 from shiftsvd.cli import main
+from shiftsvd.commands.cluster import workers
 from shiftsvd.io import convert, open_matrix
 
 pytest.importorskip("distributed")
@@ -186,6 +188,15 @@ def test_no_worker_outlives_its_command_which_goes_on_when_repeated(
         assert psutil.wait_procs(family, timeout=60)[1] == []
     assert bits(json.loads(stdout)) == unbroken
     assert not reads.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
+    dask = pytest.importorskip("dask")
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}), workers(None, 1):
+        os.kill(dask.delayed(os.getpid)().compute(), signal.SIGKILL)
+        assert dask.delayed(abs)(-3).compute() == 3
 
 
 # --- a scheduler that is there --------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ from typing import Any
 
 # Seconds that a scheduler has to answer, and its workers to be there.
 PATIENCE = 10
+# A killed worker is started again; one that is not there so long after its death is given up for good. Dask gives up
+# after 15 seconds, which a start on a busy machine may take, and without workers a command would wait forever.
+COMING_BACK = "24 hours"
 
 
 def asked_for(scheduler: str | None, n_workers: int | None) -> bool:
@@ -49,11 +52,14 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
 @contextmanager
 def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
     """So many processes of this machine, of one thread each, which end with the command."""
+    import dask
+
     quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.ERROR}
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": COMING_BACK}),
         distributed.LocalCluster(n_workers=n_workers, **quiet) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-        _computing(client),
+        # As the default, not by `_computing`: a worker is started with the settings, and a client cannot be sent to it.
+        distributed.Client(cluster),
     ):
         yield
 
