@@ -199,6 +199,12 @@ def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
         assert dask.delayed(abs)(-3).compute() == 3
 
 
+@pytest.mark.slow
+def test_two_commands_at_once_warn_of_nothing() -> None:
+    with workers(None, 1), workers(None, 1):
+        assert pytest.importorskip("dask").delayed(abs)(-3).compute() == 3
+
+
 # --- a scheduler that is there --------------------------------------------------------------------------------
 
 

@@ -54,10 +54,13 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
     """So many processes of this machine, of one thread each, which end with the command."""
     import dask
 
-    quiet = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.ERROR}
+    # The port is opened without a dashboard too, and Dask warns where another command has the usual one.
+    quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": COMING_BACK}),
-        distributed.LocalCluster(n_workers=n_workers, **quiet) as cluster,
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
+        ) as cluster,
         # As the default, not by `_computing`: a worker is started with the settings, and a client cannot be sent to it.
         distributed.Client(cluster),
     ):
