@@ -1,7 +1,7 @@
 """PCA of z-scored sparse data: peak memory, and seconds a pass beside the fit without scale.
 
 The matrix is made and written by one process, and each fit runs in one of its own that only reads it, so that the peak
-is that of the fit. Run: python benchmarks/scaled.py [--rows 500000] [--columns 5000]
+is that of the fit (a process begins with the peak of the one that started it, so that one does nothing). Run: python benchmarks/scaled.py [--rows 500000] [--columns 5000]
 """
 
 import resource
@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, vstack
 import shiftsvd as ss
 
 K, LEVEL, FACTORS = 50, 0.066, 60  # the level makes 5 % nonzero
-STEPS = ("plain", "scaled", "passes")
+STEPS = ("make", "plain", "scaled", "passes")
 
 
 def make(folder: Path, rows: int, columns: int) -> None:
@@ -91,15 +91,16 @@ def passes(folder: Path, columns: int) -> None:
 def main(rows: int, columns: int, solver: str, one: tuple[str, str] | None) -> None:
     """Make the matrix, and fit it with and without scale."""
     if one:
-        if one[1] == "passes":
+        if one[1] == "make":
+            make(Path(one[0]), rows, columns)
+        elif one[1] == "passes":
             passes(Path(one[0]), columns)
         else:
             fit(Path(one[0]), columns, one[1], solver)
         return
     with tempfile.TemporaryDirectory() as folder:
-        make(Path(folder), rows, columns)
         for name in STEPS:
-            options = ["--columns", str(columns), "--solver", solver, "--one", folder, name]
+            options = ["--rows", str(rows), "--columns", str(columns), "--solver", solver, "--one", folder, name]
             subprocess.run([sys.executable, __file__, *options], check=True)
 
 
