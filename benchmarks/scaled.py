@@ -1,7 +1,9 @@
 """PCA of z-scored sparse data: peak memory, and seconds a pass beside the fit without scale.
 
 The matrix is made and written by one process, and each fit runs in one of its own that only reads it, so that the peak
-is that of the fit (a process begins with the peak of the one that started it, so that one does nothing). Run: python benchmarks/scaled.py [--rows 500000] [--columns 5000]
+is that of the fit (a process begins with the peak of the one that started it, so that one does nothing).
+
+Run: python benchmarks/scaled.py [--rows 500000] [--columns 5000]
 """
 
 import resource
