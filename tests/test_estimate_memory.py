@@ -24,6 +24,8 @@ if case == "dense":
     X, k = rng.standard_normal((20_000, 2_000)), 50
 elif case == "wide":
     X, k = sparse.random_array((330, 500_000), density=0.01, format="csr", rng=0), 100
+elif case == "sorted the other way":
+    X, k = sparse.random_array((20_000, 40_000), density=0.01, format="csr", rng=0), 100
 elif case == "many columns":
     X, k = sparse.random_array((100_000, 20_000), density=0.002, format="csr", rng=0), 100
 else:
@@ -42,7 +44,7 @@ print((status("VmHWM") - before) / foreseen)
 @pytest.mark.parametrize(
     ("case", "solver"),
     [(case, solver) for case in ("tall", "dense") for solver in ("lanczos", "gram")]
-    + [(case, "lanczos") for case in ("wide", "many columns")]
+    + [(case, "lanczos") for case in ("wide", "sorted the other way", "many columns")]
     + [("tall", "exact")],
 )
 def test_a_fit_takes_what_was_foreseen(case: str, solver: str) -> None:

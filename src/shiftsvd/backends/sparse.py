@@ -85,6 +85,17 @@ class SparseRows(Blocked):
         return int(self.X.nnz)
 
     @property
+    def working_bytes(self) -> int:
+        """Of a wide matrix, the copy that is sorted the other way, where there is room for it."""
+        size = self._bytes_the_other_way
+        return size if self.shape[0] < self.shape[1] and spare(size, self.memory_limit) else 0
+
+    @property
+    def _bytes_the_other_way(self) -> int:
+        """What the adjoint takes, sorted by its own rows."""
+        return int(self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1])
+
+    @property
     def gram_in_single(self) -> bool:
         """Single data, and double ones where their panels leave the cache."""
         return self.dtype.kind == "f" and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE)
@@ -250,8 +261,7 @@ class SparseRows(Blocked):
 
     def transposed(self, passes: float) -> "SparseRows | None":
         """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
-        size = self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1]
-        if passes < SORT_PASSES or not spare(size, self.memory_limit):
+        if passes < SORT_PASSES or not spare(self._bytes_the_other_way, self.memory_limit):
             return None
         if self.full is None or self.ready is None:
             return self._adjoint(self.X, self.shift, self.inside)
