@@ -200,6 +200,23 @@ def test_a_worker_that_takes_its_time_to_come_back_is_not_given_up() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.commands.cluster.ALONE", "1s")
+    delayed = pytest.importorskip("dask").delayed
+
+    def lose_the_worker() -> None:
+        with workers(None, 1):
+            (nanny,) = pytest.importorskip("distributed").default_client().cluster.workers.values()
+            monkeypatch.setattr(nanny, "instantiate", None)
+            os.kill(delayed(os.getpid)().compute(), signal.SIGKILL)
+            delayed(abs)(-3).compute()
+
+    with pytest.raises(OSError, match="do not start again; give a smaller --memory"):
+        lose_the_worker()
+
+
+@pytest.mark.slow
 def test_two_commands_at_once_warn_of_nothing() -> None:
     with workers(None, 1), workers(None, 1):
         assert pytest.importorskip("dask").delayed(abs)(-3).compute() == 3

@@ -1,6 +1,7 @@
 """What is as long as a Dask array stays one: left vectors by TSQR, in chunks of rows, orthonormal."""
 
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -108,8 +109,74 @@ def test_right_vectors_of_a_wide_array_come_to_memory_since_their_signs_do(chunk
     np.testing.assert_allclose(F.U, want.U, atol=1e-9)
 
 
+@pytest.fixture
+def never_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Dask array with more than 10 columns is brought to memory as a whole."""
+    compute = da.Array.compute
+
+    def refuse(X: Any, **settings: Any) -> Any:
+        assert X.ndim < 2 or X.shape[1] <= 10, f"{X} was computed"
+        return compute(X, **settings)
+
+    monkeypatch.setattr(da.Array, "compute", refuse)
+
+
+@pytest.mark.usefixtures("never_whole")
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_truncated_svd_reads_chunks_and_its_scores_are_lazy(kind: Any) -> None:
+    D = np.random.default_rng(0).poisson(0.5, (300, 40)) * np.linspace(3, 0.1, 40)
+    loads = Loads()
+    X = da.from_array(D, chunks=(70, 40)).map_blocks(kind, dtype=D.dtype, meta=kind(np.empty((0, 0))))
+    X = X.map_blocks(loads, dtype=D.dtype, meta=kind(np.empty((0, 0))))
+    loads.n = 0
+    found, want = (ss.TruncatedSVD(3, tol=1e-12, random_state=0) for _ in range(2))
+    with pytest.warns(UserWarning, match="first component is the mean"):
+        found.fit(X)
+    assert loads.n == 5 * (found.info_.n_passes + 2)  # means and variances
+    with pytest.warns(UserWarning, match="first component is the mean"):
+        want.fit(kind(D))
+    for name in ("components_", "singular_values_", "explained_variance_ratio_", "mean_alignment_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(want, name), atol=1e-8, err_msg=name)
+    loads.n, Z = 0, found.transform(X)
+    assert isinstance(Z, da.Array)
+    assert (loads.n, Z.chunks) == (0, (X.chunks[0], (3,)))
+    np.testing.assert_allclose(Z.compute(), want.transform(kind(D)), atol=1e-8)
+    with pytest.raises(ValueError, match="39 features, but TruncatedSVD is expecting 40"):
+        found.transform(X[:, :39])
+
+
+@pytest.mark.usefixtures("never_whole")
 def test_correspondence_of_a_dask_array_is_that_in_memory() -> None:
-    N = np.random.default_rng(0).poisson(2.0, (90, 8)).astype(np.float64)
-    found, want = (ss.CorrespondenceAnalysis(3).fit(A) for A in (ss.as_operator(da.from_array(N, chunks=(40, 8))), N))
+    N = np.random.default_rng(0).poisson(2.0, (90, 18)).astype(np.float64)
+    X = da.from_array(N, chunks=(40, 18))
+    found, want = (ss.CorrespondenceAnalysis(3, tol=1e-12, random_state=0).fit(A) for A in (X, N))
     np.testing.assert_allclose(found.row_coordinates_, want.row_coordinates_, atol=1e-8)
     np.testing.assert_allclose(found.column_coordinates_, want.column_coordinates_, atol=1e-8)
+    np.testing.assert_allclose(found.transform(X), want.transform(N), atol=1e-8)
+    np.testing.assert_allclose(found.column_coordinates(X), want.column_coordinates(N), atol=1e-8)
+
+
+def test_scores_that_need_the_group_of_each_row_are_refused_before_any_work_without_it() -> None:
+    X = da.from_array(np.random.default_rng(0).standard_normal((60, 5)), chunks=(20, 5))
+    groups = np.arange(60) % 3
+    pca = ss.PCA(2, shift=ss.GroupMeans(), random_state=0).fit(X, groups=groups)
+    with pytest.raises(ValueError, match="groups"):
+        pca.transform(X)
+    np.testing.assert_allclose(pca.transform(X, groups=groups), pca.transform(np.asarray(X), groups=groups), atol=1e-10)
+
+
+def test_a_fit_about_the_mean_holds_nothing_that_is_as_long_as_the_data() -> None:
+    rows, height = 10**7, 2 * 10**4
+
+    def chunk(block_id: tuple[int, int]) -> Any:
+        return np.random.default_rng(block_id[0]).random((height, 3)) + 1
+
+    X = da.map_blocks(chunk, chunks=((height,) * (rows // height), (3,)), dtype=np.float64, meta=np.empty((0, 0)))
+    tracemalloc.start()
+    with dask.config.set(scheduler="synchronous"):
+        pca = ss.PCA(2, tol=1e-3, random_state=0).fit(X)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(pca.mean_, 1.5, atol=1e-3)
+    np.testing.assert_allclose(pca.explained_variance_, 1 / 12, rtol=1e-2)
+    assert peak < rows  # bytes: a column of ones would take eight times as much

@@ -16,7 +16,7 @@ from shiftsvd.integrations.annotated import is_annotated, mask_of, matrix_of, pl
 from shiftsvd.integrations.selection import Places
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
-from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.operators import Operator, Panel, Scaled, repeated
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
@@ -195,7 +195,7 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     places = _places(adata, reference.var_names[used])
     order = np.argsort(places)  # files are read in their own order
     A = matrix_of(adata, layer, places[order], None, None)
-    B = A - LowRank(np.ones(A.shape[0]), shift[used][order])
+    B = A - repeated(shift[used][order], A.shape[0])
     V = np.asarray(reference.varm[keys.varm], np.float64)[used][order]
     with threads(None):
         parts = [part for _, part in Scaled(B, cols=1 / scale[used][order]).row_products(V)]

@@ -82,9 +82,14 @@ class LowRank(Operator):
         """Itself."""
         return self
 
+    @property
+    def level(self) -> bool:
+        """Whether all rows are the same."""
+        return _is_repeated(self.L) or bool(np.all(self.L == self.L[:1]))
+
     def row_vector(self) -> Vector | None:
         """mu, if this is ``1 mu^T`` however it is written; else None."""
-        return np.asarray(self.R.conj() @ self.L[0]) if np.all(self.L == self.L[0]) else None
+        return np.asarray(self.R.conj() @ self.L[0]) if self.level else None
 
     @property
     def H(self) -> "LowRank":
@@ -93,8 +98,13 @@ class LowRank(Operator):
 
 
 def repeated(mu: Vector, m: int) -> LowRank:
-    """``1 mu^T``: the same vector in each of m rows."""
-    return LowRank(np.ones(m), mu.conj())
+    """``1 mu^T``: the same vector in each of m rows; nothing of that length is stored."""
+    return LowRank(np.broadcast_to(1.0, (m, 1)), mu.conj())
+
+
+def _is_repeated(F: Panel) -> bool:
+    """Whether one row is stored for all."""
+    return F.strides[0] == 0
 
 
 def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
@@ -119,11 +129,13 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
     if F.ndim != 2 or F.dtype.kind not in "fciub":
         raise ValueError(f"{name} must be a numeric array of one or two dimensions, got {F.dtype} {F.shape}")
     F = F.astype(panel_dtype(F.dtype), copy=False)
-    if not np.isfinite(F).all():
+    if not np.isfinite(F[:1] if _is_repeated(F) else F).all():
         raise ValueError(f"{name} holds NaN or infinite values: a shift must be finite")
     return F
 
 
 def _triangle(F: Panel) -> Panel:
     """R of the QR factorization of F."""
+    if _is_repeated(F):
+        F = F[:1] * np.sqrt(len(F))
     return np.asarray(np.linalg.qr(F, mode="r"))

@@ -18,7 +18,7 @@ from shiftsvd.backends.foreign import Foreign
 from shiftsvd.backends.memory import affordable
 from shiftsvd.backends.sparse import SparseRows, inspected, sorted_rows
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Adjoint, LowRank, Operator
+from shiftsvd.operators import Adjoint, Operator, repeated
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
@@ -26,11 +26,12 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
     Parameters
     ----------
-    X : array, sparse matrix or array, data frame, LinearOperator, or Operator, of shape (m, n)
+    X : array, sparse matrix or array, data frame, Dask array, LinearOperator, or Operator, of shape (m, n)
         NumPy arrays of any order, memory-mapped ones too, are read in place; integers and booleans are
         converted block by block. CSR and CSC are used as they are if their rows are sorted and without
         duplicates, else one sorted copy is made; other sparse formats are converted to CSR. Data frames
-        of pandas (Sparse columns stay sparse) and polars. Any object with ``shape``, ``dtype``,
+        of pandas (Sparse columns stay sparse) and polars. Dask arrays with dense chunks, or CSR ones of
+        whole rows, are never computed: each read is one graph. Any object with ``shape``, ``dtype``,
         ``matmat`` and ``rmatmat``.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
@@ -105,7 +106,7 @@ def center(X: Any, *, n_threads: int | None = None) -> Operator:
            [ 1.,  2.]])
     """
     A = as_operator(X, n_threads=n_threads)
-    return A - LowRank(np.ones(A.shape[0]), A.moments().mean.conj())
+    return A - repeated(A.moments().mean, A.shape[0])
 
 
 def _dense(X: Any, n_threads: int) -> Operator:

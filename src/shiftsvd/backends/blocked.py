@@ -61,12 +61,7 @@ class Blocked(Operator):
 
     def known_squares(self) -> Vector | None:
         """Squared column norms of ``X - 1 mu^T``, if the moments of X have been taken: no entry is read again."""
-        mu = None if self.shift is None or "columns" not in self.memo else self.shift.row_vector()
-        if mu is None:
-            return None
-        known = self.memo["columns"]
-        assert known.M2 is not None
-        return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
+        return squares_about(self.memo.get("columns"), self.shift)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows, block after block."""
@@ -103,6 +98,15 @@ class Blocked(Operator):
         for values in parts:
             total += values
         return total
+
+
+def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
+    """Squared column norms of ``X - 1 mu^T`` from the moments of X; None if there are none, or for other shifts."""
+    mu = np.zeros(1) if shift is None else None if moments is None else shift.row_vector()
+    if moments is None or mu is None:
+        return None
+    assert moments.M2 is not None
+    return np.asarray(moments.M2 + moments.count * np.abs(moments.mean - mu) ** 2)
 
 
 def cut(n_rows: int, rows: int) -> list[Rows]:

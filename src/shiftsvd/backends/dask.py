@@ -11,7 +11,7 @@ from scipy.sparse import issparse
 
 from shiftsvd import journal
 from shiftsvd.backends.array import native_dtype
-from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask_graph import Blocks, Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, scores_of, wide
 from shiftsvd.backends.source import wide_panels
@@ -70,7 +70,7 @@ def lazy_scores(pca: Any, X: Any) -> Any:
     if X.shape[1] != pca.n_features_in_:
         name, n = type(pca).__name__, pca.n_features_in_
         raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {n} features as input")
-    dtype, k = native_dtype(X.dtype), pca.n_components_
+    dtype, k = native_dtype(X.dtype), len(pca.components_)
     return by_rows.map_blocks(
         scores_of, pca, dtype=dtype, chunks=(by_rows.chunks[0], (k,)), meta=np.empty((0, 0), dtype)
     )
@@ -99,7 +99,7 @@ class DaskRows(Operator):
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
         object.__setattr__(self, "shape", tuple(map(int, self.X.shape)))
         object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
-        object.__setattr__(self, "level", self.shift is not None and bool(np.all(self.shift.L == self.shift.L[:1])))
+        object.__setattr__(self, "level", self.shift is not None and self.shift.level)
 
     @property
     def sparse(self) -> bool:
@@ -237,10 +237,9 @@ class DaskRows(Operator):
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms, from the moments where they are known; else one read."""
-        mu = None if self.shift is None or "columns" not in self.memo else self.shift.row_vector()
-        if weights is None and mu is not None:
-            known = self.memo["columns"]
-            return np.asarray(known.M2 + known.count * np.abs(known.mean - mu) ** 2)
+        known = squares_about(self.memo.get("columns"), self.shift) if weights is None else None
+        if known is not None:
+            return known
         read = lambda: {"squares": self._sum("column_squares", (), (in_double(weights),))}  # noqa: E731
         return self._once("squares", (weights,), read)["squares"]
 
@@ -279,7 +278,7 @@ class DaskRows(Operator):
         """A read that is not repeated where a broken run has made it."""
         if not journal.kept():  # the fingerprint loads a chunk
             return read()
-        shift = () if self.shift is None else (self.shift.L, self.shift.R)
+        shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
         return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
     def _sum(

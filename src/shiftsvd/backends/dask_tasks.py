@@ -120,7 +120,7 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
 def scores_of(chunk: Any, pca: Any) -> Panel:
     """Scores of one chunk, by the estimator itself."""
     if not chunk.shape[0]:
-        return np.empty((0, pca.n_components_), native_dtype(chunk.dtype))
+        return np.empty((0, len(pca.components_)), native_dtype(chunk.dtype))
     with _alone, unheard(), threads(1):
         return np.asarray(pca.transform(chunk))
 

@@ -12,6 +12,8 @@ PATIENCE = 10
 # A killed worker is started again; one that is not there so long after its death is given up for good. Dask gives up
 # after 15 seconds, which a start on a busy machine may take, and without workers a command would wait forever.
 COMING_BACK = "24 hours"
+# Without any worker for as long as this, none will come: the machine cannot start one.
+ALONE = "10 minutes"
 
 
 def asked_for(scheduler: str | None, n_workers: int | None) -> bool:
@@ -45,6 +47,11 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
             f"a block was lost with {error.allowed_failures + 1} workers one after another, most likely for want of "
             "memory; give a smaller --memory, which makes blocks smaller, or fewer workers"
         ) from error
+    except distributed.scheduler.NoWorkerError as error:
+        raise OSError(
+            "the workers were lost and do not start again; give a smaller --memory or fewer workers, and see whether "
+            "other processes take the memory"
+        ) from error
     except CancelledError as error:
         raise OSError("the scheduler is gone; with --checkpoint the same command goes on where it was") from error
 
@@ -54,10 +61,14 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
     """So many processes of this machine, of one thread each, which end with the command."""
     import dask
 
+    patience = {
+        "distributed.deploy.lost-worker-timeout": COMING_BACK,
+        "distributed.scheduler.no-workers-timeout": ALONE,
+    }
     # The port is opened without a dashboard too, and Dask warns where another command has the usual one.
     quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
     with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": COMING_BACK}),
+        dask.config.set(patience),
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
         ) as cluster,

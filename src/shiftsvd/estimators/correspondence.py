@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted
+from shiftsvd.estimators.features import counted, is_unread
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
@@ -101,7 +101,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or Operator of shape (n_rows, n_columns)
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
             Counts, or other numbers of at least 0 (of an operator, only their sums are looked at).
         y : ignored
 
@@ -147,7 +147,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or Operator of shape (n_rows, n_columns)
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
 
         Returns
         -------
@@ -175,7 +175,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or Operator of shape (n_rows, any number)
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, any number)
 
         Returns
         -------
@@ -216,15 +216,15 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
 
     def _table(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
-        if isinstance(X, Operator):
+        if is_unread(X):
             return counted(self, X, reset)
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
         return self._checked(validate_data(self, X, reset=reset, **kinds))
 
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""
-        if isinstance(X, Operator):
-            return X
+        if is_unread(X):
+            return as_operator(X, memory_limit=self.memory_limit)
         return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
 
     def _checked(self, X: Any) -> Operator:

@@ -1,12 +1,26 @@
-"""Features of data that scikit-learn's checks do not read: operators, whose columns are only counted."""
+"""Data that scikit-learn's checks do not read: operators and Dask arrays, whose columns are only counted."""
 
+from collections.abc import Callable
 from typing import Any
 
+from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.operators import Operator
 
 
-def counted(estimator: Any, A: Operator, reset: bool) -> Operator:
-    """A, after its columns are remembered (`reset`) or compared with those of the fit."""
+def is_unread(X: Any) -> bool:
+    """Whether X is nothing that may be looked at: `counted` is for it."""
+    return isinstance(X, Operator) or is_lazy(X)
+
+
+def counted(estimator: Any, X: Any, reset: bool) -> Operator:
+    """X as an operator, after its columns are counted."""
+    A = as_operator(X, memory_limit=estimator.memory_limit)
+    count_columns(estimator, A, reset)
+    return A
+
+
+def count_columns(estimator: Any, A: Any, reset: bool) -> None:
+    """Remember the columns of A (`reset`), or compare them with those of the fit."""
     name = type(estimator).__name__
     if A.dtype.kind == "c":
         raise ValueError(f"Complex data not supported by {name}, got {A}; use svd")
@@ -17,4 +31,12 @@ def counted(estimator: Any, A: Operator, reset: bool) -> Operator:
         raise ValueError(
             f"X has {A.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
         )
-    return A
+
+
+def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = True) -> Any:
+    """``found(X)``; where X is a Dask array, and a row's score takes nothing but the row, a Dask array of them."""
+    if not (is_lazy(X) and by_row):
+        return found(X)
+    from shiftsvd.backends.dask import lazy_scores
+
+    return lazy_scores(estimator, X)

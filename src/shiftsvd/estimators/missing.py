@@ -7,7 +7,7 @@ import numpy as np
 from shiftsvd.backends.missing import Gaps
 from shiftsvd.missing import with_missing
 from shiftsvd.moments import Vector
-from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
 
 # Least and largest ridge: a row with fewer observed entries than components still has one solution.
 LEAST, MOST = 1e-9, 1e9
@@ -31,7 +31,7 @@ def new_rows(pca: Any, A: Operator | Gaps) -> Operator:
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:
     """Rows whose missing entries equal the mean."""
-    return gaps.filled(LowRank(np.ones(gaps.shape[0]), mean))
+    return gaps.filled(repeated(mean, gaps.shape[0]))
 
 
 def regressed_rows(

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
-from shiftsvd.backends import is_lazy
+from shiftsvd.estimators.features import scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.samples import checked
@@ -168,7 +168,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
         y : ignored
         sample_weight : array of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice, a weight of 0 is no row.
@@ -246,7 +246,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         Parameters
         ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
         groups, covariates : array, optional
             Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
 
@@ -265,11 +265,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         One pass; sparse X stays sparse.
         """
         check_is_fitted(self, "components_")
-        if is_lazy(X) and groups is None and covariates is None:
-            from shiftsvd.backends.dask import lazy_scores
-
-            return lazy_scores(self, X)
-        return _joined(self.iter_scores(X, groups, covariates))
+        learned, _ = self._learned(groups, covariates)
+        return scores(self, X, lambda X: _joined(self.iter_scores(X, groups, covariates)), learned.needs is None)
 
     def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
         """Scores part by part: ``(first row, scores of the rows from there on)``, in order.

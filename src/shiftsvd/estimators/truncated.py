@@ -8,12 +8,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted
+from shiftsvd.estimators.features import counted, is_unread, scores
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import Operator, Panel, repeated
 from shiftsvd.orth import NORMALIZERS
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
@@ -115,7 +115,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or Operator of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
         y : ignored
 
         Returns
@@ -150,7 +150,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         V, mean = F.Vh.T.astype(np.float64), moments.mean
         with threads(A.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
-            G = (A - LowRank(np.ones(A.shape[0]), mean)).gram(V)
+            G = (A - repeated(mean, A.shape[0])).gram(V)
         variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
         total, length = float(moments.M2.sum()) / A.shape[0], float(np.linalg.norm(mean))
         self.components_ = np.asarray(F.Vh, A.dtype)
@@ -169,9 +169,18 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Parameters
         ----------
-        X : array, sparse matrix, data frame or Operator of shape (n_samples, n_features)
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+
+        Returns
+        -------
+        array of shape (n_samples, n_components)
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
         """
         check_is_fitted(self, "components_")
+        return scores(self, X, self._scores)
+
+    def _scores(self, X: Any) -> Panel:
+        """Scores of every row."""
         A = self._operator(X, reset=False)
         with threads(A.n_threads):
             Z = A.matmat(self.components_.T.astype(np.float64))
@@ -187,7 +196,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
-        if isinstance(X, Operator):
+        if is_unread(X):
             return counted(self, X, reset)
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
         X = validate_data(self, X, reset=reset, **kinds)

@@ -12,7 +12,7 @@ from shiftsvd.backends.missing import Gaps, entries, gaps_of
 from shiftsvd.kernels import threads
 from shiftsvd.missing.descent import chosen, descend, start
 from shiftsvd.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
@@ -198,7 +198,7 @@ def completed(
         if name != "mean":
             raise ValueError(f'missing="mean" is for shift="mean": missing entries equal the shift; got {name!r}')
         moments = gaps.moments(weights)
-        return gaps.filled(LowRank(np.ones(gaps.shape[0]), moments.mean.conj())), moments
+        return gaps.filled(repeated(moments.mean, gaps.shape[0])), moments
     biases = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
@@ -208,5 +208,5 @@ def completed(
         raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
     A = complete(gaps, max(int(k), 1), biases=biases[name], rng=rng).A
     mean = A.moments().mean
-    M2 = (A - LowRank(np.ones(A.shape[0]), mean.conj())).column_squares()
+    M2 = (A - repeated(mean, A.shape[0])).column_squares()
     return A, Moments(float(A.shape[0]), mean, M2)

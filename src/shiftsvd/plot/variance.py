@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.moments import Vector
-from shiftsvd.operators import LowRank
+from shiftsvd.operators import repeated
 from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
 
 BARS = 40  # more components are a line
@@ -244,7 +244,7 @@ def _errors_of(fit: Fit, X: Any) -> Vector:
     if hasattr(model, "_minus_shift"):  # ours, whose shift may be more than the mean
         squares = model._minus_shift(A, None, None).row_squares()
     else:
-        squares = (A - LowRank(np.ones(A.shape[0]), np.asarray(model.mean_, np.float64))).row_squares()
+        squares = (A - repeated(np.asarray(model.mean_, np.float64), A.shape[0])).row_squares()
     total = 0.0 if squares is None else float(squares.sum())
     if total == 0:
         raise ValueError("the rows given must differ from the mean of the fit, got none that does; give others")

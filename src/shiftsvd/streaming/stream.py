@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftsvd.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.operators import Operator, Panel, Scaled, repeated
 from shiftsvd.streaming.scatter import Scatter
 
 EPS = float(np.finfo(np.float64).eps)
@@ -134,7 +134,7 @@ class Stream:
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
         """``(A - 1 mean^T) diag(1 / scale)``."""
-        C = A - LowRank(np.ones(A.shape[0]), mean)
+        C = A - repeated(mean, A.shape[0])
         return C if self.scale is None else Scaled(C, cols=1 / self.scale)
 
     def _join(self, moments: Moments) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, repeated
 
 # Numbers of a factor that are gathered in one go, and stay in cache.
 GATHERED = 2**18
@@ -74,9 +74,9 @@ class Gaps(ABC):
         count = total - self.absent_below(w)
         if not np.all(count > 0):
             raise ValueError(_nothing_observed("columns", np.flatnonzero(~(count > 0))))
-        mean = self.filled(_constant(np.zeros(n), m)).moments(weights).mean * (total / count)
+        mean = self.filled(repeated(np.zeros(n), m)).moments(weights).mean * (total / count)
         # Squares about the means: what stands for a missing entry adds nothing to them.
-        A = self.filled(_constant(mean, m))
+        A = self.filled(repeated(mean, m))
         off = A.moments(weights)
         # Of residuals beside a shift the stored part is what is left of the observed entries.
         M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
@@ -110,11 +110,6 @@ def refuse_infinite(n_inf: int) -> None:
     """Infinities are no missing entries."""
     if n_inf:
         raise ValueError(f"the matrix must be finite where it is observed, got {n_inf} inf; drop them or set them NaN")
-
-
-def _constant(mean: Vector, m: int) -> LowRank:
-    """``1 mean^T`` with m rows."""
-    return LowRank(np.ones(m), mean.conj())
 
 
 def _nothing_observed(lines: str, which: Vector) -> str:
