@@ -86,6 +86,23 @@ def test_the_places_are_those_of_scanpy() -> None:
     }
 
 
+def test_scanpys_other_spellings_are_taken() -> None:
+    usual, older, chunked, unmasked, all_genes = (annotated(sparse.csr_array(counts())) for _ in range(5))
+    for adata in (usual, older, chunked, unmasked, all_genes):
+        adata.var["highly_variable"] = np.arange(GENES) % 3 != 0
+    pca(usual, 3)
+    pca(older, 3, use_highly_variable=True, svd_solver="tsqr")
+    pca(chunked, 3, chunked=True, chunk_size=50)
+    pca(unmasked, 3, mask_var=None)
+    pca(all_genes, 3, use_highly_variable=False)
+    assert older.uns["pca"]["params"] == usual.uns["pca"]["params"]
+    assert_near(older.obsm["X_pca"], usual.obsm["X_pca"], 1e-4)
+    np.testing.assert_array_equal(chunked.obsm["X_pca"], usual.obsm["X_pca"])
+    np.testing.assert_array_equal(all_genes.varm["PCs"], unmasked.varm["PCs"])
+    with pytest.raises(ValueError, match="mask_var or use_highly_variable, not both"):
+        pca(older, 3, mask_var=None, use_highly_variable=True)
+
+
 def test_genes_outside_the_mask_have_loadings_of_zero() -> None:
     X = counts()
     mask = np.arange(GENES) % 3 != 0

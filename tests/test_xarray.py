@@ -241,6 +241,19 @@ def test_chunked_fields_give_the_same(chunks: dict[str, int]) -> None:
     np.testing.assert_allclose(project(eofs, da.chunk(chunks)), eofs.scores, atol=1e-9)
 
 
+def test_gaps_of_a_chunked_field_are_looked_for_in_one_read() -> None:
+    dask_array = pytest.importorskip("dask.array")
+    da, loads = field()[:, :, :5], []
+
+    def loaded(chunk: Any) -> Any:
+        loads.append(chunk.shape)
+        return chunk
+
+    X = da.copy(data=dask_array.from_array(da.values, chunks=da.shape).map_blocks(loaded, meta=np.empty((0, 0, 0))))
+    eofs = pca(X, 2, solver="gram")
+    assert loads == [da.shape] * (1 + 1 + eofs.n_passes + 1)  # gaps, moments, solver, scores
+
+
 def test_results_survive_a_file(tmp_path: Path) -> None:
     pytest.importorskip("h5netcdf")
     da = field()

@@ -48,9 +48,12 @@ def pca(
     zero_center: bool = True,
     scale: bool = False,
     svd_solver: str | None = None,
+    chunked: bool = False,
+    chunk_size: int | None = None,
     random_state: Any = 0,
     return_info: bool = False,
     mask_var: Any = _IF_THERE,
+    use_highly_variable: bool | None = None,
     dtype: npt.DTypeLike = "float32",
     key_added: str | None = None,
     copy: bool = False,
@@ -76,12 +79,16 @@ def pca(
     scale : bool
         Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; nothing is written.
     svd_solver : str, optional
-        A name of scikit-learn's solvers, as in `shiftsvd.PCA`.
+        A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
+    chunked, chunk_size
+        Accepted for compatibility: files and Dask arrays are read block by block anyway, and not less accurately.
     random_state : int, Generator or RandomState
     return_info : bool
         For arrays: return components and variances too.
     mask_var : str, array of bool or None
         The genes to take: a column of `var` or a mask. Default: "highly_variable" if there is such a column.
+    use_highly_variable : bool, optional
+        scanpy's older spelling of ``mask_var="highly_variable"`` and ``mask_var=None``.
     dtype : dtype
         Of the scores.
     key_added : str, optional
@@ -127,13 +134,14 @@ def pca(
         shift="mean" if zero_center else None,
         scale=bool(scale),
         scale_ddof=1,
-        svd_solver=svd_solver,
+        svd_solver="full" if svd_solver == "tsqr" else svd_solver,
         solver=solver,
         tol=tol,
         random_state=random_state,
         n_threads=n_threads,
         memory_limit=memory_limit,
     )
+    mask_var = _mask(mask_var, use_highly_variable)
     if not is_annotated(data):
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
         if given := [name for name, value in refused.items() if value is not None]:
@@ -231,6 +239,15 @@ def _operator(adata: Any, layer: str | None, obsm: str | None, columns: Places |
     if obsm not in adata.obsm:
         raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
     return as_operator(adata.obsm[obsm], n_threads=model.n_threads, memory_limit=model.memory_limit)
+
+
+def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
+    """The mask by either of its spellings."""
+    if use_highly_variable is None:
+        return mask
+    if not _left_out(mask):
+        raise ValueError(f"give mask_var or use_highly_variable, not both; got {mask!r} and {use_highly_variable!r}")
+    return "highly_variable" if use_highly_variable else None
 
 
 def _left_out(mask: Any) -> bool:

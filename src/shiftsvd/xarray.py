@@ -219,9 +219,12 @@ def _matrix(values: Any, n_over: int) -> Any:
 
 def _present(X: Any) -> tuple[Mask, Mask]:
     """Which samples and which cells have values; a cell has all of them or none."""
+    from xarray import Dataset
+
     missing = np.isnan(X)
-    lost = np.asarray(missing.sum(axis=1))  # of each sample
-    gaps = np.asarray(missing.sum(axis=0))  # of each cell
+    # As one Dataset, so that of a Dask array both are counted in one read.
+    counts = Dataset({"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}).compute()
+    lost, gaps = counts.lost.values, counts.gaps.values  # of each sample, of each cell
     rows = lost < X.shape[1]
     gaps = gaps - np.count_nonzero(~rows)
     cells: Mask = gaps < np.count_nonzero(rows)
