@@ -89,6 +89,22 @@ def test_an_unknown_treatment_of_gaps_is_refused(missing):
     refuses(message, lambda: ss.PCA(2, missing=missing).fit(X))
 
 
+def test_masked_entries_are_refused_and_are_gaps_where_gaps_are_treated():
+    hidden = np.zeros(X.shape, bool)
+    hidden[[1, 2, 5], [0, 4, 4]] = True
+    masked = np.ma.masked_array(np.where(hidden, 1e6, X), hidden)
+    message = "the matrix must have no masked entries, got 3; fill them, or take X.astype(float).filled(np.nan) and"
+    refuses(message, lambda: ss.svd(masked, 2))
+    with_gaps = np.where(hidden, np.nan, X)
+    for missing in ("mean", "em"):
+        S = ss.svd(with_gaps, 2, shift="mean", missing=missing, rng=0).S
+        assert np.array_equal(ss.svd(masked, 2, shift="mean", missing=missing, rng=0).S, S)
+    counts, filled = (np.ma.masked_array(np.round(10 * X).astype(kind), hidden) for kind in (int, float))
+    S = ss.svd(filled.filled(np.nan), 2, shift="mean", missing="mean").S
+    assert np.array_equal(ss.svd(counts, 2, shift="mean", missing="mean").S, S)
+    assert np.array_equal(ss.svd(np.ma.masked_array(X), 2).S, ss.svd(X, 2).S)
+
+
 # Shapes
 
 

@@ -14,6 +14,7 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     """X as a numeric 2-D array, without a copy where it is one."""
     if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
         raise TypeError(f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(X).__name__}")
+    unmasked(X)
     array = np.asarray(X)
     if array.dtype.kind == "O":
         array = _from_objects(array)
@@ -25,6 +26,15 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     if min(shape) < 1:
         raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
     return array
+
+
+def unmasked(X: Any) -> None:
+    """Refuse a masked array of which something is masked: as an array it loses its mask, and fill values count."""
+    if isinstance(X, np.ma.MaskedArray) and (masked := int(np.count_nonzero(X.mask))):
+        raise ValueError(
+            f"the matrix must have no masked entries, got {masked}; fill them, "
+            'or take X.astype(float).filled(np.nan) and missing="mean"'
+        )
 
 
 def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:

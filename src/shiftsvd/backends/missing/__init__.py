@@ -22,7 +22,7 @@ __all__ = ["Gaps", "entries", "gaps_of"]
 def gaps_of(
     X: Any, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
 ) -> Gaps:
-    """X with its missing entries: NaN, and with `unobserved` all that a sparse matrix does not store."""
+    """X with its missing entries: NaN, masked ones, and with `unobserved` all that a sparse matrix does not store."""
     if isinstance(X, Gaps):
         return X
     threads = n_threads or default_threads()
@@ -37,10 +37,16 @@ def gaps_of(
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask":
         kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
         raise TypeError(f"missing entries are found in {kinds}, got {type(X).__module__}.{type(X).__name__}")
-    X = numeric_array(X)
-    X = X if X.dtype.kind in "fc" else X.astype(np.float64)
+    if isinstance(X, np.ma.MaskedArray):
+        X = _in_floats(X).filled(np.nan)
+    X = _in_floats(numeric_array(X))
     refuse_infinite(sum(int(np.isinf(X[lo:hi]).sum()) for lo, hi in cut(X.shape[0], BLOCK // X.shape[1])))
     return ArrayGaps(X, threads)
+
+
+def _in_floats(X: Any) -> Any:
+    """X as it is, or in double precision where it cannot hold NaN."""
+    return X if X.dtype.kind in "fc" else X.astype(np.float64)
 
 
 def _canonical(X: Any, memory_limit: int | str | None) -> Any:
