@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 
 from helpers import Held, angle
 from shiftsvd.integrations.selection import SomeColumns, SomeRows
@@ -103,6 +104,45 @@ def test_scanpys_other_spellings_are_taken() -> None:
         pca(older, 3, mask_var=None, use_highly_variable=True)
 
 
+@pytest.mark.parametrize("kind", ["series", "other order", "list", "boolean", "numbered", "names that are no genes"])
+def test_a_mask_may_be_a_series_of_the_names_and_is_written_as_an_array(kind: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    mask = np.arange(GENES) % 3 != 0
+    adata = annotated(sparse.csr_array(counts()))
+    series = pandas.Series(mask, adata.var_names)
+    given = {
+        "series": series,
+        "other order": series[::-1],
+        "list": mask.tolist(),
+        "boolean": series.astype("boolean"),
+        "numbered": pandas.Series(mask),
+        "names that are no genes": pandas.Series(mask, ["none", *adata.var_names[:0:-1]]),
+    }[kind]
+    pca(adata, 3, mask_var=given)
+    np.testing.assert_array_equal(adata.varm["PCs"].any(axis=1), mask)
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    again = anndata.read_h5ad(tmp_path / "a.h5ad")
+    np.testing.assert_array_equal(again.uns["pca"]["params"]["mask_var"], mask)
+
+
+@pytest.mark.parametrize("kind", ["object", "boolean"])
+def test_a_column_of_genes_with_gaps_is_named_with_the_remedy(kind: str) -> None:
+    adata = annotated(counts())
+    column = adata.var_names.to_series().map(lambda name: name != "gene3").astype(kind)
+    adata.var["highly_variable"] = column
+    pca(adata, 3)
+    np.testing.assert_array_equal(adata.varm["PCs"].any(axis=1), np.arange(GENES) != 3)
+    adata.var["highly_variable"] = column.where(~column.index.isin(["gene5", "gene6"]))
+    told = r"misses 2 of 40; use \.fillna\(False\)\.astype\(bool\), or mask_var=None to take them all"
+    with pytest.raises(ValueError, match=f"the column 'highly_variable' of var {told}"):
+        pca(adata, 3)
+    with pytest.raises(ValueError, match=f"but it {told}"):
+        pca(adata, 3, mask_var=adata.var["highly_variable"])
+    adata.var["highly_variable"] = np.where(column, "True", "False").astype(object)
+    with pytest.raises(ValueError, match="mask_var must be 40 booleans, got object"):
+        pca(adata, 3)
+
+
 def test_genes_outside_the_mask_have_loadings_of_zero() -> None:
     X = counts()
     mask = np.arange(GENES) % 3 != 0
@@ -140,6 +180,12 @@ def test_the_default_number_is_fifty_or_one_less_than_there_are() -> None:
     pca(large)
     assert small.obsm["X_pca"].shape == (CELLS, GENES - 1)
     assert large.obsm["X_pca"].shape == (70, 50)
+    for few in (counts(1, 40), counts(40, 1)):
+        told = (
+            f"without n_comps there must be at least 2 cells and 2 genes, got {len(few)} cells x {few.shape[1]} genes"
+        )
+        with pytest.raises(ValueError, match=told):
+            pca(annotated(few))
 
 
 def test_a_copy_may_have_keys_of_its_own() -> None:
@@ -202,8 +248,30 @@ def test_arrays_give_arrays() -> None:
     assert_near(found[1], components, 1e-4)
     assert_near(found[2], variances / X.astype(np.float64).var(axis=0, ddof=1).sum())
     assert_near(found[3], variances)
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "coo", "bsr", "csc", "frame", "sparse frame", "chunked"])
+def test_a_mask_takes_genes_of_every_kind_of_matrix(kind: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    X = counts()
+    given = {
+        "array": np.asarray,
+        "list": np.ndarray.tolist,
+        "coo": sparse.coo_matrix,
+        "bsr": sparse.bsr_array,
+        "csc": sparse.csc_array,
+        "frame": pandas.DataFrame,
+        "sparse frame": lambda X: pandas.DataFrame.sparse.from_spmatrix(sparse.csr_array(X)),
+        "chunked": lambda X: chunks_of(X, sparse.csr_matrix),
+    }[kind](X)
     mask = np.arange(GENES) < 20
-    assert_near(pca(X, 3, mask_var=mask), explicit(X[:, :20], 3)[0], 1e-4)
+    assert_near(pca(given, 3, mask_var=mask), explicit(X[:, :20], 3)[0], 1e-4)
+
+
+def test_an_operator_has_no_genes_to_choose() -> None:
+    operator = aslinearoperator(counts())
+    with pytest.raises(TypeError, match="mask_var must be left out for an operator, which has no columns to choose"):
+        pca(operator, 3, mask_var=np.arange(GENES) < 20)
 
 
 @pytest.mark.parametrize("streamed", [True, False])
@@ -368,6 +436,76 @@ def test_new_cells_must_have_the_genes() -> None:
         project(query, reference)
 
 
+def test_names_of_genes_must_be_unique_where_cells_are_projected() -> None:
+    names = annotated(counts()).var_names
+    reference, query = annotated(counts()), annotated(counts(5))
+    reference.var_names = ["gene1", *names[1:]]
+    pca(reference, 2, mask_var=np.arange(GENES) != 1)
+    query.var_names = ["gene1", "other", *names[2:]]
+    project(query, reference)  # the other gene of this name is outside the mask
+    pca(reference, 2)
+    with pytest.raises(ValueError, match=r"genes of the reference must be unique, got 'gene1' twice; call \.var_names"):
+        project(query, reference)
+    query.var_names = ["gene2", *names[1:]]
+    with pytest.raises(ValueError, match="genes of the new cells must be unique, got 'gene2' twice"):
+        project(query, reference)
+
+
+def test_loadings_that_something_else_has_written_are_refused() -> None:
+    reference = annotated(counts())
+    pca(reference, 3, scale=True)
+    other = pca(reference, 3, copy=True)
+    reference.varm["PCs"] = other.varm["PCs"]  # as scanpy does: what belongs to the former ones stays
+    told = r"varm\['PCs'\], are not those that shiftsvd\.scanpy\.pca wrote: 40 of 40 genes differ; run it again"
+    with pytest.raises(ValueError, match=told):
+        project(annotated(counts(5)), reference)
+    pca(reference, 3)
+    project(annotated(counts(5)), reference)
+
+
+def test_loadings_may_be_rounded_cut_to_some_genes_and_of_the_first_version(tmp_path: Path) -> None:
+    reference, query = annotated(counts()), annotated(counts(5, seed=3))
+    pca(reference, 3, scale=True, dtype="float64")
+    project(query, reference)
+    want = query.obsm["X_pca"]
+    reference.varm["PCs"] = reference.varm["PCs"].astype(np.float32)
+    reference.varm["PCs_shift_scale"] = reference.varm["PCs_shift_scale"].astype(np.float32)
+    order = np.random.default_rng(0).permutation(GENES)
+    reference = reference[:, order].copy()
+    reference.write_h5ad(tmp_path / "a.h5ad")
+    reference = anndata.read_h5ad(tmp_path / "a.h5ad")
+    project(query, reference)
+    assert_near(query.obsm["X_pca"], want, 1e-6)
+    reference.varm["PCs_shift_scale"] = reference.varm["PCs_shift_scale"][:, :2]
+    project(query, reference)
+    assert_near(query.obsm["X_pca"], want, 1e-6)
+
+
+def test_components_of_an_obsm_are_for_no_genes() -> None:
+    reference = annotated(counts())
+    pca(reference, 3)
+    reference.obsm["D"] = counts(seed=1)[:, :10]
+    pca(reference, 3, obsm="D")
+    with pytest.raises(
+        ValueError, match=r"must be of its genes, but uns\['pca'\] is of obsm='D'; run shiftsvd\.scanpy"
+    ):
+        project(annotated(counts(5)), reference)
+    pca(reference, 3, key_added="mine")
+    project(annotated(counts(5)), reference, key_added="mine")
+
+
+def test_scores_of_the_reference_may_be_a_data_frame() -> None:
+    pandas = pytest.importorskip("pandas")
+    reference, query = annotated(counts()), annotated(counts(5))
+    pca(reference, 3, dtype="float64")
+    project(query, reference)
+    want = query.obsm["X_pca"]
+    reference.obsm["X_pca"] = pandas.DataFrame(reference.obsm["X_pca"], reference.obs_names, list("abc"))
+    project(query, reference)
+    np.testing.assert_array_equal(query.obsm["X_pca"], want)
+    assert want.dtype == query.obsm["X_pca"].dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
@@ -446,6 +584,18 @@ def test_the_tutorial_goes_on_with_the_same_neighbours() -> None:
         assert len(shared) >= 0.99 * len(edges)
     assert sparse.issparse(ours.X)
     assert ours.obsm["X_umap"].shape == (1500, 2)
+
+
+@pytest.mark.slow
+def test_components_that_scanpy_has_replaced_are_refused() -> None:
+    sc = pytest.importorskip("scanpy")
+    reference, query = annotated(counts(400, 100)), annotated(counts(20, 100, seed=3))
+    pca(reference, 5, scale=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        sc.pp.pca(reference, n_comps=5)
+    with pytest.raises(ValueError, match=r"are not those that shiftsvd\.scanpy\.pca wrote: 100 of 100 genes differ"):
+        project(query, reference)
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.pca import PCA
-from shiftsvd.integrations.annotated import is_annotated, mask_of, matrix_of, places_of
+from shiftsvd.integrations.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
+from shiftsvd.integrations.loadings import read_loadings, write_loadings
 from shiftsvd.integrations.selection import Places
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
@@ -70,14 +71,16 @@ def pca(
         Views, layers, and files opened with ``backed="r"`` too: those are read block by block where they would take
         more than half of `memory_limit`.
     n_comps : int, optional
-        Default: 50, or one less than the smaller side of the matrix where that is not above 50.
+        Default: 50, or one less than the smaller side of the matrix where that is not above 50; 2 cells and 2 genes
+        are needed then.
     layer, obsm : str, optional
         What to take in place of `X`.
     zero_center : bool
         Subtract the means of the genes. If not, the variances are those of the scores about their means, as in
         scikit-learn's `TruncatedSVD`.
     scale : bool
-        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; nothing is written.
+        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is left as it is.
+        For new cells use `project` then: ``scanpy.tl.ingest`` multiplies `X` as it finds it, which must be scaled.
     svd_solver : str, optional
         A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
     chunked, chunk_size
@@ -86,7 +89,8 @@ def pca(
     return_info : bool
         For arrays: return components and variances too.
     mask_var : str, array of bool or None
-        The genes to take: a column of `var` or a mask. Default: "highly_variable" if there is such a column.
+        The genes to take: a column of `var` or a mask. A Series whose index holds the names of the genes goes by these,
+        any other mask by position. Default: "highly_variable" if there is such a column.
     use_highly_variable : bool, optional
         scanpy's older spelling of ``mask_var="highly_variable"`` and ``mask_var=None``.
     dtype : dtype
@@ -108,8 +112,9 @@ def pca(
     None, or AnnData
         The copy, if there is to be one. Written are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0
         for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
-        ``varm["PCs_shift_scale"]``: what was subtracted from each gene and what it was divided by (0 outside the
-        mask), for `project`. Of an obsm, the components are in ``uns["pca"]["components"]``.
+        ``varm["PCs_shift_scale"]``, for `project`: what was subtracted from each gene, what it was divided by, and the
+        sum of its loadings, by which `project` knows them (0 outside the mask). Of an obsm, the components are in
+        ``uns["pca"]["components"]``.
     array, or (array, array, array, array)
         For arrays: the scores; with `return_info` also components, variance ratios and variances.
 
@@ -146,17 +151,17 @@ def pca(
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
-        columns = None if mask_var is None or _left_out(mask_var) else places_of(mask_var, data.shape[1])
-        data = data if columns is None else data[:, columns]
-        fit = _fit(model, as_operator(data, n_threads=n_threads, memory_limit=memory_limit), dtype)
+        fit = _fit(model, _array(data, mask_var, model), dtype)
         return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
     if copy and data.isbacked:
         raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
     name = _mask_name(data, mask_var, obsm)
-    columns = None if name is None else mask_of(data, name)
+    mask = None if name is None else mask_of(data, name)
+    columns = None if mask is None else np.flatnonzero(mask)
     fit = _fit(model, _operator(data, layer, obsm, columns, model), dtype)
     adata = data.copy() if copy else data
-    _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, name, layer, obsm))
+    told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
+    _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, told, layer, obsm))
     return adata if copy else None
 
 
@@ -178,7 +183,8 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     Raises
     ------
     ValueError
-        If the reference has no such components, or the new cells lack genes that these need.
+        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
+        of an obsm; if the new cells lack genes that are needed, or names of genes are not unique.
 
     Notes
     -----
@@ -196,29 +202,20 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     True
     """
     keys = _keys(key_added)
-    if missing := [key for key in (keys.varm, _shift_key(keys)) if key not in reference.varm]:
-        raise ValueError(f"the reference must have varm[{missing[0]!r}]; run shiftsvd.scanpy.pca on it first")
-    shift, scale = np.asarray(reference.varm[_shift_key(keys)], np.float64).T
-    used = np.flatnonzero(scale > 0)
-    places = _places(adata, reference.var_names[used])
+    known = read_loadings(reference, keys.varm, keys.uns)
+    places = _places(adata, known.genes)
     order = np.argsort(places)  # files are read in their own order
     A = matrix_of(adata, layer, places[order], None, None)
-    B = A - repeated(shift[used][order], A.shape[0])
-    V = np.asarray(reference.varm[keys.varm], np.float64)[used][order]
+    B = A - repeated(known.shift[order], A.shape[0])
     with threads(None):
-        parts = [part for _, part in Scaled(B, cols=1 / scale[used][order]).row_products(V)]
-    found = reference.obsm[keys.obsm].dtype if keys.obsm in reference.obsm else np.float32
-    adata.obsm[keys.obsm] = np.concatenate(parts).astype(found)
+        parts = [part for _, part in Scaled(B, cols=1 / known.scale[order]).row_products(known.V[order])]
+    dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
+    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
 
 
 def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
     """Components, scores and variances of a matrix."""
-    least = min(A.shape)
-    if model.n_components is None:
-        model.n_components = least - 1 if least <= _MOST else _MOST
-    k = model.n_components
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
-        raise ValueError(f"n_comps must be in 1..{least} for {A.shape[0]} cells x {A.shape[1]} genes, got {k!r}")
+    model.n_components = _number(model.n_components, A)
     Z = model.fit(A).transform(A)
     variance, ratio = model.explained_variance_, model.explained_variance_ratio_
     if model.shift is None:
@@ -228,6 +225,25 @@ def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
         variance = np.var(Z, axis=0, dtype=np.float64).astype(variance.dtype)
         ratio = (variance / total if total > 0 else np.zeros_like(variance)).astype(variance.dtype)
     return _Fit(model, Z.astype(dtype, copy=False), variance, ratio)
+
+
+def _number(k: Any, A: Operator) -> int:
+    """How many components there are to be."""
+    least, told = min(A.shape), f"{A.shape[0]} cells x {A.shape[1]} genes"
+    if k is None and least < 2:
+        raise ValueError(f"without n_comps there must be at least 2 cells and 2 genes, got {told}")
+    k = min(least - 1, _MOST) if k is None else k
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
+        raise ValueError(f"n_comps must be in 1..{least} for {told}, got {k!r}")
+    return int(k)
+
+
+def _array(X: Any, mask: Any, model: PCA) -> Operator:
+    """The matrix that is no AnnData object, or the genes of it that are in the mask."""
+    if mask is not None and not _left_out(mask):
+        X = indexable(X)
+        X = X[:, np.flatnonzero(booleans(mask, X.shape[1]))]
+    return as_operator(X, n_threads=model.n_threads, memory_limit=model.memory_limit)
 
 
 def _operator(adata: Any, layer: str | None, obsm: str | None, columns: Places | None, model: PCA) -> Operator:
@@ -277,11 +293,6 @@ def _keys(key_added: str | None) -> _Keys:
     return _Keys("X_pca", "PCs", "pca") if key_added is None else _Keys(key_added, key_added, key_added)
 
 
-def _shift_key(keys: _Keys) -> str:
-    """Where `project` finds what to subtract and to divide by."""
-    return f"{keys.varm}_shift_scale"
-
-
 def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: dict[str, Any]) -> None:
     """Everything in its place."""
     told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
@@ -289,22 +300,19 @@ def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: d
     if "obsm" in params:
         adata.uns[keys.uns] = told | {"components": fit.pca.components_}
         return
-    rows = slice(None) if columns is None else columns
-    k = fit.pca.n_components_
-    loadings = np.zeros((adata.n_vars, k), fit.pca.components_.dtype)
-    loadings[rows] = fit.pca.components_.T
-    applied = np.zeros((adata.n_vars, 2))
-    applied[rows, 0] = fit.pca.mean_
-    applied[rows, 1] = 1 if fit.pca.scale_ is None else fit.pca.scale_
-    adata.varm[keys.varm] = loadings
-    adata.varm[_shift_key(keys)] = applied
+    write_loadings(adata, keys.varm, fit.pca, slice(None) if columns is None else columns)
     adata.uns[keys.uns] = told
 
 
 def _places(adata: Any, names: Any) -> Places:
     """Where the genes of these names are."""
-    if not adata.var_names.is_unique:
-        raise ValueError("the names of the genes must be unique; call .var_names_make_unique() first")
+    for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
+        if not known.is_unique:
+            twice = known[known.duplicated()][0]
+            raise ValueError(
+                f"the names of the genes of {whose} must be unique, got {twice!r} twice; "
+                "call .var_names_make_unique() first"
+            )
     places: Places = adata.var_names.get_indexer(names)
     if (places < 0).any():
         absent = names[places < 0]
