@@ -14,13 +14,13 @@ from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
 from shiftsvd import orth
+from shiftsvd.algebra import base
 from shiftsvd.backends import array
 from shiftsvd.backends.array import DenseRows
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.solvers import exact
 
 EPS = float(np.finfo(np.float64).eps)
 Array = np.ndarray
@@ -31,7 +31,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array, "BLOCK", 48)
     monkeypatch.setattr(SparseRows, "blocks", lambda self: cut(self.shape[0], 3 if self.shape[0] < 99 else 80))
     monkeypatch.setattr(orth, "ROWS", 5)
-    monkeypatch.setattr(exact, "ENTRIES", 32)
+    monkeypatch.setattr(base, "QR_ENTRIES", 32)
 
 
 # --- matrices -------------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import shiftsvd as ss
 from helpers import CONTAINERS, Array, Counting, panel, values
 from shiftsvd import orth
+from shiftsvd.algebra import base
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.solvers import exact
 
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),
@@ -91,11 +91,11 @@ def test_long_panels_have_the_same_bits_on_any_number_of_cores(monkeypatch) -> N
 
 
 def test_exact_has_the_same_bits_on_any_number_of_cores(monkeypatch) -> None:
-    monkeypatch.setattr(exact, "ENTRIES", 20_000)
+    monkeypatch.setattr(base, "QR_ENTRIES", 20_000)
     A = ss.center(values((6000, 40), density=1.0))
     results = []
     for cores in (1, 2, 3, 8):
-        monkeypatch.setattr(exact, "default_threads", lambda cores=cores: cores)
+        monkeypatch.setattr(base, "default_threads", lambda cores=cores: cores)
         results.append(bits(ss.Exact()(A, 5, 0)))
     assert len(set(results)) == 1
 

@@ -12,8 +12,10 @@ from shiftsvd.missing import completed, with_missing
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
+from shiftsvd.scales import check_scale
 from shiftsvd.shifts import (
     Shift,
+    check_shift,
     moments_after,
     needs_moments,
     resolve_scale,
@@ -21,7 +23,7 @@ from shiftsvd.shifts import (
     row_weights,
 )
 from shiftsvd.sketch import generator
-from shiftsvd.solvers import Solver, solver_named
+from shiftsvd.solvers import Solver, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
@@ -128,6 +130,9 @@ def svd(
     elif not 0 < share < 1:
         raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
     weights = row_weights(sample_weight, A.shape[0])
+    check_shift(shift, A.shape[1])
+    check_scale(scale, A.shape[1], scale_ddof)
+    check_solver(solver, k)
     with threads(n_threads):
         A, moments = (A, None) if isinstance(A, Operator) else completed(A, missing, shift, k, weights, rng)
         A = prepared(A, shift, scale, scale_ddof, weights, moments)

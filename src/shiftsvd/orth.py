@@ -6,6 +6,7 @@ from functools import reduce
 import numpy as np
 from scipy import linalg
 
+from shiftsvd.algebra.base import folded
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Panel
@@ -153,11 +154,7 @@ def triangle(Y: Panel) -> Panel:
 
 def stacked(triangles: Iterable[Panel]) -> Panel:
     """R of the QR of a panel from those of its parts, in their order."""
-
-    def both(R: Panel, part: Panel) -> Panel:
-        return np.asarray(np.linalg.qr(np.vstack([R, part]), mode="r"))
-
-    return reduce(both, triangles)
+    return reduce(folded, triangles)
 
 
 def phases(Vh: Panel) -> Vector:

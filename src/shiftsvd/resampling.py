@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends import as_operator
+from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.checks import from_frame, is_frame
 from shiftsvd.front import decompose
 from shiftsvd.moments import Vector
@@ -51,7 +51,7 @@ class Rows:
 
 def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit: int | str | None) -> Rows:
     """The data, checked, with the vectors that shift and scale mean."""
-    if isinstance(X, Operator) or (hasattr(X, "matmat") and not issparse(X)):
+    if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
         raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
     X = from_frame(X) if is_frame(X) else X
     known_zeros = issparse(X)

@@ -86,7 +86,7 @@ class SVDResult(Operator):
     -----
     The factor on the long side of A is computed when it is first asked for; until then the result keeps
     hold of A. Unpacking, pickling and multiplying ask for it. U of a Dask array with more rows than columns is a Dask
-    array with the same chunks of rows, computed where its own ``compute`` or a product asks for it.
+    array in chunks of rows, computed where its own ``compute`` or a product asks for it.
     """
 
     def __init__(self, U: Lazy, S: Vector, Vh: Lazy, info: Info) -> None:

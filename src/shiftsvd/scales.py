@@ -36,6 +36,11 @@ def _squares(A: Operator, weights: Vector | None) -> Vector | None:
     return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
 
 
+def check_scale(scale: Any, n: int, ddof: int) -> None:
+    """Refuse what cannot be a scale of n columns, before anything is known of them."""
+    resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
+
+
 def resolve_scale(
     scale: Any, n: int, after: Moments | None, before: Moments | None = None, ddof: int = 0
 ) -> Vector | None:

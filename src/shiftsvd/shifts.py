@@ -99,13 +99,22 @@ def of_each_row(shift: Any) -> bool:
     return isinstance(shift, str) and shift in ("rows", "both")
 
 
+def check_shift(shift: Any, n: int) -> None:
+    """Refuse what cannot be a shift of n columns, before anything is known of them."""
+    if isinstance(shift, str):
+        if shift not in NAMES:
+            raise ValueError(f"shift must be {SHIFTS}, got {shift!r}")
+    elif not (shift is None or isinstance(shift, Operator | Shift)):
+        finite_vector("shift", shift, n, "feature")
+
+
 def resolve_shift(shift: Any, A: Operator, moments: Moments | None, weights: Vector | None = None) -> Operator | None:
     """The shift as an operator of the shape of A; None if there is none."""
     if shift is None:
         return None
+    check_shift(shift, A.shape[1])
     if isinstance(shift, str):
-        if shift not in NAMES or moments is None:
-            raise ValueError(f"shift must be {SHIFTS}, got {shift!r}")
+        assert moments is not None
         return plain(shift, moments).of(A)
     if not isinstance(shift, Operator):
         if not isinstance(shift, Shift):

@@ -4,14 +4,16 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.costs import QR_ENTRIES, Costs
 from shiftsvd.algebra.diagonal import scaled
 from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.moments import Moments, Vector
 
 if TYPE_CHECKING:
@@ -33,10 +35,10 @@ class Operator(Costs):
         Rounding unit of the products.
     stored : int
         How many numbers one pass reads.
-    gram_reads, gram_eps, gram_pairs, gram_in_single, panel_columns, working_bytes, file_bytes, n_threads
+    gram_reads, gram_eps, gram_pairs, gram_in_single, panel_columns, working_bytes, file_bytes, square_bytes, n_threads
         What else solvers plan by: how often `gram` reads the data and how it rounds, the products of two numbers that
         `gram_matrix` takes, whether single precision is quicker, the best widths of panels, memory beside the panels,
-        bytes read from a file in one pass, threads.
+        bytes read from a file in one pass, bytes that travel for `gram_matrix` or `triangle`, threads.
     """
 
     @abstractmethod
@@ -58,6 +60,20 @@ class Operator(Costs):
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A`` formed in double precision, shape (n, n)."""
         return self.gram(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)), weights)
+
+    def least(self) -> float | None:
+        """The least of the stored numbers, by a read; None where they cannot be looked at."""
+        return None
+
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """R of ``diag(sqrt(weights)) A = Q R``, shape (min(m, n), n); one read.
+
+        Blocks are factorized in threads while the next are made, then folded in their order.
+        """
+        n, roots = self.shape[1], None if weights is None else np.sqrt(weights)
+        parts = self.row_blocks(max(2 * n, QR_ENTRIES // n))
+        blocks = (scaled(None if roots is None else roots[lo : lo + len(block)], block) for lo, block in parts)
+        return reduce(folded, ordered(_r_factor, blocks, default_threads()))
 
     def fused(self, passes: float) -> "Operator":
         """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
@@ -191,6 +207,11 @@ class Derived(Operator):
         return self.A.file_bytes
 
     @property
+    def square_bytes(self) -> float:
+        """As of A."""
+        return self.A.square_bytes
+
+    @property
     def stored(self) -> int:
         """As of A."""
         return self.A.stored
@@ -226,6 +247,10 @@ class Adjoint(Derived):
         moments = self.A.row_moments(weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
+    def least(self) -> float | None:
+        """As of A."""
+        return self.A.least()
+
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns of A, conjugated."""
         moments = self.A.moments(weights)
@@ -255,6 +280,11 @@ class Adjoint(Derived):
     def gram_eps(self) -> float:
         """That of two products."""
         return self.A.eps
+
+    @property
+    def square_bytes(self) -> float:
+        """Where anything travels, the parts of A^H would be as long as the data."""
+        return float("inf") if self.A.square_bytes else 0.0
 
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays."""
@@ -350,3 +380,13 @@ def check_same_shape(A: Operator, shift: Operator) -> None:
     """Refuse a shift of another shape."""
     if shift.shape != A.shape:
         raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")
+
+
+def folded(R: Panel, S: Panel) -> Panel:
+    """R of the QR of both, one upon the other."""
+    return _r_factor(np.vstack([R, S]))
+
+
+def _r_factor(block: Panel) -> Panel:
+    """R of the QR of one block."""
+    return np.asarray(np.linalg.qr(block, mode="r"))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 PANEL_CACHE = 2**20  # bytes of one panel that stays in the cache of a core beside another
+QR_ENTRIES = 2**21  # of a block that is factorized at once: 16 MiB in double precision
 
 
 class Costs(ABC):
@@ -46,6 +47,11 @@ class Costs(ABC):
     def file_bytes(self) -> int:
         """How much one pass reads from a file; 0 where the data are in memory."""
         return 0
+
+    @property
+    def square_bytes(self) -> float:
+        """How much travels where a matrix as wide and as high as the columns is formed; infinite: it must not."""
+        return 0.0
 
     @property
     def gram_pairs(self) -> float:

@@ -59,6 +59,11 @@ class Scaled(Derived):
         G = self.A.gram_matrix(power(self.rows, weights))
         return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """R of that of A with its columns scaled."""
+        R = self.A.triangle(power(self.rows, weights))
+        return R if self.cols is None else np.asarray(np.linalg.qr(R * self.cols, mode="r"))
+
     def fused(self, passes: float) -> "Scaled":
         """As A."""
         return Scaled(self.A.fused(passes), self.rows, self.cols)

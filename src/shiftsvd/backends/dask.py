@@ -5,15 +5,17 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd import journal
+from shiftsvd.algebra.base import folded
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask_graph import Blocks, Chunks, Graph, computed, named, summed
-from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, scores_of, wide
+from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, rows_of, wide
 from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import FULL
 from shiftsvd.events import read_part
@@ -63,17 +65,25 @@ def _check_sparse(X: Any) -> None:
         )
 
 
-def lazy_scores(pca: Any, X: Any) -> Any:
-    """``pca.transform(X)`` of a Dask array, as lazy as X and chunked as its rows; shape (n_samples, n_components_)."""
+def lazy_scores(estimator: Any, X: Any) -> Any:
+    """``estimator.transform(X)`` of a Dask array, as it is now, in the chunks of the rows of X."""
     operator = dask_operator(X)
     by_rows = operator.X if isinstance(operator, DaskRows) else X.rechunk({0: "auto", 1: -1})
-    if X.shape[1] != pca.n_features_in_:
-        name, n = type(pca).__name__, pca.n_features_in_
-        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {n} features as input")
-    dtype, k = native_dtype(X.dtype), len(pca.components_)
-    return by_rows.map_blocks(
-        scores_of, pca, dtype=dtype, chunks=(by_rows.chunks[0], (k,)), meta=np.empty((0, 0), dtype)
-    )
+    Z = _by_rows(estimator, by_rows, "transform", len(estimator.components_), native_dtype(X.dtype))
+    return Z if Z.chunks[0] == X.chunks[0] else Z.rechunk({0: X.chunks[0]})
+
+
+def lazy_points(estimator: Any, Z: Any) -> Any:
+    """``estimator.inverse_transform(Z)`` of a Dask array, as it is now, in the chunks of the rows of Z."""
+    dtype = np.result_type(Z.dtype, estimator.components_.dtype)
+    return _by_rows(estimator, Z.rechunk({1: -1}), "inverse_transform", estimator.n_features_in_, dtype)
+
+
+def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> Any:
+    """What a method gives of each chunk; what it is fitted to goes to the workers once, and may change afterwards."""
+    frozen = dask.delayed(estimator, pure=False, traverse=False)
+    settings = {"dtype": dtype, "chunks": (X.chunks[0], (columns,)), "meta": np.empty((0, 0), dtype)}
+    return X.map_blocks(rows_of, estimator=frozen, method=method, columns=columns, **settings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,16 +154,18 @@ class DaskRows(Operator):
         return int(self.stored * (self.X.dtype.itemsize + 4 * self.sparse))
 
     @property
-    def gram_pairs(self) -> float:
-        """Beside the products, each block sends as many numbers as the Gram matrix has."""
-        return super().gram_pairs + 8.0 * len(self.blocks()) * self.shape[1] ** 2
+    def square_bytes(self) -> float:
+        """Each block sends a square in double precision, unless that is larger than the block."""
+        blocks, one = len(self.blocks()), 8.0 * self.shape[1] ** 2
+        return blocks * one if blocks == 1 or blocks * one <= self.file_bytes else float("inf")
 
     @property
     def fingerprint(self) -> str:
-        """Of the shape, the chunks and the first of them; the names that Dask gives differ from run to run."""
+        """Of the shape and all chunks, by a read; the names that Dask gives differ from run to run."""
         if "fingerprint" not in self.memo:
             digest = blake2b(repr((self.shape, self.dtype, self.X.chunks)).encode(), digest_size=16)
-            digest.update(self._replace_shift(None)._parts("digest", self.blocks()[:1], (), ())[0])
+            for part in self._replace_shift(None)._parts("digest", self.blocks(), (), ()):
+                digest.update(part)
             self.memo["fingerprint"] = digest.hexdigest()
         return str(self.memo["fingerprint"])
 
@@ -201,6 +213,15 @@ class DaskRows(Operator):
         """``A^H diag(weights) A``, formed in one read."""
         read = lambda: {"G": self._sum("gram_matrix", (), (in_double(weights),))}  # noqa: E731
         return self._once("gram_matrix", (weights,), read)["G"]
+
+    def least(self) -> float:
+        """The least of the stored numbers; one read."""
+        return float(self._replace_shift(None)._sum("least", merge=min))
+
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """R of ``diag(sqrt(weights)) A``; one read, in which the blocks are factorized and folded by the workers."""
+        read = lambda: {"R": self._sum("triangle", (), (in_double(weights),), folded)}  # noqa: E731
+        return self._once("triangle", (weights,), read)["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks; one read."""
@@ -276,7 +297,7 @@ class DaskRows(Operator):
 
     def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
         """A read that is not repeated where a broken run has made it."""
-        if not journal.kept():  # the fingerprint loads a chunk
+        if not journal.kept():  # the fingerprint is a read
             return read()
         shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
         return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
@@ -321,7 +342,7 @@ class DaskRows(Operator):
         """What is sent to the tasks of all blocks."""
         full = self.full if self.sparse and self.shift is not None else None
         right, name = None if self.shift is None else self.shift.R, str(self.memo.get("name", "the Dask array"))
-        return Shared(what, panels, right, full, self.shape[1], self.sparse, name)
+        return Shared(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
 
 
 def graded_tsqr(Y: Any) -> Any:

@@ -43,6 +43,7 @@ class Shared:
     full: Vector | None
     columns: int
     sparse: bool
+    dtype: np.dtype[Any]  # that the array says it has
     name: str  # of the array, in errors
 
 
@@ -58,6 +59,11 @@ class Chunk(RowSource):
             raise ValueError(
                 f"{self.name} must be {'CSR' if shared.sparse else 'dense'} of shape {self.shape}, as the array says, "
                 f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
+            )
+        if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
+            raise ValueError(
+                f"{self.name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
+                "give map_blocks or from_delayed the right dtype"
             )
         self.chunk = _csr(chunk, self.name) if shared.sparse else _unbroken(np.asarray(chunk))
         self.dtype, self.stored = chunk.dtype, chunk.size
@@ -111,18 +117,18 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
     """What one block contributes to a read."""
     if shared.what == "chunk":
         return chunk
-    with _alone, unheard():
+    with _alone, unheard(), threads(1):
         A = block_operator(chunk, own, shared)
         work = OURS.get(shared.what) or getattr(type(A), shared.what)
         return work(A, *map(in_order, shared.panels), *map(in_order, own.panels))
 
 
-def scores_of(chunk: Any, pca: Any) -> Panel:
-    """Scores of one chunk, by the estimator itself."""
+def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
+    """What a method of an estimator gives of the rows of one chunk."""
     if not chunk.shape[0]:
-        return np.empty((0, len(pca.components_)), native_dtype(chunk.dtype))
+        return np.empty((0, columns), native_dtype(chunk.dtype))
     with _alone, unheard(), threads(1):
-        return np.asarray(pca.transform(chunk))
+        return np.asarray(getattr(estimator, method)(chunk))
 
 
 def _counts(A: Operator) -> Vector:
@@ -147,7 +153,13 @@ def _digest(A: Operator) -> bytes:
     return digest.digest()
 
 
-OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest}
+def _least(A: Operator) -> float:
+    """The least of the numbers in a block."""
+    numbers = A.X.data if isinstance(A, SparseRows) else A.X  # type: ignore[attr-defined]
+    return float(numbers.min(initial=0))
+
+
+OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest, "least": _least}
 
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:

@@ -32,7 +32,8 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
     Raises
     ------
     OSError
-        Where no scheduler answers, or it has no workers, or loses them.
+        Where no scheduler answers, or it has no workers, or a block dies with one worker after another, or processes of
+        this machine do not start again. Where workers of a scheduler leave, others are waited for, as Dask does.
     """
     if not asked_for(scheduler, n_workers):
         yield

@@ -14,7 +14,7 @@ from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.solvers import Solver
+from shiftsvd.solvers import Solver, check_solver
 from shiftsvd.solvers.base import TOL
 
 
@@ -114,6 +114,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         ValueError
             For negative numbers, an empty table, or settings that cannot be.
         """
+        check_solver(self.solver, self.n_components)
         A = self._table(X, reset=True)
         self._fit(A, labels_of(X)[0], self._column_names(X))
         return self
@@ -217,27 +218,34 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _table(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
         if is_unread(X):
-            return counted(self, X, reset)
+            A = counted(self, X, reset)
+            self._refuse_negative(A.least() or 0)
+            return A
         kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
         return self._checked(validate_data(self, X, reset=reset, **kinds))
 
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""
         if is_unread(X):
-            return as_operator(X, memory_limit=self.memory_limit)
+            A = as_operator(X, memory_limit=self.memory_limit)
+            self._refuse_negative(A.least() or 0)
+            return A
         return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
 
     def _checked(self, X: Any) -> Operator:
         """An operator of an array or sparse matrix without negative numbers."""
         A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
         entries = getattr(X, "data", X) if hasattr(X, "nnz") else X
-        least = entries.min() if entries.size else 0
+        self._refuse_negative(entries.min() if entries.size else 0)
+        return A
+
+    def _refuse_negative(self, least: float) -> None:
+        """A table holds counts."""
         if least < 0:
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
                 f"numbers of at least 0, got {least}"
             )
-        return A
 
     def _column_names(self, X: Any) -> Any:
         """Names of the columns of the table that X stands for."""

@@ -1,10 +1,13 @@
 """Data that scikit-learn's checks do not read: operators and Dask arrays, whose columns are only counted."""
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
+import numpy as np
+
 from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.operators import Operator
+from shiftsvd.operators import Operator, Panel
 
 
 def is_unread(X: Any) -> bool:
@@ -39,4 +42,26 @@ def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = T
         return found(X)
     from shiftsvd.backends.dask import lazy_scores
 
-    return lazy_scores(estimator, X)
+    counted(estimator, X, reset=False)
+    return lazy_scores(_as_it_is(estimator), X)
+
+
+def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
+    """``found(Z)`` of scores, whose columns are counted; a Dask array where Z is one, as with `scores`."""
+    lazy = is_lazy(Z) and by_row
+    Z = Z if lazy else np.asarray(Z)
+    k = len(estimator.components_)
+    if Z.ndim != 2 or Z.shape[1] != k:
+        raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
+    if not lazy:
+        return found(Z)
+    from shiftsvd.backends.dask import lazy_points
+
+    return lazy_points(_as_it_is(estimator), Z)
+
+
+def _as_it_is(estimator: Any) -> Any:
+    """A fitted estimator whose attributes stay when it is fitted anew, without a stream."""
+    frozen = copy(estimator)
+    vars(frozen).pop("_stream", None)
+    return frozen

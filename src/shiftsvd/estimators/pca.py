@@ -9,18 +9,26 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
-from shiftsvd.estimators.features import scores
+from shiftsvd.estimators.features import points, scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.samples import checked
-from shiftsvd.estimators.settings import chosen_solver, data_of_rows, learned_shift, random_generator, wanted
+from shiftsvd.estimators.settings import (
+    check_shift,
+    chosen_solver,
+    data_of_rows,
+    learned_shift,
+    random_generator,
+    wanted,
+)
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.missing import completed
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.scales import moments_after, resolve_scale
+from shiftsvd.scales import check_scale, moments_after, resolve_scale
 from shiftsvd.shifts import Learned, Plain, of_each_row
+from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL, rounding
 from shiftsvd.vectors import row_weights
 
@@ -192,10 +200,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         k = wanted(self.n_components, A.shape, self.svd_solver)
         rng = random_generator(self.random_state)
         solver = chosen_solver(self, A, k)
+        data = {"groups": groups, "covariates": covariates}
+        check_shift(self.shift, A.shape[1], data)
+        check_scale(self.scale, A.shape[1], self.scale_ddof)
+        check_solver(solver, k)
         A, moments = completed(A, self.missing, self.shift, k, weights, rng)
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
-        data = {"groups": groups, "covariates": covariates}
         S, learned = learned_shift(self.shift, A, moments, weights, data)
         after = moments_after(A, S, moments, weights)
         scale = resolve_scale(self.scale, A.shape[1], after, moments, self.scale_ddof)
@@ -290,23 +301,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
-    def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel:
+    def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
 
         Means of groups and what covariates explain are added back, the means of columns too; the own means of rows,
-        which ``shift="rows"`` and "both" subtract, are not known.
+        which ``shift="rows"`` and "both" subtract, are not known. Of a Dask array, a Dask array.
         """
         check_is_fitted(self, "components_")
-        Z = np.asarray(X)
-        if Z.ndim != 2 or Z.shape[1] != self.n_components_:
-            raise ValueError(f"scores must have shape (n_samples, {self.n_components_}), got {Z.shape}")
-        Z = Z * self._deviations() if self.whiten else Z
-        back = Z @ self.components_
-        if self.scale_ is not None:
-            back = back * self.scale_
         learned, data = self._learned(groups, covariates)
-        back = back + learned.points(len(Z), data)
-        return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
+
+        def found(Z: Panel) -> Panel:
+            back = (Z * self._deviations() if self.whiten else Z) @ self.components_
+            if self.scale_ is not None:
+                back = back * self.scale_
+            back = back + learned.points(len(Z), data)
+            return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
+
+        return points(self, X, found, learned.needs is None)
 
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).

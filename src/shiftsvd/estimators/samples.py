@@ -12,9 +12,9 @@ from shiftsvd.estimators.features import count_columns, is_unread
 def checked(pca: Any, X: Any, reset: bool) -> Any:
     """X, after its features are remembered (`reset`) or compared with those of the fit."""
     if isinstance(X, Gaps) or is_unread(X):
-        if reset and X.shape[0] < 2:
-            raise ValueError(f"Found array with {X.shape[0]} sample(s) while a minimum of 2 is required by PCA")
         A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=pca.memory_limit)
+        if reset and A.shape[0] < 2:
+            raise ValueError(f"Found array with {A.shape[0]} sample(s) while a minimum of 2 is required by PCA")
         count_columns(pca, A, reset)
         return A
     if hasattr(X, "rmatmat"):

@@ -116,19 +116,30 @@ def learned_shift(
 ) -> tuple[LowRank | None, Learned]:
     """What is subtracted from the training data, and how to do the same to new rows."""
     if isinstance(shift, GroupMeans | Covariates):
-        name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
-        if getattr(shift, spec) is not None:
-            kind = type(shift).__name__
-            raise ValueError(
-                f"in PCA {kind}() is empty, so that folds and new rows bring their own: fit(X, {name}=...)"
-            )
-        values = data_of_rows(name, shift, data)
-        if np.iscomplexobj(values):
-            raise ValueError(f"{name} of PCA must be real, got complex numbers; use svd instead")
-        return replace(shift, **{spec: values}).learn(A, moments, weights)
-    data_of_rows(None, shift, data)
+        return _with_data(shift, data).learn(A, moments, weights)
     learned = _plain_shift(shift, moments)
     return learned.of(A), learned
+
+
+def check_shift(shift: Any, n: int, data: dict[str, Any]) -> None:
+    """Refuse what cannot be a shift of PCA with n features, before anything is known of them."""
+    if isinstance(shift, GroupMeans | Covariates):
+        _with_data(shift, data)
+    else:
+        data_of_rows(None, shift, data)
+        _plain_shift(shift, Moments(2.0, np.zeros(n), None))
+
+
+def _with_data(shift: GroupMeans | Covariates, data: dict[str, Any]) -> GroupMeans | Covariates:
+    """The shift with what is known of every row."""
+    name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
+    if getattr(shift, spec) is not None:
+        kind = type(shift).__name__
+        raise ValueError(f"in PCA {kind}() is empty, so that folds and new rows bring their own: fit(X, {name}=...)")
+    values = data_of_rows(name, shift, data)
+    if np.iscomplexobj(values):
+        raise ValueError(f"{name} of PCA must be real, got complex numbers; use svd instead")
+    return replace(shift, **{spec: values})
 
 
 def _plain_shift(shift: Any, moments: Moments) -> Plain:

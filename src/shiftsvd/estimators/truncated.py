@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted, is_unread, scores
+from shiftsvd.estimators.features import counted, is_unread, points, scores
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
@@ -16,7 +16,7 @@ from shiftsvd.moments import Moments
 from shiftsvd.operators import Operator, Panel, repeated
 from shiftsvd.orth import NORMALIZERS
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
+from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver, check_solver
 from shiftsvd.solvers.base import TOL
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
@@ -130,6 +130,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         A = self._operator(X, reset=True)
         k = self._wanted(A)
         solver, rng = self._solver(), random_generator(self.random_state)
+        check_solver(solver, k)
         moments = A.moments()
         if moments.M2 is None:
             raise ValueError(f"TruncatedSVD needs the variances of the columns, which {A} cannot give; use svd")
@@ -186,13 +187,10 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             Z = A.matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
 
-    def inverse_transform(self, X: Any) -> Panel:
+    def inverse_transform(self, X: Any) -> Any:
         """Points in the space of the data from scores of shape (n_samples, n_components)."""
         check_is_fitted(self, "components_")
-        Z = np.asarray(X)
-        if Z.ndim != 2 or Z.shape[1] != len(self.components_):
-            raise ValueError(f"scores must have shape (n_samples, {len(self.components_)}), got {Z.shape}")
-        return np.asarray(Z @ self.components_)
+        return points(self, X, lambda Z: np.asarray(Z @ self.components_))
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""

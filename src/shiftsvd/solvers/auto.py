@@ -76,15 +76,24 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     return costs
 
 
+def check_solver(solver: Any, k: Any) -> None:
+    """Refuse what is neither a solver nor its name, or cannot find so many components, before anything is read."""
+    if isinstance(solver, Solver):
+        solver.check_share(k)
+    elif solver in BY_NAME:
+        BY_NAME[solver]().check_share(k)
+    elif solver != "auto":
+        names = ", ".join(["auto", *BY_NAME])
+        raise ValueError(f"solver must be one of {names}, or a solver object, got {solver!r}")
+
+
 def solver_named(solver: "str | Solver", A: Operator, k: int | float, tol: float) -> Solver:
     """A solver from its name; a solver stays what it is."""
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
         return auto_solver(A, k, tol)
-    if solver not in BY_NAME:
-        names = ", ".join(["auto", *BY_NAME])
-        raise ValueError(f"solver must be one of {names}, or a solver object, got {solver!r}")
+    check_solver(solver, k)
     kind = BY_NAME[solver]
     return kind(tol=tol) if kind in (BlockLanczos, Gram) else kind()
 

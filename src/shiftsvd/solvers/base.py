@@ -74,6 +74,11 @@ class Solver(ABC):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Reads of the data, as far as they can be foreseen."""
 
+    def check_share(self, k: int | float) -> None:
+        """Refuse a share of the variance that this solver cannot find."""
+        if _is_share(k) and not self.takes_shares:
+            raise ValueError(f"a share of the variance (k={k}) needs {SHARED}, got {self}")
+
     def __call__(
         self, A: Operator, k: int | float, rng: int | Generator | None = None, *, tol: float = TOL
     ) -> SVDResult:
@@ -97,10 +102,8 @@ class Solver(ABC):
         ValueError
             For a k out of range, or a shift that the algorithm does not take.
         """
-        if isinstance(k, float) and 0 < k < 1:
-            if not self.takes_shares:
-                raise ValueError(f"a share of the variance (k={k}) needs {SHARED}, got {self}")
-        else:
+        self.check_share(k)
+        if not _is_share(k):
             check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
@@ -180,6 +183,11 @@ def _ranges(numbers: Vector) -> str:
     """Ascending integers as "1-4, 7"."""
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def _is_share(k: int | float) -> bool:
+    """Whether k is a share of the variance, not a number of components."""
+    return isinstance(k, float) and 0 < k < 1
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:

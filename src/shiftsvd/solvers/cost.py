@@ -74,6 +74,7 @@ class Work(NamedTuple):
     size: int  # bytes of a number
     sparse: bool
     file_bytes: int = 0  # that one pass reads from a file
+    square_bytes: float = 0.0  # that travel where an n x n matrix is formed
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
@@ -81,8 +82,9 @@ class Work(NamedTuple):
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
         sparse = A.stored < m * n
-        pairs = A.gram_pairs if A.shape[0] >= A.shape[1] else A.H.gram_pairs
-        return cls(m, n, A.stored, pairs, size, sparse, A.file_bytes)
+        tall = A if A.shape[0] >= A.shape[1] else A.H
+        pairs = tall.gram_pairs
+        return cls(m, n, A.stored, pairs, size, sparse, A.file_bytes, tall.square_bytes)
 
     def product(self, columns: float, size: int | None = None) -> float:
         """Seconds of fused products with so many columns in all."""
@@ -96,6 +98,10 @@ class Work(NamedTuple):
         """Seconds to bring the data in so often, beside the products."""
         formed = 0.0 if self.sparse else self.stored * FORM / THREADS
         return (formed + self.file_bytes * FILE) * n_passes
+
+    def sending(self) -> float:
+        """Seconds to form an n x n matrix, one part after the other, beside the arithmetic."""
+        return self.square_bytes * FILE
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         """Block Lanczos with a basis of at most so many columns."""
@@ -111,9 +117,9 @@ class Work(NamedTuple):
         else:
             form = 2 * self.stored * self.n * BLAS[8] + self.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
-        return Cost(form / THREADS + solve + self.product(k) + 2 * self.file_bytes * FILE, 2.0)
+        return Cost(form / THREADS + solve + self.product(k) + 2 * self.file_bytes * FILE + self.sending(), 2.0)
 
     def exact(self) -> Cost:
         """A QR factorization of everything."""
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
-        return Cost(qr + 12 * self.n**3 * LAPACK + self.file_bytes * FILE, 1.0)
+        return Cost(qr + 12 * self.n**3 * LAPACK + self.file_bytes * FILE + self.sending(), 1.0)

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.algebra.costs import QR_ENTRIES
+from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Factors, Solver, components_for, long_factor
 from shiftsvd.solvers.cost import long_vectors, surroundings
-
-# Entries of a block that is factorized at once (16 MiB of float64).
-ENTRIES = 2**21
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class Exact(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
-        threads, size = A.n_threads or default_threads(), min(max(ENTRIES, 2 * n * n), m * n)
+        threads, size = A.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
@@ -68,15 +66,6 @@ class Exact(Solver):
 
 
 def _triangle(A: Operator) -> Panel:
-    """R of the QR of A: blocks factorized in threads while the next are made, then folded in their order."""
-    n = A.shape[1]
-    blocks = (block for _, block in A.row_blocks(max(2 * n, ENTRIES // n)))
-    R: Panel = np.empty((0, n))
-    for Ri in ordered(_r_factor, blocks, default_threads()):
-        R = _r_factor(np.vstack([R, Ri])) if len(R) else Ri
+    """R of the QR of A, square."""
+    R, n = A.triangle(), A.shape[1]
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])
-
-
-def _r_factor(block: Panel) -> Panel:
-    """R of the QR of one block."""
-    return np.asarray(np.linalg.qr(block, mode="r"))
