@@ -89,6 +89,22 @@ def test_ranges_of_variants_make_up_the_whole(n_bytes: int, tmp_path: Path) -> N
     np.testing.assert_array_equal(np.vstack(blocks), filled(G).T.astype(np.float32))
 
 
+def test_some_variants_with_other_means_are_those_rows(tmp_path: Path) -> None:
+    G = write(tmp_path / "a.bed")
+    kept, means = np.arange(41) % 3 != 1, np.linspace(0, 2, 41)
+    opened = bed.some(bed.filled(bed.read(tmp_path / "a.bed", None, None), means), kept)
+    source = opened.matrix
+    assert opened.rows is not None
+    assert (source.shape, len(opened.rows)) == ((27, 23), 27)
+    assert source.stored == 27 * 23
+    want = np.where(np.isnan(G), means, G).T[kept].astype(np.float32)
+    np.testing.assert_array_equal(np.vstack([source.read(*rows) for rows in pairwise(source.edges(400))]), want)
+    others = bed.some(bed.read(tmp_path / "a.bed", None, None), kept).matrix
+    whole = bed.read(tmp_path / "a.bed", None, None).matrix
+    assert len({source.fingerprint, others.fingerprint, whole.fingerprint}) == 3
+    assert others.filled(means[kept]).fingerprint == source.fingerprint
+
+
 def refused(path: Path, match: str, name: str = "") -> None:
     with pytest.raises((ValueError, OSError), match=match) as error:
         bed.read(path, None, None)

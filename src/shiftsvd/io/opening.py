@@ -146,6 +146,19 @@ def open_matrix(
         return _from_standard_input(format, key, orient, n_threads, memory_limit, stream)
     path = Path(path)
     opened = read_file(path, format, key, memory_limit)
+    return operator_of(path, opened, orient, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+
+
+def operator_of(
+    path: Path,
+    opened: Opened,
+    orient: Orient | None = None,
+    *,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+) -> tuple[Operator, Names]:
+    """What a reader found in a file, or a part of it, as `open_matrix` gives it."""
     with reading(path):
         A = _operator(opened.matrix, n_threads, memory_limit, stream)
     return _oriented(A, opened, orient)
