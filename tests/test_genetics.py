@@ -10,6 +10,7 @@ import pytest
 
 import shiftsvd
 from shiftsvd.genetics import GenotypePCA, pca
+from shiftsvd.integrations.chromosomes import autosomal
 from shiftsvd.model_file import save
 
 bed_reader = pytest.importorskip("bed_reader")
@@ -78,7 +79,7 @@ def test_results_are_those_of_the_explicit_matrix(
     assert_same_up_to_signs(found.eigenvectors, U[:, :2], 1e-5)
     assert_same_up_to_signs(found.loadings[found.used], Vh[:2].T, 1e-5)
     assert not found.loadings[5:8].any()
-    assert repr(found) == "<2 components of 90 samples x 697 variants (3 monomorphic dropped)>"
+    assert repr(found) == "<2 components of 90 samples x 697 variants (3 monomorphic and 0 not on autosomes dropped)>"
 
 
 def test_names_come_with_the_numbers(tmp_path: Path) -> None:
@@ -95,6 +96,69 @@ def test_the_suffix_may_be_left_out(tmp_path: Path) -> None:
     G = genotypes(20, 60)
     with_suffix = pca(write(tmp_path / "a.v2.bed", G), 2)
     np.testing.assert_array_equal(pca(tmp_path / "a.v2", 2).eigenvalues, with_suffix.eigenvalues)
+    (tmp_path / "a.v2.bed").rename(tmp_path / "a.v2.BED")
+    again = pca(tmp_path / "a.v2.BED", 2)
+    np.testing.assert_array_equal(again.eigenvalues, with_suffix.eigenvalues)
+    np.testing.assert_allclose(again.project(tmp_path / "a.v2.BED").eigenvectors, again.eigenvectors, atol=1e-6)
+
+
+def test_the_sexes_are_not_the_first_component(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    men = np.arange(90) % 2 == 0  # and in the three populations alike
+    p = rng.uniform(0.1, 0.9, 400)
+    X = np.where(men[:, None], 2 * rng.binomial(1, p, (90, 400)), rng.binomial(2, p, (90, 400)))
+    Y = np.where(men[:, None], 2 * rng.binomial(1, 0.5, (90, 200)), 0)
+    G = np.hstack([genotypes(90, 900), X, Y])
+    found = pca(write(tmp_path / "a.bed", G, chromosome=["1"] * 900 + ["23"] * 400 + ["24"] * 200), 2)
+    assert np.abs(np.corrcoef(men, found.eigenvectors.T)[0, 1:]).max() < 0.3
+    everything = pca(tmp_path / "a.bed", 2, chromosomes="all")
+    assert np.abs(np.corrcoef(men, everything.eigenvectors.T)[0, 1:]).max() > 0.9
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_other_chromosomes_are_as_if_they_were_not_there(stream: bool, tmp_path: Path) -> None:
+    G = genotypes(60, 400)
+    G[:, 7] = 2
+    sexed = np.isin(np.arange(400), [0, 1, 50, 120, 121, 122, 300, 399])
+    chromosome = np.where(sexed, "chrX", "chr2")
+    path = write(tmp_path / "a.bed", G, chromosome=chromosome.tolist())
+    found = pca(path, 3, stream=stream)
+    names = [f"rs{j}" for j in np.flatnonzero(~sexed)]
+    alone = pca(write(tmp_path / "b.bed", G[:, ~sexed], sid=names), 3, stream=stream)
+    np.testing.assert_allclose(found.eigenvalues, alone.eigenvalues, rtol=1e-6)
+    np.testing.assert_allclose(found.explained_variance_ratio, alone.explained_variance_ratio, rtol=1e-6)
+    np.testing.assert_allclose(found.eigenvectors, alone.eigenvectors, atol=1e-5)
+    np.testing.assert_allclose(found.loadings[~sexed], alone.loadings, atol=1e-5)
+    assert (found.n_used, found.n_left_out, found.n_monomorphic) == (391, 8, 1)
+    assert not found.used[sexed].any()
+    assert not found.loadings[~found.used].any()
+    np.testing.assert_allclose(found.frequencies, np.nanmean(G.astype(np.float64), axis=0) / 2, atol=1e-7)
+    assert "391 variants (1 monomorphic and 8 not on autosomes dropped)" in repr(found)
+    projected = found.project(path)
+    np.testing.assert_allclose(projected.eigenvectors, found.eigenvectors, atol=1e-6)
+    assert projected[2:] == (391, 0, 0, 0)
+    everything = pca(path, 3, chromosomes="all", stream=stream)
+    assert (everything.n_used, everything.n_left_out) == (399, 0)
+    save(found, tmp_path / "a.safetensors")
+    assert shiftsvd.load(tmp_path / "a.safetensors", GenotypePCA).n_left_out == 8
+
+
+def test_autosomes_are_told_by_their_names() -> None:
+    out = ["X", "y", "XY", "MT", "M", "PAR1", "par2", "23", "24", "25", "26", "chrX", "CHRY", "chrM", "chr23", "0X"]
+    kept = ["0", "1", "22", "01", "chr22", "Chr1", "", "Un", "contig_17", "HLA", "2A"]
+    human = autosomal(np.array(out + kept))
+    np.testing.assert_array_equal(human, [False] * len(out) + [True] * len(kept))
+    dog = autosomal(np.array(["1", "23", "chr26", "38", "X", "MT"]))  # which has 38 autosomes
+    np.testing.assert_array_equal(dog, [True, True, True, True, False, False])
+
+
+def test_chromosomes_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(20, 60), chromosome=["X"] * 40 + ["MT"] * 20)
+    with pytest.raises(ValueError, match=r'a\.bed must have variants on autosomes, got MT, X; take "all"'):
+        pca(path)
+    assert pca(path, 2, chromosomes="all").n_used == 60
+    with pytest.raises(ValueError, match='chromosomes must be "autosomes" or "all", got \'X\''):
+        pca(path, chromosomes="X")
 
 
 def test_populations_are_told_apart(tmp_path: Path) -> None:
@@ -165,24 +229,80 @@ def test_variants_without_names_are_matched_by_place(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", G, sid=["."] * 100)
     found = pca(path, 2)
     np.testing.assert_allclose(found.project(path).eigenvectors, found.eigenvectors, atol=1e-6)
+    path = write(tmp_path / "b.bed", G, sid=["."] * 100, chromosome=["chr1"] * 100)
+    np.testing.assert_allclose(found.project(path).eigenvectors, found.eigenvectors, atol=1e-6)
+
+
+def test_small_letters_are_the_same_alleles(tmp_path: Path) -> None:
+    G = genotypes(60, 100)
+    found = pca(write(tmp_path / "a.bed", G), 2)
+    swapped = np.arange(100) % 2 == 1
+    path = write(
+        tmp_path / "b.bed",
+        np.where(swapped, 2 - G, G),
+        allele_1=np.where(swapped, "g", "a").tolist(),
+        allele_2=np.where(swapped, "a", "g").tolist(),
+    )
+    projected = found.project(path)
+    np.testing.assert_allclose(projected.eigenvectors, found.eigenvectors, atol=1e-6)
+    assert projected[2:] == (100, 50, 0, 0)
+
+
+def test_components_of_nothing_take_nothing(tmp_path: Path) -> None:
+    G = genotypes(12, 300, gaps=0)
+    G[6:] = G[:6]  # rank 5 after centring
+    path = write(tmp_path / "a.bed", G)
+    found = pca(path, 11)
+    projected = found.project(path).eigenvectors
+    np.testing.assert_allclose(projected[:, :5], found.eigenvectors[:, :5], atol=1e-5)
+    assert not projected[:, 5:].any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_variance_is_no_share_of_it(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", np.ones((5, 9), np.float32))  # all are heterozygous
+    found = pca(path, 2)
+    assert not found.eigenvalues.any()
+    assert not found.explained_variance_ratio.any()
+    assert not found.project(path).eigenvectors.any()
 
 
 def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
     G = genotypes(60, 100)
     found = pca(write(tmp_path / "a.bed", G), 2)
     other = write(tmp_path / "b.bed", G, sid=[f"snp{j}" for j in range(100)])
-    with pytest.raises(ValueError, match=r"b\.bed has none of the 100 variants of the components"):
+    absent = r"b\.bed has none of the 100 variants .*: 100 are not there by name .*--set-all-var-ids.*, 0 have other"
+    with pytest.raises(ValueError, match=absent):
         found.project(other)
+    strange = write(tmp_path / "d.bed", G, allele_1=["C"] * 100)
+    with pytest.raises(ValueError, match=r": 0 are not there .* 100 have other alleles there .*--ref-from-fa"):
+        found.project(strange)
     double = write(tmp_path / "c.bed", G, sid=["rs1", *(f"rs{j}" for j in range(1, 100))])
     with pytest.raises(ValueError, match="some that are needed occur twice"):
         found.project(double)
 
 
-@pytest.mark.parametrize("k", [0, 21, 60])
+@pytest.mark.parametrize("k", [0, 20, 60])
 def test_numbers_of_components_that_cannot_be_are_refused(k: int, tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(20, 60))
-    with pytest.raises(ValueError, match=rf"a\.bed: k must be in 1\.\.20 for 20 samples x 60 variants .* got {k}"):
+    with pytest.raises(ValueError, match=rf"a\.bed: k must be in 1\.\.19 for 20 samples x 60 variants .* got {k}"):
         pca(path, k)
+
+
+@pytest.mark.parametrize("k", ["2", 2.0, True, None])
+def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(20, 60))
+    with pytest.raises(ValueError, match=f"k must be a number of components, an integer, got {k!r}"):
+        pca(path, k)
+
+
+def test_samples_of_which_nothing_can_be_said_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(1, 60, gaps=0))
+    with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1"):
+        pca(path, 1)
+    path = write(tmp_path / "b.bed", np.zeros((5, 9), np.float32), chromosome=["1"] * 6 + ["X"] * 3)
+    with pytest.raises(ValueError, match=r"b\.bed must have variants .* got 6 that are monomorphic and 3 not on auto"):
+        pca(path, 1)
 
 
 def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.integrations.chromosomes import plain
 from shiftsvd.io.bounds import bounded_lines, labels, open_bytes
 from shiftsvd.io.opening import Labels, reading
 
@@ -64,12 +65,18 @@ def read_variants(path: Path) -> Variants:
     return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))
 
 
+def read_chromosomes(path: Path) -> Labels:
+    """The first column of a .bim file."""
+    return labels(path, _fields(path, (0,))[0], None)
+
+
 def aligned(known: Variants, used: npt.NDArray[np.bool_], new: Variants) -> Alignment:
     """Where the used variants are among the new ones."""
     here = np.flatnonzero(used)
     keys = _keys(known)[here]
-    order = np.argsort(_keys(new), kind="stable")
-    ordered = _keys(new)[order]
+    theirs = _keys(new)
+    order = np.argsort(theirs, kind="stable")
+    ordered = theirs[order]
     first, last = np.searchsorted(ordered, keys), np.searchsorted(ordered, keys, side="right")
     if len(np.unique(keys)) < len(keys) or (last - first > 1).any():
         raise ValueError(
@@ -78,9 +85,11 @@ def aligned(known: Variants, used: npt.NDArray[np.bool_], new: Variants) -> Alig
         )
     present = last > first
     here, there = here[present], order[first[present]]
-    same = _agree(known.first[here], new.first[there]) & _agree(known.second[here], new.second[there])
-    swapped = _agree(known.first[here], new.second[there]) & _agree(known.second[here], new.first[there])
-    told = (new.first[there] != _UNKNOWN) | (new.second[there] != _UNKNOWN)
+    ours = _capitals(known.first[here]), _capitals(known.second[here])
+    first_there, second_there = _capitals(new.first[there]), _capitals(new.second[there])
+    same = _agree(ours[0], first_there) & _agree(ours[1], second_there)
+    swapped = _agree(ours[0], second_there) & _agree(ours[1], first_there)
+    told = (first_there != _UNKNOWN) | (second_there != _UNKNOWN)
     fits = (same | swapped) & told
     by_file = np.argsort(there[fits])
     return Alignment(
@@ -97,10 +106,20 @@ def _agree(known: Alleles, new: Alleles) -> Any:
     return (known == new) | (new == _UNKNOWN)
 
 
+def _capitals(alleles: Alleles) -> Alleles:
+    """a, c, g, t are A, C, G, T: some programs write bases in repeats small."""
+    return np.array([allele.upper() for allele in alleles], object)
+
+
 def _keys(variants: Variants) -> Labels:
-    """Names, or chromosome and position."""
-    places = np.char.add(np.char.add(variants.chromosomes, ":"), variants.positions)
-    return np.where(variants.names == _NAMELESS, places, variants.names)
+    """Names, or chromosome and position; chr1 is 1."""
+    nameless = variants.names == _NAMELESS
+    if not nameless.any():
+        return variants.names
+    listed: list[str] = variants.chromosomes.tolist()
+    short = {name: plain(name) for name in set(listed)}
+    places = np.char.add(np.char.add(np.array([short[name] for name in listed]), ":"), variants.positions)
+    return np.where(nameless, places, variants.names)
 
 
 def _fields(path: Path, wanted: tuple[int, ...]) -> list[list[str]]:

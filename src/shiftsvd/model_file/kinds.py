@@ -127,6 +127,8 @@ def _used_as_frequent(settings: Values, fitted: Values) -> None:
     p = fitted["frequencies"][fitted["used"]]
     if np.any((p <= 0) | (p >= 1)):
         raise ValueError("frequencies of the variants that are used must be between 0 and 1")
+    if fitted.get("n_left_out", 0) > np.count_nonzero(~fitted["used"]):
+        raise ValueError(f"n_left_out must not be more than are not used, got {fitted['n_left_out']}")
 
 
 def _words_taken(model: Any, names: list[str]) -> Values:
@@ -260,6 +262,7 @@ KINDS: Final = {
             "used": flags("n"),
             "info": account,
         },
+        {"n_left_out": count(least=0)},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
     ),
