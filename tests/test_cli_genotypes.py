@@ -53,18 +53,16 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
     )
     variants = told["genotypes"]
     np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
-    assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3}
+    assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3, "not_on_autosomes": 0}
     assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic left out" in done("fit", bed, "-k", 2).stdout
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "in the file"])
+@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
 def test_the_files_of_plink_lie_beside_the_folder(
-    bed: Path, G: Any, tmp_path: Path, streamed: bool, monkeypatch: pytest.MonkeyPatch
+    bed: Path, G: Any, tmp_path: Path, in_file: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if streamed:
-        monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**60)
-        monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**12)
-        monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**12)
+    if in_file:
+        streamed(monkeypatch)
     out = tmp_path / "results" / "cohort.v1"
     result = done("fit", bed, "-k", 2, "-o", out, "--tol", 1e-8, "--json")
     outputs = json.loads(result.stdout)["outputs"]
@@ -137,12 +135,113 @@ def test_counts_of_alleles_in_other_files_may_be_scaled_alike(bed: Path, G: Any,
         (("--missing", "mean", "--unobserved"), "a missing genotype is the mean of its variant"),
         (("--scale", "patterson", "--shift", "none"), "--scale patterson is for --shift mean"),
         (("--scale=allele",), "'allele' is not one of"),
+        (("--orient", "rows", "--chromosomes", "all"), "--chromosomes is for a .bed with its samples as rows"),
+        (("--chromosomes", "X"), "'X' is not one of"),
     ],
 )
 def test_what_cannot_be_is_refused(bed: Path, options: Any, message: str) -> None:
     result = invoke("fit", bed, "-k", 2, *options)
     assert result.exit_code in (1, 2)
     assert message in result.stderr
+
+
+@pytest.fixture
+def sexed() -> Any:
+    """Where the variants are that are not on autosomes."""
+    return np.isin(np.arange(300), [0, 1, 2, 120, 121, 299])
+
+
+@pytest.fixture
+def with_sexes(tmp_path: Path, G: Any, sexed: Any) -> Path:
+    return write(tmp_path / "sexes.bed", G, chromosome=np.where(sexed, "chrX", "chr1").tolist())
+
+
+def others() -> Any:
+    """Genotypes of seven other samples, of which a third is missing."""
+    G = genotypes(7, 300, seed=4, gaps=0)
+    G[np.random.default_rng(5).random(G.shape) < 0.3] = np.nan
+    return G
+
+
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay files, in small blocks."""
+    monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**60)
+    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**12)
+    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**12)
+
+
+def scores(model: Path, file: Path, *options: object) -> Any:
+    """What the command writes of these samples."""
+    out = model.with_name("scores.npy")
+    done("transform", model, file, "-o", out, "--force", "--dtype", "float64", *options)
+    return np.load(out)
+
+
+def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed: Any, tmp_path: Path) -> None:
+    result = done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--json")
+    told = json.loads(result.stdout)
+    ours = pca(with_sexes, 2)
+    np.testing.assert_allclose(told["genotypes"]["eigenvalues"], ours.eigenvalues, rtol=1e-4)
+    assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (ours.n_used, 6)
+    assert (told["settings"]["chromosomes"], told["shape"]) == ("autosomes", [60, 294])
+    assert "6 variants that are not on autosomes left out; --chromosomes all keeps them" in result.stderr
+    names = ss.load(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
+    assert names == [f"rs{j}" for j in np.flatnonzero(~sexed)]
+    assert "3 monomorphic left out, 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout
+    result = done("fit", with_sexes, "-k", 2, "--chromosomes", "all", "--json")
+    told = json.loads(result.stdout)
+    assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (297, 0)
+    assert "left out" not in result.stderr
+
+
+@pytest.mark.parametrize("chromosomes", ["autosomes", "all"])
+@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
+def test_scores_of_new_samples_are_projections(
+    with_sexes: Path, sexed: Any, tmp_path: Path, chromosomes: str, in_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_file:
+        streamed(monkeypatch)
+    done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--tol", 1e-6, "--chromosomes", chromosomes)
+    model = tmp_path / "out" / "model.safetensors"
+    ours = pca(with_sexes, 2, tol=1e-8, chromosomes=chromosomes)
+    own = {"chromosome": np.where(sexed, "chrX", "chr1").tolist()}
+    new = others()
+    for name, samples in (("new", new), ("one", new[:1])):
+        file = write(tmp_path / f"{name}.bed", samples, **own)
+        want = ours.project(file).eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
+        np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
+    order = np.random.default_rng(0).permutation(300)
+    file = write(
+        *(tmp_path / "moved.bed", new[:, order]),
+        sid=[f"rs{j}" for j in order],
+        chromosome=np.where(sexed[order], "23", "1").tolist(),
+    )
+    want = ours.project(tmp_path / "new.bed").eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
+    np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
+
+
+def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out")
+    assert ss.load(tmp_path / "out" / "model.safetensors").missing == "mean"
+    new = others()
+    np.save(tmp_path / "new.npy", new)
+    file = write(tmp_path / "new.bed", new)
+    model = tmp_path / "out" / "model.safetensors"
+    np.testing.assert_allclose(scores(model, tmp_path / "new.npy"), scores(model, file), atol=1e-4)
+    done("fit", bed, "-k", 2, "-o", tmp_path / "off", "--shift", "none")
+    model = tmp_path / "off" / "model.safetensors"
+    result = invoke("transform", model, file, "-o", tmp_path / "no.npy")  # there is no mean
+    assert result.exit_code == 1
+    assert "the matrix must be finite" in result.stderr
+    assert len(scores(model, write(tmp_path / "full.bed", genotypes(7, 300, gaps=0)))) == 7
+
+
+def test_files_of_other_variants_are_refused(with_sexes: Path, tmp_path: Path) -> None:
+    done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out")
+    fewer = write(tmp_path / "fewer.bed", genotypes(7, 280))
+    result = invoke("transform", tmp_path / "out" / "model.safetensors", fewer, "-o", tmp_path / "no.npy")
+    assert result.exit_code == 1
+    assert "lacks features of the model: rs280, rs281, rs282" in result.stderr
 
 
 def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Path, tmp_path: Path) -> None:

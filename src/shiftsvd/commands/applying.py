@@ -9,14 +9,16 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shiftsvd.commands import genotypes
 from shiftsvd.commands.fitting import component_names, score_raster
 from shiftsvd.commands.options import say, tables
 from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
-from shiftsvd.io import Names, open_matrix
+from shiftsvd.io import Names, bed, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
+from shiftsvd.io.opening import Labels, operator_of
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
 from shiftsvd.outputs import Outputs, refuse
@@ -30,11 +32,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load(model, PCA)
-    where = {"format": given["format_"], "key": given["key"], "orient": given["orient"]}
-    where |= {"n_threads": given["threads"], "memory_limit": given["memory"]}
-    A, names = _samples(pca, given["file"], where)
-    pca = aligned(pca, A, names, given["file"])
+    pca, A, names = _opened(load(model, PCA), given)
     table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(out, table, pca.iter_scores(A), given)
@@ -78,6 +76,16 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
+def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Samples, Names]:
+    """The model with its features in the order of the file, and the samples, whose gaps it knows how to treat."""
+    file, where = given["file"], {"format": given["format_"], "orient": given["orient"]}
+    how = {"n_threads": given["threads"], "memory_limit": given["memory"]}
+    if genotypes.are_genotypes(file, **where):
+        return _opened_genotypes(pca, file, given["key"], how)
+    A, names = _samples(pca, file, where | {"key": given["key"]} | how)
+    return aligned(pca, A.shape[1], names.features, file), A, names
+
+
 def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Samples, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
@@ -85,14 +93,24 @@ def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Samples, Names
     return open_with_gaps(file, unobserved=pca.unobserved, **where)
 
 
-def aligned(pca: PCA, A: Samples, names: Names, file: str) -> PCA:
+def _opened_genotypes(pca: PCA, file: str, key: str | None, how: dict[str, Any]) -> tuple[PCA, Samples, Names]:
+    """The same for genotypes, where a missing one is the mean of the model as it is read."""
+    opened = genotypes.of_model(file, pca.n_features_in_, key, how["memory_limit"])
+    pca = aligned(pca, opened.matrix.shape[0], opened.rows, file)
+    # Without a mean there is nothing that could stand for them: they are refused.
+    means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
+    A, names = operator_of(Path(file), bed.filled(opened, means), **how)
+    return copy(pca).set_params(missing="error", unobserved=False), A, names
+
+
+def aligned(pca: PCA, n_features: int, names: Labels | None, file: str) -> PCA:
     """The model with its features in the order of the file."""
     known = getattr(pca, "feature_names_in_", None)
-    if known is None or names.features is None:
-        if A.shape[1] != pca.n_features_in_:
-            raise ValueError(f"{file}: {A.shape[1]} features, but the model was fitted on {pca.n_features_in_}")
+    if known is None or names is None:
+        if n_features != pca.n_features_in_:
+            raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
         return pca
-    model, found = [str(name) for name in known], [str(name) for name in names.features]
+    model, found = [str(name) for name in known], [str(name) for name in names]
     if model == found:
         return pca
     place = {name: j for j, name in enumerate(model)}

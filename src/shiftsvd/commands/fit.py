@@ -34,6 +34,11 @@ Examples:
     help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
     "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
 )
+@click.option(
+    "--chromosomes",
+    type=click.Choice(options.CHROMOSOMES),
+    help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  [default: autosomes]",
+)
 @options.missing
 @options.solver
 @options.tol
@@ -60,8 +65,9 @@ def fit(**given: Any) -> None:
     converge are named in a warning. With --missing the model keeps how missing entries are treated, and `transform`
     treats them alike.
 
-    Genotypes (.bed, with .bim and .fam beside it) are scaled as Patterson et al. do it, a missing one being the mean
-    of its variant, and OUT.eigenvec and OUT.eigenval are written as plink2 --pca does, beside the folder OUT.
+    Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
+    one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
+    written as plink2 --pca does, beside the folder OUT.
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])

@@ -26,6 +26,7 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
+from shiftsvd.io.opening import operator_of
 from shiftsvd.operators import LowRank
 from shiftsvd.outputs import Outputs
 from shiftsvd.progress import progress
@@ -68,6 +69,7 @@ class Fit:
     force: bool
     quiet: bool
     verbose: int
+    chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
 
     @property
@@ -76,9 +78,14 @@ class Fit:
         return "error" if self.filled else self.missing
 
     @property
+    def missing_later(self) -> str:
+        """What the model does with missing entries of other samples: a mean is known where it is subtracted."""
+        return self.missing if self.shift == "mean" else self.left_missing
+
+    @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("file", "format", "key", "orient", "missing", "unobserved", "memory")
+        data = ("file", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
         ours = (*data, "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
@@ -89,7 +96,7 @@ def run(options: Fit) -> None:
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
-    A, names = opened(options)
+    A, names = opened_samples(options)
     k = within(options.k, A.shape, options.file)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
@@ -100,25 +107,30 @@ def run(options: Fit) -> None:
         with listening(listen):
             pca = fitted(A, names, k, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
+        pca.set_params(missing=options.missing_later)
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
+        n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
-            result.document["genotypes"] = genotypes.told(pca)
+            result.document["genotypes"] = genotypes.told(pca, n_left_out)
         write_files(pca, result, outputs, paths, raster)
+    if n_left_out:
+        say(f"{n_left_out:,} variants that are not on autosomes left out; --chromosomes all keeps them", options.quiet)
     tell(result, options)
 
 
-def opened(options: Fit) -> tuple[Samples, Names]:
+def opened_samples(options: Fit) -> tuple[Samples, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
-    where: dict[str, Any] = {"format": options.format, "key": options.key, "orient": options.orient}
-    where |= {"n_threads": options.threads, "memory_limit": options.memory}
+    how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
+    where = how | {"format": options.format, "key": options.key, "orient": options.orient}
     if options.left_missing != "error":
         return open_with_gaps(options.file, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
-    A, names = open_matrix(
-        Path(options.file).absolute() if on_cluster else options.file,
-        stream=on_cluster or None,
-        **where,
-    )
+    file, stream = str(Path(options.file).absolute()) if on_cluster else options.file, on_cluster or None
+    if options.chromosomes:
+        opened = genotypes.of_choice(file, options.chromosomes, options.key, options.memory)
+        A, names = operator_of(Path(file), opened, stream=stream, **how)
+    else:
+        A, names = open_matrix(file, stream=stream, **where)
     if not on_cluster:
         return A, names
     from shiftsvd.backends.dask_file import on_workers

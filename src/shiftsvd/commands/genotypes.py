@@ -1,4 +1,4 @@
-"""Genotypes in `shiftsvd fit`: Patterson's scale, and the files that PLINK users look for."""
+"""Genotypes in `shiftsvd fit` and `transform`: which variants, Patterson's scale, the files that PLINK users want."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,28 +9,55 @@ import numpy as np
 
 from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
-from shiftsvd.integrations.alleles import read_samples
+from shiftsvd.integrations.alleles import read_chromosomes, read_samples
+from shiftsvd.integrations.chromosomes import CHOICES, autosomal, chosen
+from shiftsvd.io import bed
+from shiftsvd.io.opening import Opened, read_file
 from shiftsvd.moments import Vector
 
 SCALE: Final = "patterson"
 
 
-def are_genotypes(options: Any) -> bool:
+def are_genotypes(file: str, format: str | None, orient: str | None) -> bool:  # noqa: A002
     """Whether a file is one of PLINK, with its samples as rows."""
-    named = options.format or Path(options.file).suffix.lower().removeprefix(".")
-    return bool(named == "bed" and options.orient != "rows")
+    named = format or Path(file).suffix.lower().removeprefix(".")
+    return named == "bed" and orient != "rows"
 
 
 def settled(options: Any) -> dict[str, Any]:
-    """Settings that depend on the file: genotypes are scaled, and their reader leaves nothing missing."""
-    given, genotypes = options.scale, are_genotypes(options)
+    """Settings that depend on the file: genotypes are of autosomes and scaled, and their reader leaves no gaps."""
+    given, genotypes = options.scale, are_genotypes(options.file, options.format, options.orient)
     if given == SCALE and options.shift != "mean":
         raise ValueError(f"--scale {SCALE} is for --shift mean, which is twice the frequencies, got {options.shift}")
     if genotypes and (options.missing == "em" or options.unobserved):
         raise ValueError(f"{options.file}: a missing genotype is the mean of its variant; leave out --missing")
+    if options.chromosomes and not genotypes:
+        raise ValueError(f"--chromosomes is for a .bed with its samples as rows, got {options.file}; leave it out")
     usual = SCALE if genotypes and options.shift == "mean" else None
     scale = {None: usual, "none": None}.get(given, given)
-    return {"scale": scale} | ({"missing": "mean", "filled": True} if genotypes else {})
+    of_genotypes = {"missing": "mean", "filled": True, "chromosomes": options.chromosomes or CHOICES[0]}
+    return {"scale": scale} | (of_genotypes if genotypes else {})
+
+
+def of_choice(file: str, chromosomes: str, key: str | None, memory_limit: str | None) -> Opened:
+    """The variants of a file on these chromosomes."""
+    opened = read_file(Path(file), "bed", key, memory_limit)
+    return bed.some(opened, chosen(_chromosomes(file), chromosomes, Path(file)))
+
+
+def of_model(file: str, n_variants: int, key: str | None, memory_limit: str | None) -> Opened:
+    """The variants of a file that a model with so many is of: those on autosomes if they are so many, else all.
+
+    Their names are compared afterwards: what is not all, nor all on autosomes, is no file of the model.
+    """
+    opened = read_file(Path(file), "bed", key, memory_limit)
+    kept = autosomal(_chromosomes(file))
+    return bed.some(opened, kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool))
+
+
+def _chromosomes(file: str) -> Any:
+    """Of the variants of a .bed."""
+    return read_chromosomes(Path(file).with_suffix(".bim"))
 
 
 def divisors(mean: Vector) -> Vector:
@@ -64,15 +91,21 @@ def vectors(path: Path, file: str, pca: Any) -> Iterator[Write]:
 
 def values(path: Path, pca: Any) -> None:
     """OUT.eigenval."""
-    eigenval(path, told(pca)["eigenvalues"])
+    eigenval(path, told(pca, 0)["eigenvalues"])
 
 
-def told(pca: Any) -> dict[str, Any]:
+def n_left_out(options: Any, n_variants: int) -> int:
+    """How many variants of a file are not among the ones fitted."""
+    return len(_chromosomes(options.file)) - n_variants if options.filled else 0
+
+
+def told(pca: Any, n_left_out: int) -> dict[str, Any]:
     """What the account of a fit says of the variants; the eigenvalues are those of the relationship matrix."""
     used = int(np.count_nonzero(patterson(pca.mean_)[1]))
     return {
         "scale": "sqrt(2 p (1 - p))",
         "variants_used": used,
         "monomorphic": len(pca.mean_) - used,
+        "not_on_autosomes": n_left_out,
         "eigenvalues": (pca.singular_values_.astype(np.float64) ** 2 / max(used, 1)).tolist(),
     }

@@ -17,6 +17,7 @@ OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
 SCALES: Final = ("std", "pareto", "patterson", "none")
 MISSING: Final = ("error", "mean", "em")
+CHROMOSOMES: Final = ("autosomes", "all")
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.

@@ -12,7 +12,7 @@ from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.io.gaps import Samples
 
-SETTINGS = ("k", "shift", "scale", "missing", "unobserved", "solver", "tol", "seed")
+SETTINGS = ("k", "chromosomes", "shift", "scale", "missing", "unobserved", "solver", "tol", "seed")
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -98,7 +98,10 @@ def printed(result: Result) -> str:
     lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
     if variants := told.get("genotypes"):
         used = f"{variants['variants_used']:,} variants scaled by {variants['scale']}"
-        lines.append(f"{used}, {variants['monomorphic']:,} monomorphic left out")
+        left_out = (
+            f"{variants['monomorphic']:,} monomorphic left out, {variants['not_on_autosomes']:,} not on autosomes"
+        )
+        lines.append(f"{used}, {left_out}")
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):

@@ -31,6 +31,7 @@ def transform(model: Path, **given: Any) -> None:
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error.
+    Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
     """
     options.check_format(given["file"], given["format_"])
     options.tables(given["out"])
