@@ -139,6 +139,10 @@ def test_other_fields_must_be_on_the_same_space() -> None:
         project(eofs, da[:, :5])
     with pytest.raises(ValueError, match="must have values wherever the components have, 1 are missing"):
         project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))
+    with pytest.raises(ValueError, match="must be finite wherever the components have values, 2 are inf; fill them"):
+        project(eofs, da.where(da.time != 10).where((da.time < 580) | (da.lat != -80) | (da.lon != 0), np.inf))
+    on_land = da.fillna(np.inf)
+    xarray.testing.assert_equal(project(eofs, on_land), project(eofs, da))
     with pytest.raises(ValueError, match=r"eofs must be what shiftsvd\.xarray\.pca gives, but weights is missing"):
         project(eofs.drop_vars("weights"), da)
 
@@ -192,6 +196,102 @@ def test_weights_may_lack_dimensions_of_the_space() -> None:
     np.testing.assert_allclose(pca(renamed, 2, weights="coslat").scores, pca(da, 2, weights="coslat").scores)
 
 
+def test_an_array_of_weights_is_spread_over_the_sides_where_it_has_one() -> None:
+    da = field()
+    by_latitude = np.sqrt(np.cos(np.deg2rad(da.lat.values)))
+    xarray.testing.assert_allclose(pca(da, 2, weights=by_latitude[:, None]), pca(da, 2, weights="coslat"))
+    np.testing.assert_allclose(pca(da, 2, weights=2).scores, 2 * pca(da, 2).scores, rtol=1e-4, atol=1e-3)
+
+
+def curvilinear(units: str | None) -> Any:
+    """A field on a projection: y and x in kilometres, latitudes of two dimensions."""
+    da = field().fillna(280).drop_vars(["lat", "lon"]).rename(lat="yc", lon="xc")
+    yc = np.linspace(-4000, 4000, LATITUDES)
+    latitude = 90 - np.hypot(yc[:, None], np.linspace(-3000, 3000, LONGITUDES)) / 111.2
+    return da.assign_coords(
+        yc=("yc", yc, {} if units is None else {"units": units}),
+        nav_lat=(("yc", "xc"), latitude),
+        longitude=(("yc", "xc"), 0 * latitude),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs"),
+    [
+        ("nav_lat", {}),
+        ("LAT", {}),
+        ("TLAT", {"units": "degrees_north"}),
+        ("TLAT", {"units": "degreeN"}),
+        ("phi", {"standard_name": "latitude"}),
+    ],
+)
+def test_the_latitudes_are_not_a_coordinate_of_the_projection(name: str, attrs: dict[str, str]) -> None:
+    da = curvilinear("km").rename(nav_lat=name)
+    da[name].attrs.update(attrs)
+    eofs = pca(da, 2, weights="coslat")
+    np.testing.assert_allclose(eofs.weights, np.sqrt(np.cos(np.deg2rad(da[name]))), rtol=1e-12)
+
+
+def test_what_says_that_it_is_a_latitude_goes_before_names() -> None:
+    da = field().assign_coords(phi=("lat", np.linspace(-40, 40, LATITUDES), {"standard_name": "latitude"}))
+    eofs = pca(da, 2, weights="coslat")
+    weights = np.sqrt(np.cos(np.deg2rad(da.phi))).values
+    np.testing.assert_allclose(eofs.weights.max("lon"), weights, rtol=1e-12)
+
+
+def test_yc_is_a_latitude_in_degrees_and_not_in_kilometres() -> None:
+    da = field()
+    named, degrees = da.rename(lat="yc"), da.rename(lat="yc")
+    degrees.yc.attrs["units"] = "degrees"
+    for known in (named, degrees):
+        np.testing.assert_allclose(pca(known, 2, weights="coslat").weights, pca(da, 2, weights="coslat").weights)
+    with pytest.raises(ValueError, match='"coslat" needs a coordinate lat or latitude'):
+        pca(curvilinear("km").drop_vars("nav_lat"), 2, weights="coslat")
+    with pytest.raises(
+        ValueError, match=r"needs latitudes in -90\.\.90 degrees, the coordinate yc has values such as -4000"
+    ):
+        pca(curvilinear(None).drop_vars("nav_lat"), 2, weights="coslat")
+
+
+def test_latitudes_are_degrees_up_to_the_poles() -> None:
+    da = field()
+    beyond = da.assign_coords(lat=np.nextafter(np.linspace(-90, 90, LATITUDES), [*[-np.inf] * 4, *[np.inf] * 5]))
+    assert np.abs(beyond.lat).max() > 90
+    assert np.isfinite(pca(beyond, 2, weights="coslat").scores).all()
+    radians = da.assign_coords(lat=("lat", np.deg2rad(da.lat.values), {"units": "radian"}))
+    with pytest.raises(ValueError, match="the coordinate lat has the units 'radian'"):
+        pca(radians, 2, weights="coslat")
+
+
+def test_coordinates_named_like_a_result_are_left_out_and_dimensions_refused() -> None:
+    da = field()
+    eofs = pca(da, 2)
+    named = da.assign_coords(weights=da.lat, scores=da.time, mode="a", components=1.0)
+    xarray.testing.assert_equal(pca(named, 2), eofs)
+    xarray.testing.assert_equal(project(eofs, named), project(eofs, da))
+    for name in ("weights", "scores", "mean_field", "explained_variance"):
+        with pytest.raises(ValueError, match=f"the name {name} is taken by the result; rename that dimension"):
+            pca(da.rename(lon=name), 2)
+    with pytest.raises(ValueError, match="the name mode is taken by the result"):
+        project(eofs, da.expand_dims("mode"))
+
+
+def test_a_single_mode_is_reconstructed_and_projected() -> None:
+    da = field()
+    eofs = pca(da, 3, weights="coslat")
+    one = eofs.sel(mode=2)
+    want = reconstruct(eofs, eofs.scores.sel(mode=[2]))
+    for found in (reconstruct(one), reconstruct(eofs, eofs.scores.sel(mode=2)), reconstruct(one, one.scores)):
+        assert found.dims == ("time", "lat", "lon")
+        assert "mode" not in found.coords
+        xarray.testing.assert_allclose(found, want)
+    xarray.testing.assert_allclose(project(one, da), project(eofs, da).sel(mode=[2]))
+    with pytest.raises(ValueError, match=r"scores must be of modes of eofs, \[2\], got mode 1"):
+        reconstruct(one, eofs.scores)
+    with pytest.raises(ValueError, match=r"components must have the coordinate mode, .* choose modes by \.sel"):
+        reconstruct(eofs.isel(mode=0, drop=True), eofs.scores)
+
+
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
@@ -199,8 +299,11 @@ def test_weights_may_lack_dimensions_of_the_space() -> None:
         ({"n_modes": 2.0}, r"got 2\.0"),
         ({"dim": "t"}, "dim must be one or some of the dimensions .* got 't'"),
         ({"dim": ("time", "lat", "lon")}, "but not all of them"),
-        ({"weights": "area"}, 'weights must be "coslat", a DataArray or an array'),
+        ({"weights": "area"}, 'weights must be "coslat", a DataArray, an array or a number'),
         ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
+        ({"weights": np.ones(12)}, r"or 1 for any of its sides, got \(12,\)"),
+        ({"weights": np.ones((2, 12))}, r"got \(2, 12\)"),
+        ({"weights": -1}, "weights must be finite, at least 0, and not all 0; 100 of 100"),
         (
             {"weights": -np.ones((LATITUDES, LONGITUDES))},
             "weights must be finite, at least 0, and not all 0; 100 of 100",
@@ -215,8 +318,16 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], match: st
 
 def test_fields_that_cannot_be_are_refused() -> None:
     da = field()
-    with pytest.raises(TypeError, match=r"must be an xarray\.DataArray, got Dataset; choose one variable"):
-        pca(da.to_dataset())
+    eofs = pca(da, 2)
+    for wrong in (da.to_dataset(), da.values):
+        told = rf"must be an xarray\.DataArray, got {type(wrong).__name__}; choose one variable of a Dataset, or name"
+        for call in (pca, lambda wrong: project(eofs, wrong), lambda wrong: reconstruct(eofs, wrong)):
+            with pytest.raises(TypeError, match=told):
+                call(wrong)
+    with pytest.raises(TypeError, match=r"weights must be an xarray\.DataArray, got Dataset"):
+        pca(da, 2, weights=da[0].to_dataset())
+    with pytest.raises(ValueError, match="must hold real numbers, got complex128"):
+        project(eofs, da * 1j)
     with pytest.raises(ValueError, match='"coslat" needs a coordinate lat or latitude'):
         pca(da.drop_vars("lat"), weights="coslat")
     with pytest.raises(ValueError, match="must have dimensions of the space"):
@@ -241,17 +352,39 @@ def test_chunked_fields_give_the_same(chunks: dict[str, int]) -> None:
     np.testing.assert_allclose(project(eofs, da.chunk(chunks)), eofs.scores, atol=1e-9)
 
 
-def test_gaps_of_a_chunked_field_are_looked_for_in_one_read() -> None:
+@pytest.mark.parametrize("chunks", [{"lat": 2}, {"mode": 1}])
+def test_eofs_may_be_chunked(chunks: dict[str, int]) -> None:
+    pytest.importorskip("dask.array")
+    da = field()
+    eofs = pca(da, 3, weights="coslat")
+    xarray.testing.assert_allclose(project(eofs.chunk(chunks), da), eofs.scores)
+    xarray.testing.assert_allclose(project(eofs.chunk(chunks), da.chunk({"time": 20})), eofs.scores)
+    xarray.testing.assert_allclose(reconstruct(eofs.chunk(chunks)).compute(), reconstruct(eofs))
+
+
+def recorded(da: Any, chunks: Any, loads: list[Any]) -> Any:
+    """A chunked field that writes down the shape of each chunk when it is read."""
     dask_array = pytest.importorskip("dask.array")
-    da, loads = field()[:, :, :5], []
 
     def loaded(chunk: Any) -> Any:
         loads.append(chunk.shape)
         return chunk
 
-    X = da.copy(data=dask_array.from_array(da.values, chunks=da.shape).map_blocks(loaded, meta=np.empty((0, 0, 0))))
-    eofs = pca(X, 2, solver="gram")
+    return da.copy(data=dask_array.from_array(da.values, chunks=chunks).map_blocks(loaded, meta=np.empty((0, 0, 0))))
+
+
+def test_gaps_of_a_chunked_field_are_looked_for_in_one_read() -> None:
+    da, loads = field()[:, :, :5], []
+    eofs = pca(recorded(da, da.shape, loads), 2, solver="gram")
     assert loads == [da.shape] * (1 + 1 + eofs.n_passes + 1)  # gaps, moments, solver, scores
+
+
+def test_a_chunked_field_is_projected_in_one_read() -> None:
+    da, loads = field(), []
+    eofs = pca(da, 2)
+    X = recorded(da, (20, LATITUDES, 6), loads)
+    np.testing.assert_allclose(project(eofs, X), eofs.scores, atol=1e-9)
+    assert loads == [(20, LATITUDES, 6)] * 6
 
 
 def test_results_survive_a_file(tmp_path: Path) -> None:
@@ -295,14 +428,21 @@ def test_xeofs_and_eofs_give_the_same(chunks: dict[str, int] | None) -> None:
         da = field()
         model = xeofs.single.EOF(n_modes=3, use_coslat=True, solver="full").fit(da, dim="time")
         solver = standard.Eof(da.values, weights=coslat(da).reshape(LATITUDES, LONGITUDES))
+        other = da.isel(time=slice(5)) + 3
+        projected = {
+            "xeofs": model.transform(other).transpose("mode", "time").values,
+            "eofs": solver.projectField((other - da.mean("time")).values, neofs=3).T,  # it subtracts no mean
+        }
         theirs = {
             "xeofs": (model.components().values, model.scores().values, model.explained_variance().values),
             "eofs": (solver.eofs(neofs=3), solver.pcs(npcs=3).T, solver.eigenvalues(3)),
         }
     eofs = pca(da if chunks is None else da.chunk(chunks), 3, weights="coslat")
-    for components, scores, variances in theirs.values():
+    found = project(eofs, other)
+    for name, (components, scores, variances) in theirs.items():
         np.testing.assert_allclose(eofs.explained_variance, variances, rtol=1e-6)
         signs = np.sign(np.nansum(components * eofs.components.values, axis=(1, 2)))
         np.testing.assert_allclose(eofs.components, components * signs[:, None, None], atol=1e-4)
         np.testing.assert_allclose(eofs.scores, scores * signs[:, None], atol=1e-4 * np.abs(scores).max())
+        np.testing.assert_allclose(found, projected[name] * signs[:, None], atol=1e-4 * np.abs(scores).max())
     np.testing.assert_allclose(eofs.explained_variance_ratio, solver.varianceFraction(3), rtol=1e-6)
