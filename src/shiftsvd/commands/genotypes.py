@@ -12,7 +12,7 @@ from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.integrations.alleles import read_chromosomes, read_samples
 from shiftsvd.integrations.chromosomes import CHOICES, autosomal, chosen
 from shiftsvd.io import bed
-from shiftsvd.io.opening import Opened, read_file
+from shiftsvd.io.opening import Labels, Opened, read_file
 from shiftsvd.moments import Vector
 
 SCALE: Final = "patterson"
@@ -55,7 +55,7 @@ def of_model(file: str, n_variants: int, key: str | None, memory_limit: str | No
     return bed.some(opened, kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool))
 
 
-def _chromosomes(file: str) -> Any:
+def _chromosomes(file: str) -> Labels:
     """Of the variants of a .bed."""
     return read_chromosomes(Path(file).with_suffix(".bim"))
 
@@ -91,7 +91,7 @@ def vectors(path: Path, file: str, pca: Any) -> Iterator[Write]:
 
 def values(path: Path, pca: Any) -> None:
     """OUT.eigenval."""
-    eigenval(path, told(pca, 0)["eigenvalues"])
+    eigenval(path, _eigenvalues(pca))
 
 
 def n_left_out(options: Any, n_variants: int) -> int:
@@ -100,12 +100,23 @@ def n_left_out(options: Any, n_variants: int) -> int:
 
 
 def told(pca: Any, n_left_out: int) -> dict[str, Any]:
-    """What the account of a fit says of the variants; the eigenvalues are those of the relationship matrix."""
-    used = int(np.count_nonzero(patterson(pca.mean_)[1]))
+    """What the account of a fit says of the variants."""
+    used = _n_used(pca)
     return {
         "scale": "sqrt(2 p (1 - p))",
         "variants_used": used,
         "monomorphic": len(pca.mean_) - used,
         "not_on_autosomes": n_left_out,
-        "eigenvalues": (pca.singular_values_.astype(np.float64) ** 2 / max(used, 1)).tolist(),
+        "eigenvalues": _eigenvalues(pca),
     }
+
+
+def _n_used(pca: Any) -> int:
+    """How many variants are not monomorphic."""
+    return int(np.count_nonzero(patterson(pca.mean_)[1]))
+
+
+def _eigenvalues(pca: Any) -> list[float]:
+    """Those of the relationship matrix."""
+    eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
+    return eigenvalues
