@@ -33,13 +33,13 @@ def shiftsvd(X, k: int) -> np.ndarray:
     return ss.PCA(k, tol=1e-3, random_state=0).fit(X).singular_values_
 
 
-def compressed(n_power_iter: int) -> Callable:
+def compressed(**settings) -> Callable:
     """The singular values of `dask.array.linalg.svd_compressed`, which does not centre."""
 
     def values(X, k: int) -> np.ndarray:
         from dask.array.linalg import svd_compressed
 
-        return svd_compressed(X, k, n_power_iter=n_power_iter, compute=True, seed=0)[1].compute()
+        return svd_compressed(X, k, compute=True, seed=0, **settings)[1].compute()
 
     return values
 
@@ -67,8 +67,8 @@ def scanpy(X, k: int) -> np.ndarray:
 
 PEERS = {
     "shiftsvd": Peer(shiftsvd, csr_array),
-    "svd_compressed, n_power_iter=0": Peer(compressed(0), csr_matrix, centred=False),
-    "svd_compressed, n_power_iter=4": Peer(compressed(4), csr_matrix, centred=False),
+    "svd_compressed, n_power_iter=0": Peer(compressed(n_power_iter=0), csr_matrix, centred=False),
+    "svd_compressed, n_power_iter=4": Peer(compressed(n_power_iter=4, iterator="QR"), csr_matrix, centred=False),
     "dask-ml PCA, sparse": Peer(dask_ml(svd_solver="randomized"), csr_matrix),
     "dask-ml PCA, randomized": Peer(dask_ml(svd_solver="randomized"), np.ndarray),
     "dask-ml PCA, randomized, iterated_power=4": Peer(dask_ml(svd_solver="randomized", iterated_power=4), np.ndarray),

@@ -51,10 +51,11 @@ SIMULATED = """## The model against simulated sweeps
 
 The real graph of one sweep in the real scheduler, with 100 workers of one thread, whose tasks sleep as long as a
 block or an addition takes. Panels are 50 times smaller than those of 3e4 columns, and workers send them over a
-network that is slower by as much; bytes are those of panels in full size. All workers live in one process, so
-that a task costs more than on a real cluster: the model takes that cost from a sweep whose tasks do nothing, of
-{blocks:,} blocks. There a task costs {before:.2f} ms before any of them runs, and then {handling:.2f} ms of the
-busiest process; the scheduler computes {scheduler_cpu:.2f} ms of CPU time, which is {rate:,.0f} tasks a second.
+network that is slower by as much; bytes are those of panels in full size. The workers live in two processes,
+and share two cores with the scheduler, so that a task costs more than on a real cluster: the model takes that cost
+from a sweep whose tasks do nothing, of {blocks:,} blocks. There a task costs {before:.2f} ms before any of them runs,
+and then {handling:.2f} ms by the clock; the scheduler computes {scheduler_cpu:.2f} ms of CPU time, which is
+{rate:,.0f} tasks a second.
 """
 
 

@@ -1,12 +1,14 @@
 """Bad input is refused with the rule, the value and the remedy, before any work, and is left as it was."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, random_array
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import shiftsvd as ss
@@ -612,3 +614,26 @@ def test_a_refused_fit_leaves_the_model_of_an_earlier_fit(scale):
     pca.set_params(memory_limit=1000)
     refuses("memory_limit", lambda: pca.fit(A * 3 + 5))
     assert np.array_equal(pca.transform(A), Z)
+
+
+@pytest.mark.parametrize("estimator", [ss.PCA(2), ss.TruncatedSVD(2), ss.CorrespondenceAnalysis(2)], ids=str)
+def test_estimators_do_not_take_what_is_masked_for_data(estimator) -> None:
+    M = np.ma.masked_greater(np.random.default_rng(0).random((20, 5)), 0.9)
+    with pytest.raises(ValueError, match=r"no masked entries, got \d+; fill them"):
+        estimator.fit(M)
+    nothing = np.ma.masked_greater(M.data, 2)
+    estimator.set_params(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_array_equal(clone(estimator).fit_transform(nothing), clone(estimator).fit_transform(M.data))
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_what_is_masked_is_missing_where_gaps_are_allowed(missing) -> None:
+    D = np.random.default_rng(0).random((40, 6))
+    M = np.ma.masked_greater(D, 0.9)
+    pca = ss.PCA(2, missing=missing, random_state=0)
+    want = clone(pca).fit(M.filled(np.nan))
+    pca.fit(M)
+    np.testing.assert_array_equal(pca.components_, want.components_)
+    np.testing.assert_array_equal(pca.transform(M), want.transform(M.filled(np.nan)))

@@ -4,10 +4,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted, is_unread
+from shiftsvd.estimators.features import counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
@@ -221,8 +221,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             A = counted(self, X, reset)
             self._refuse_negative(A.least() or 0)
             return A
-        kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
-        return self._checked(validate_data(self, X, reset=reset, **kinds))
+        return self._checked(validated(self, X, reset))
 
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""

@@ -5,8 +5,10 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.checks import unmasked
 from shiftsvd.operators import Operator, Panel
 
 
@@ -20,6 +22,13 @@ def counted(estimator: Any, X: Any, reset: bool) -> Operator:
     A = as_operator(X, memory_limit=estimator.memory_limit)
     count_columns(estimator, A, reset)
     return A
+
+
+def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
+    """X checked by scikit-learn, which would lose a mask without a word."""
+    unmasked(X)
+    kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False, **kinds}
+    return validate_data(estimator, X, reset=reset, **kinds)
 
 
 def count_columns(estimator: Any, A: Any, reset: bool) -> None:

@@ -19,7 +19,8 @@ def is_pandas(X: Any) -> bool:
 
 def has_ids(X: Any) -> bool:
     """Whether X holds an array and names, as scikit-bio's DistanceMatrix does."""
-    return hasattr(X, "ids") and hasattr(X, "data") and not is_pandas(X)
+    ids = getattr(X, "ids", None)  # masked arrays have a method of that name
+    return ids is not None and not callable(ids) and hasattr(X, "data") and not is_pandas(X)
 
 
 def labelled(values: Panel, names: Any) -> Any:

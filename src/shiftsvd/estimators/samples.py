@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from sklearn.utils.validation import validate_data
-
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.missing import Gaps
-from shiftsvd.estimators.features import count_columns, is_unread
+from shiftsvd.backends.missing import Gaps, with_nan
+from shiftsvd.estimators.features import count_columns, is_unread, validated
 
 
 def checked(pca: Any, X: Any, reset: bool) -> Any:
@@ -23,12 +21,5 @@ def checked(pca: Any, X: Any, reset: bool) -> Any:
             f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
             "use svd, which takes any operator"
         )
-    return validate_data(
-        pca,
-        X,
-        reset=reset,
-        accept_sparse=("csr", "csc"),
-        dtype="numeric",
-        ensure_all_finite=False,
-        ensure_min_samples=2 if reset else 1,
-    )
+    X = X if pca.missing == "error" else with_nan(X)
+    return validated(pca, X, reset, ensure_min_samples=2 if reset else 1)

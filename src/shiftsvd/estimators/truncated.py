@@ -5,10 +5,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted, is_unread, points, scores
+from shiftsvd.estimators.features import counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
@@ -196,9 +196,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
         if is_unread(X):
             return counted(self, X, reset)
-        kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False}
-        X = validate_data(self, X, reset=reset, **kinds)
-        return as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        return as_operator(validated(self, X, reset), n_threads=self.n_threads, memory_limit=self.memory_limit)
 
     def _wanted(self, A: Operator) -> int | float:
         """The number of components, or a share."""

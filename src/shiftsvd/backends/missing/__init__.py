@@ -16,7 +16,7 @@ from shiftsvd.backends.missing.file import FileGaps
 from shiftsvd.backends.missing.sparse import StoredGaps, UnstoredGaps
 from shiftsvd.kernels import default_threads
 
-__all__ = ["Gaps", "entries", "gaps_of"]
+__all__ = ["Gaps", "entries", "gaps_of", "with_nan"]
 
 
 def gaps_of(
@@ -37,11 +37,14 @@ def gaps_of(
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask":
         kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
         raise TypeError(f"missing entries are found in {kinds}, got {type(X).__module__}.{type(X).__name__}")
-    if isinstance(X, np.ma.MaskedArray):
-        X = _in_floats(X).filled(np.nan)
-    X = _in_floats(numeric_array(X))
+    X = _in_floats(numeric_array(with_nan(X)))
     refuse_infinite(sum(int(np.isinf(X[lo:hi]).sum()) for lo, hi in cut(X.shape[0], BLOCK // X.shape[1])))
     return ArrayGaps(X, threads)
+
+
+def with_nan(X: Any) -> Any:
+    """X, with NaN in place of what is masked."""
+    return _in_floats(X).filled(np.nan) if isinstance(X, np.ma.MaskedArray) else X
 
 
 def _in_floats(X: Any) -> Any:
