@@ -46,7 +46,8 @@ def _peer(r: dict) -> list[str]:
     """A line of the table of peers."""
     begin = [f"{r['gigabytes']:g} GB", f"{r['workers']} of {r['memory']}", r["name"]]
     if "failed" in r:
-        return [*begin, f"no result: {r['failed'].replace('|', '/')}", "", "", ""]
+        said = r["failed"].replace("|", "/").partition(". ")[0]
+        return [*begin, f"no result: {said}", "", "", ""]
     notes = " of the uncentred matrix" * (not r["centred"]) + "; dense chunks" * r["dense"]
     peaks = ", ".join(f"{peak / 1e9:.2f}" for peak in r["worker_peaks"])
     lost = f", {r['lost_workers']} ended" * bool(r["lost_workers"])

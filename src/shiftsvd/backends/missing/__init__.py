@@ -36,7 +36,8 @@ def gaps_of(
         raise ValueError(f"unobserved=True is for sparse matrices, got {type(X).__name__}; mark missing entries by NaN")
     if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask":
         kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
-        raise TypeError(f"missing entries are found in {kinds}, got {type(X).__module__}.{type(X).__name__}")
+        remedy = "of a Dask array, fill them: da.where(da.isnan(X), da.nanmean(X, axis=0), X)"
+        raise TypeError(f"missing entries are found in {kinds}, got {X}; {remedy}")
     X = _in_floats(numeric_array(with_nan(X)))
     refuse_infinite(sum(int(np.isinf(X[lo:hi]).sum()) for lo, hi in cut(X.shape[0], BLOCK // X.shape[1])))
     return ArrayGaps(X, threads)
