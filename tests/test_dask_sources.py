@@ -52,6 +52,17 @@ def same_fit(lazy: Any, X: Any) -> None:
     np.testing.assert_allclose(Z.compute(), want.transform(X), atol=ANGLE * float(want.singular_values_[0]))
 
 
+def test_a_labelled_array_is_read_chunk_by_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    xarray = pytest.importorskip("xarray")
+    D = counts("dense")
+    X = xarray.DataArray(da.from_array(D, chunks=(200, 7)), dims=("sample", "feature"))
+    monkeypatch.setattr(xarray.DataArray, "__array__", lambda *_, **__: pytest.fail("the array was made whole"))
+    same_fit(X, D)
+    np.testing.assert_allclose(ss.svd(X, 3, solver="gram").S, ss.svd(D, 3, solver="gram").S, rtol=1e-10)
+    pca = ss.PCA(3, random_state=0).fit(X)
+    assert isinstance(pca.inverse_transform(pca.transform(X)), da.Array)
+
+
 @pytest.fixture(params=["sparse", "dense"])
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)

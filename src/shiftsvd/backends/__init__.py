@@ -69,7 +69,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     if is_lazy(X):
         from shiftsvd.backends.dask import dask_operator
 
-        return dask_operator(X, memory_limit)
+        return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):
         return _sparse(X, int(threads), memory_limit)
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
@@ -78,8 +78,14 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection; Dask is not imported to tell."""
-    return any(kind.__module__.startswith("dask.") for kind in type(X).__mro__)  # AnnData's views derive from them
+    """Whether X is a Dask collection, or a DataArray that holds one; Dask is not imported to tell."""
+    kinds = type(unlabelled(X)).__mro__  # AnnData's views derive from those of Dask
+    return any(kind.__module__.startswith("dask.") for kind in kinds)
+
+
+def unlabelled(X: Any) -> Any:
+    """The array of a DataArray, or X."""
+    return X.data if type(X).__module__.partition(".")[0] == "xarray" and hasattr(X, "dims") else X
 
 
 def center(X: Any, *, n_threads: int | None = None) -> Operator:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.checks import unmasked
 from shiftsvd.operators import Operator, Panel
 
@@ -52,7 +52,7 @@ def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = T
     from shiftsvd.backends.dask import lazy_scores
 
     counted(estimator, X, reset=False)
-    return lazy_scores(_as_it_is(estimator), X)
+    return lazy_scores(_as_it_is(estimator), unlabelled(X))
 
 
 def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
@@ -66,7 +66,7 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
         return found(Z)
     from shiftsvd.backends.dask import lazy_points
 
-    return lazy_points(_as_it_is(estimator), Z)
+    return lazy_points(_as_it_is(estimator), unlabelled(Z))
 
 
 def _as_it_is(estimator: Any) -> Any:
