@@ -36,7 +36,7 @@ PEERS = """## Other packages
 
 The same matrix, the same cluster, ten minutes at most, each in an environment of its own. Whoever takes sparse
 chunks gets them; others get dense ones of the same bytes, and so six times as many. `svd_compressed` does not
-centre: its error is against the matrix as it is.
+centre: its error is against the matrix as it is; its power iterations are those with QR between them.
 """
 MODEL = """## The model
 

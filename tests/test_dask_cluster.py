@@ -147,6 +147,18 @@ def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone
     assert not fuse.exists()
 
 
+def test_data_that_travel_in_every_read_are_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.backends.dask_graph.LARGE", 10**5)
+    D = decaying((2000, 20), 0.8)
+    X = da.from_array(D, chunks=(500, 20))
+    ss.svd(X, 2, shift="mean", solver="gram")  # threads: nothing travels
+    with distributed.Client(processes=False, n_workers=1, dashboard_address=":0"):
+        with pytest.warns(UserWarning, match=r"holds 0 MB of its data itself.*X\.persist\(\) sends them once"):
+            ss.svd(X, 2, shift="mean", solver="gram")
+        ss.svd(X.persist(), 2, shift="mean", solver="gram")
+        ss.svd(array(), 2, shift="mean", solver="gram")
+
+
 SCRIPT = """
 import os, sys
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Graphs over the chunks of a Dask array: one task for each chunk, and the sum of what they give in a tree."""
 
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property, partial, reduce
@@ -11,8 +12,10 @@ from uuid import uuid4
 import dask
 import numpy as np
 from dask.array.optimization import optimize
+from dask.base import get_scheduler
 from dask.callbacks import Callback
 from dask.delayed import Delayed
+from dask.sizeof import sizeof
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask_tasks import Own, Shared, in_order, part_of
@@ -20,6 +23,8 @@ from shiftsvd.events import read_part
 
 # Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
 ARITY = 4
+# Bytes of data in a graph from which on it is worth a word that they travel in every read.
+LARGE = 10**8
 
 Graph = dict[Any, Any]
 Blocks = list[tuple[int, Rows]]  # numbers of chunks, and their rows
@@ -47,6 +52,7 @@ class Chunks:
         graph = self.X.__dask_graph__()
         keys = {i: (self.X.name, i, 0) for i, _ in self.blocks}
         loads = dict(optimize(graph, list(keys.values())))
+        _warn_of_data(loads)
         uses = Counter(other for task in loads.values() for other in task.dependencies)
         return loads, {i: _chunk(graph, loads, uses, key) for i, key in keys.items()}
 
@@ -60,6 +66,18 @@ def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
         del loads[key]
         return loads.pop(target)
     return key if uses[key] else loads.pop(key)
+
+
+def _warn_of_data(loads: Graph) -> None:
+    """Say once, where there is a cluster, that an array made of one in memory is sent to it in every read."""
+    client = getattr(get_scheduler(), "__self__", None)  # of Dask's own schedulers, which are functions, there is none
+    held = 0 if client is None else sum(map(sizeof, loads.values()))
+    if held > LARGE:
+        warnings.warn(
+            f"the Dask array holds {held / 1e6:.0f} MB of its data itself, and every read sends them to the workers; "
+            "X = X.persist() sends them once",
+            stacklevel=2,
+        )
 
 
 def named(what: str) -> str:
