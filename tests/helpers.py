@@ -34,6 +34,17 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "QR_ENTRIES", 32)
 
 
+class Loads:
+    """Counts how often a chunk is loaded."""
+
+    def __init__(self) -> None:
+        self.n = 0
+
+    def __call__(self, chunk: Array) -> Array:
+        self.n += 1
+        return chunk
+
+
 # --- matrices -------------------------------------------------------------------------------------------------
 
 KINDS = ("tall", "wide", "square", "row", "column", "single", "empty lines", "zero")

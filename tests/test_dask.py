@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from helpers import assert_is, decaying, values
+from helpers import Loads, assert_is, decaying, values
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -17,7 +17,8 @@ da = pytest.importorskip("dask.array")
 from dask.sizeof import sizeof  # noqa: E402
 
 from shiftsvd.backends import dask_tasks  # noqa: E402
-from shiftsvd.backends.dask import DaskRows, lazy_scores  # noqa: E402
+from shiftsvd.backends.dask import DaskRows  # noqa: E402
+from shiftsvd.backends.dask_lazy import lazy_scores  # noqa: E402
 from shiftsvd.events import Event, listening  # noqa: E402
 
 
@@ -115,17 +116,6 @@ def test_weights_are_rows_repeated() -> None:
     found = ss.PCA(3, solver="lanczos", tol=1e-9, random_state=0).fit(ss.as_operator(in_rows(X, 100)), sample_weight=w)
     want = ss.PCA(3, tol=1e-9, random_state=0).fit(sparse.csr_array(X[np.repeat(np.arange(600), w)]))
     np.testing.assert_allclose(found.singular_values_, want.singular_values_, rtol=1e-8)
-
-
-class Loads:
-    """Counts how often each chunk is loaded."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, chunk: Any) -> Any:
-        self.n += 1
-        return chunk
 
 
 def test_a_step_is_one_read_that_loads_each_chunk_once() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from helpers import decaying
+from helpers import Loads, decaying
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -15,17 +15,6 @@ cloudpickle = pytest.importorskip("cloudpickle")
 from shiftsvd.backends.dask import DaskRows  # noqa: E402
 
 D = decaying((200, 12), 0.8) + 2
-
-
-class Loads:
-    """Counts how often a chunk is loaded."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, chunk: Any) -> Any:
-        self.n += 1
-        return chunk
 
 
 @pytest.fixture

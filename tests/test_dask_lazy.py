@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from helpers import EPS, decaying, values, with_values
+from helpers import EPS, Loads, decaying, values, with_values
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -20,17 +20,6 @@ ORTHONORMAL = 1e-6
 def orthonormal_error(U: Any) -> float:
     """Of a panel in memory."""
     return float(np.linalg.norm(U.conj().T @ U - np.eye(U.shape[1]), 2))
-
-
-class Loads:
-    """Counts how often a chunk is loaded."""
-
-    def __init__(self) -> None:
-        self.n = 0
-
-    def __call__(self, chunk: Any) -> Any:
-        self.n += 1
-        return chunk
 
 
 @pytest.mark.parametrize("chunks", [(300, 40), (7, 40), ((0, 170, 0, 129, 1), 40), (128, 13)], ids=str)

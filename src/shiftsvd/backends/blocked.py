@@ -102,8 +102,10 @@ class Blocked(Operator):
 
 def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
     """Squared column norms of ``X - 1 mu^T`` from the moments of X; None if there are none, or for other shifts."""
-    mu = np.zeros(1) if shift is None else None if moments is None else shift.row_vector()
-    if moments is None or mu is None:
+    if moments is None:
+        return None
+    mu = np.zeros(1) if shift is None else shift.row_vector()
+    if mu is None:
         return None
     assert moments.M2 is not None
     return np.asarray(moments.M2 + moments.count * np.abs(moments.mean - mu) ** 2)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
@@ -15,7 +14,7 @@ from shiftsvd.algebra.base import folded
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask_graph import Blocks, Chunks, Graph, computed, named, summed
-from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, rows_of, wide
+from shiftsvd.backends.dask_tasks import Own, Shared, added, block_operator, in_order, merged, wide
 from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import FULL
 from shiftsvd.events import read_part
@@ -63,27 +62,6 @@ def _check_sparse(X: Any) -> None:
             f"a sparse Dask array must be chunked by rows alone, got {X.numblocks[1]} chunks across the columns; "
             "X = X.rechunk({1: -1})"
         )
-
-
-def lazy_scores(estimator: Any, X: Any) -> Any:
-    """``estimator.transform(X)`` of a Dask array, as it is now, in the chunks of the rows of X."""
-    operator = dask_operator(X)
-    by_rows = operator.X if isinstance(operator, DaskRows) else X.rechunk({0: "auto", 1: -1})
-    Z = _by_rows(estimator, by_rows, "transform", len(estimator.components_), native_dtype(X.dtype))
-    return Z if Z.chunks[0] == X.chunks[0] else Z.rechunk({0: X.chunks[0]})
-
-
-def lazy_points(estimator: Any, Z: Any) -> Any:
-    """``estimator.inverse_transform(Z)`` of a Dask array, as it is now, in the chunks of the rows of Z."""
-    dtype = np.result_type(Z.dtype, estimator.components_.dtype)
-    return _by_rows(estimator, Z.rechunk({1: -1}), "inverse_transform", estimator.n_features_in_, dtype)
-
-
-def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> Any:
-    """What a method gives of each chunk; what it is fitted to goes to the workers once, and may change afterwards."""
-    frozen = dask.delayed(estimator, pure=False, traverse=False)
-    settings = {"dtype": dtype, "chunks": (X.chunks[0], (columns,)), "meta": np.empty((0, 0), dtype)}
-    return X.map_blocks(rows_of, estimator=frozen, method=method, columns=columns, **settings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

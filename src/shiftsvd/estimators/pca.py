@@ -264,7 +264,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         Returns
         -------
         array of shape (n_samples, n_components_)
-            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed.
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed, unless the scores
+            take groups or covariates.
 
         Raises
         ------
@@ -305,7 +306,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
 
         Means of groups and what covariates explain are added back, the means of columns too; the own means of rows,
-        which ``shift="rows"`` and "both" subtract, are not known. Of a Dask array, a Dask array.
+        which ``shift="rows"`` and "both" subtract, are not known.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Of a Dask array, a Dask array, as with `transform`.
         """
         check_is_fitted(self, "components_")
         learned, data = self._learned(groups, covariates)

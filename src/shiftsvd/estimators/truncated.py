@@ -188,7 +188,13 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return np.asarray(Z, A.dtype)
 
     def inverse_transform(self, X: Any) -> Any:
-        """Points in the space of the data from scores of shape (n_samples, n_components)."""
+        """Points in the space of the data from scores of shape (n_samples, n_components).
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Of a Dask array, a Dask array.
+        """
         check_is_fitted(self, "components_")
         return points(self, X, lambda Z: np.asarray(Z @ self.components_))
 
