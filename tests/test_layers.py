@@ -12,7 +12,7 @@ import shiftsvd
 ROOT = Path(shiftsvd.__file__).parent
 # DESIGN.md section 3, lowest first.
 LAYERS = (
-    ("algebra", "operators", "moments", "sketch", "orth", "events", "journal", "outputs", "kernels"),
+    ("algebra", "operators", "moments", "bounds", "sketch", "orth", "events", "journal", "outputs", "kernels"),
     ("backends", "result", "accuracy"),
     ("solvers", "missing"),
     ("front", "shifts", "covariates", "scales", "vectors"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.moments import Vector
-from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.operators import panel_dtype
 from shiftsvd.result import SVDResult
 
 
@@ -156,59 +156,3 @@ def halko_bound(
         p = n_oversamples
         factor = 1 + np.sqrt(k / (p - 1)) + np.e * np.sqrt(k + p) / p * np.sqrt(max(short - k, 0))
     return float((factor ** (1 / (2 * q + 1)) + truncated) * S[k])
-
-
-def value_errors(S: Vector, rho: Vector, r: Vector, floor: float = 0.0, growth: Vector | float = np.inf) -> Vector:
-    """Bounds of ``|sigma - exact| / sigma`` for values S, from the quotients rho = ||A v||^2 and their residuals r.
-
-    ``(min(r_j, r_j^2 / g_j) + |rho_j - S_j^2|) / (2 S_j^2)``, where g_j is the gap to the neighbours outside the
-    cluster of j, each moved closer by its own residual (Kato-Temple); below the last value nothing is
-    known, so its cluster uses r_j. `growth` bounds ``exact^2 - rho`` otherwise, as `growth_bounds` does.
-    """
-    order = np.argsort(-rho, kind="stable")
-    low, high = (rho - r)[order], (rho + r)[order]
-    # Clusters: intervals that overlap, chained from above; what is below `low[:j].min()` is another one.
-    first = np.concatenate([[True], np.minimum.accumulate(low)[:-1] > np.maximum.accumulate(high[::-1])[::-1][1:]])
-    starts = np.flatnonzero(first)
-    below = np.append(np.maximum.reduceat(high, starts)[1:], np.inf)
-    above = np.append(np.inf, np.minimum.reduceat(low, starts)[:-1])
-    cluster = np.empty(len(rho), int)
-    cluster[order] = np.cumsum(first) - 1
-    gap = np.minimum(rho - below[cluster], above[cluster] - rho)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        bounds = np.where(gap > 0, np.minimum(r, r**2 / gap), r)
-    bounds = np.minimum(bounds, growth)
-    # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
-    bounds += np.abs(rho - S**2)
-    # A value reported as 0 has no relative error; it is right if its residual is rounding.
-    lost = np.where(r + rho > floor, np.inf, 0.0)
-    return np.where(S > 0, bounds / (2 * np.where(S > 0, S, 1) ** 2), lost)
-
-
-def growth_bounds(theta: Vector, N: Panel, below: float, k: int) -> Vector:
-    """How far the k largest eigenvalues can lie above the leading Ritz values theta of a projection.
-
-    N is the Gram matrix of the residuals of those Ritz vectors; what is orthogonal to them has no eigenvalue above
-    `below`. The Schur complement then puts the j-th eigenvalue at most at that of
-    ``diag(theta) + N / (theta_k - below)``: the more Ritz values are taken in beyond the k-th, the larger the
-    gap that divides, so that close neighbours of the k-th cost nothing (compare Mathias 1998, Quadratic residual
-    bounds for the Hermitian eigenvalue problem).
-    """
-    gap = theta[k - 1] - below
-    if not gap > 0:
-        return np.full(k, np.inf)
-    return np.asarray(np.linalg.eigvalsh(np.diag(theta) + N / gap)[::-1][:k] - theta[:k])
-
-
-def certificate(A: Operator, F: SVDResult) -> tuple[Vector, Vector]:
-    """(residuals, value errors) of a factorization, everything computed; three passes."""
-    S, V = F.S.astype(np.float64), F.Vh.conj().T
-    AV = A.matmat(V)
-    rho = np.linalg.norm(AV, axis=0).astype(np.float64) ** 2
-    r = np.linalg.norm(A.rmatmat(AV) - V * rho, axis=0)
-    U = np.asarray(F.U)
-    right = np.linalg.norm(AV - U * S, axis=0)
-    left = np.linalg.norm(A.rmatmat(U) - V * S, axis=0)
-    first = S[0] if S[0] > 0 else 1.0
-    floor = max(A.shape) * A.eps * S[0] ** 2
-    return np.sqrt((right**2 + left**2) / 2) / first, value_errors(S, rho, r, floor)

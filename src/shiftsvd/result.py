@@ -16,16 +16,23 @@ Lazy = Panel | Callable[[], Panel]
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What is known of each component: see `Info`. `late` are the components that did not converge."""
+    """What is known of each component: see `Info`.
+
+    `late` are the components that did not converge; `complete` says whether nothing was missed above what is allowed.
+    """
 
     residuals: Vector
     value_errors: Vector
     late: Vector
+    vector_errors: Vector
+    missed_below: float | None
+    complete: bool
+    remedy: str = "A larger tol, more passes, or data in double precision may help"
 
     @property
     def converged(self) -> bool:
-        """Whether there are none of those."""
-        return not len(self.late)
+        """Whether all components did, and nothing was missed."""
+        return not len(self.late) and self.complete
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +53,10 @@ class Info:
     residuals : array of shape (k,), or None
         ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not asked for.
     value_errors : array of shape (k,), or None
-        Bounds of ``|sigma - exact| / sigma``, given that each value has an exact partner nearby.
+        Bounds of ``|sigma - exact| / sigma``, given that no value between the last one and `missed_below` was missed.
     converged : bool or None
-        Whether every value error is within the tolerance; None if they were not asked for.
+        Whether every value error is within the tolerance and nothing far above the last value can have been missed:
+        ``missed_below <= sigma_k (1 + max(tol, 0.05))``; None if they were not asked for.
     frobenius_error : float or None
         ``||A - U S Vh||_F``, exact down to ``1e-8 ||A||_F``, below which it is that floor; None where the
         norm of A cannot be had cheaply.
@@ -57,6 +65,12 @@ class Info:
     peak_bytes : int or None
         By how much the process grew past its size at the start; None where the system does not tell or the
         process had been larger before.
+    vector_errors : array of shape (k,), or None
+        Bounds of the sine of the angle of each vector, left or right, to the exact space of its value and of those that
+        its residual does not tell from it; 1 where no gap says anything. Given what `value_errors` are given.
+    missed_below : float or None
+        No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None where
+        nothing is known.
     """
 
     solver: str
@@ -69,6 +83,8 @@ class Info:
     frobenius_error: float | None
     seconds: float
     peak_bytes: int | None
+    vector_errors: Vector | None = None
+    missed_below: float | None = None
 
 
 class SVDResult(Operator):
@@ -150,6 +166,8 @@ class SVDResult(Operator):
             rank=min(self.info.rank, k),
             residuals=_first(self.info.residuals, k),
             value_errors=_first(self.info.value_errors, k),
+            vector_errors=_first(self.info.vector_errors, k),
+            missed_below=self._missed_by(k),
             frobenius_error=self._error_of(k),
         )
         return SVDResult(lambda: self.U[:, :k], self.S[:k], lambda: self.Vh[:k], info)
@@ -159,6 +177,13 @@ class SVDResult(Operator):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SVDResult, (self.U, self.S, self.Vh, self.info)
+
+    def _missed_by(self, k: int) -> float | None:
+        """What no value exceeds that is not among the first k: the next one, or the level of all."""
+        missed = self.info.missed_below
+        if missed is None or k == len(self.S) or self.info.value_errors is None:
+            return missed
+        return max(missed, float(self.S[k] * (1 + self.info.value_errors[k])))
 
     def _error_of(self, k: int) -> float | None:
         """The Frobenius error after truncation to k."""

@@ -29,7 +29,8 @@ from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.scales import check_scale, moments_after, resolve_scale
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
-from shiftsvd.solvers.base import TOL, rounding
+from shiftsvd.solvers.base import TOL
+from shiftsvd.solvers.factors import rounding
 from shiftsvd.vectors import row_weights
 
 

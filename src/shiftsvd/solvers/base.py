@@ -4,45 +4,23 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.accuracy import certificate
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import graded_basis
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.sketch import generator
+from shiftsvd.solvers.certify import certify
+from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.memory import MemoryWatch
 
 TOL = 1e-4
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
-
-
-class Factors(NamedTuple):
-    """What an algorithm returns: at least k values and vectors, the long-side factor as a function."""
-
-    U: Lazy
-    S: Vector
-    Vh: Lazy
-    n_passes: int
-    sample_size: int
-    factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
-    certificate: Certificate | None = None  # of a solver that knows when to stop
-
-    @property
-    def H(self) -> "Factors":
-        """The factors of the conjugate transpose."""
-        return self._replace(U=_adjoint(self.Vh), Vh=_adjoint(self.U))
-
-
-def _adjoint(F: Lazy) -> Lazy:
-    """The conjugate transpose, as lazy as F."""
-    return (lambda: F().conj().T) if callable(F) else F.conj().T
 
 
 @dataclass(frozen=True)
@@ -52,8 +30,8 @@ class Solver(ABC):
     Attributes
     ----------
     certify : bool
-        Also compute the residuals from both sides and bounds of the value errors; three more passes, and one for
-        the long-side factor of `Exact`.
+        Also compute the residuals from both sides, bounds of the errors, and what can have been missed; four more passes,
+        some 5 of a random block, and one for the long-side factor of `Exact`.
     reason : str
         Why `auto_solver` chose it.
     """
@@ -107,9 +85,12 @@ class Solver(ABC):
             check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
+        rng = generator(rng)
         with threads(A.n_threads):
-            factors = self.factorize(A, k if isinstance(k, float) else int(k), generator(rng))
+            factors = self.factorize(A, k if isinstance(k, float) else int(k), rng)
             F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
+            if self.certify and F.info.converged is None:
+                F = certify(A, F, rng, tol)
             frobenius = A.frobenius_norm()
         info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())
         if frobenius is not None:
@@ -118,7 +99,7 @@ class Solver(ABC):
             info = replace(info, frobenius_error=float(np.sqrt(square)))
         F.info = info
         if factors.certificate is not None and not factors.certificate.converged:
-            _warn(factors.certificate)
+            _warn(factors.certificate, float(F.S[-1]) or 1.0)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
@@ -132,21 +113,19 @@ class Solver(ABC):
         there = S > rank_floor(A, S[0])
         info = Info(
             solver=repr(self),
-            n_passes=factors.n_passes + (3 + factors.factor_passes) * (self.certify and known is None),
+            n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
             residuals=known.residuals if known else None,
             value_errors=known.value_errors if known else None,
+            vector_errors=known.vector_errors if known else None,
+            missed_below=known.missed_below if known else factors.missed_below,
             converged=known.converged if known else None,
             frobenius_error=None,
             seconds=0.0,
             peak_bytes=None,
         )
         F = SVDResult(U, np.where(there, S, 0).astype(real), Vh, info)
-        if self.certify and known is None:
-            residuals, errors = certificate(A, F)
-            converged = bool(np.all(errors <= tol))
-            F.info = replace(info, residuals=residuals, value_errors=errors, converged=converged)
         return F
 
 
@@ -163,20 +142,19 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
     return made
 
 
-def long_factor(A: Operator, V: Panel) -> Panel:
-    """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
-    lazy: Panel | None = A.lazy_basis(V)
-    return graded_basis(A.matmat(V)) if lazy is None else lazy
-
-
-def _warn(known: Certificate) -> None:
-    """Name the components that did not converge."""
-    warnings.warn(
-        f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; "
-        f"their relative errors are bounded by {known.value_errors[known.late].max():.1e} (see info.value_errors). "
-        "A larger tol, more passes, or data in double precision may help",
-        stacklevel=4,
-    )
+def _warn(known: Certificate, last: float) -> None:
+    """Name the components that did not converge, and what may have been missed."""
+    told = []
+    if len(known.late):
+        told.append(
+            f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; "
+            f"their relative errors are bounded by {known.value_errors[known.late].max():.1e} (see info.value_errors). "
+            + known.remedy
+        )
+    if not known.complete:
+        above = "any value" if known.missed_below is None else f"values up to {known.missed_below / last:.3g} sigma_k"
+        told.append(f"{above} may have been missed (see info.missed_below): allow more passes, or a larger missed_tol")
+    warnings.warn("; ".join(told), stacklevel=4)
 
 
 def _ranges(numbers: Vector) -> str:
@@ -195,22 +173,6 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
     m, n = shape
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= min(m, n):
         raise ValueError(f"k must be an integer in 1..{min(m, n)} for a {m} x {n} matrix, got {k!r}")
-
-
-def rounding(A: Operator) -> float:
-    """What rounding leaves of a number that should be 0, relative to the largest value."""
-    # Single precision products leave noise that grows like the root of the length, not like the length:
-    # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
-    double = float(np.finfo(np.float64).eps) * max(A.shape)
-    return max(double, A.eps * float(np.sqrt(max(A.shape))) if A.eps > 1e-10 else 0.0)
-
-
-def rank_floor(A: Operator, first: float) -> float:
-    """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
-    _, shift = A.unshifted()
-    # Means are right to an ulp or two.
-    own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
-    return max(rounding(A) * float(first), own)
 
 
 def components_for(squares: Vector, share: float, total: float | None = None) -> int:

@@ -8,8 +8,9 @@ from numpy.random import Generator
 from shiftsvd.algebra.costs import QR_ENTRIES
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.solvers.base import Factors, Solver, components_for, long_factor
+from shiftsvd.solvers.base import Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
+from shiftsvd.solvers.factors import Factors, long_factor, rounding
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ class Exact(Solver):
         n = A.shape[1]
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
+        missed = float(S[k]) * (1 + rounding(A)) if k < n else 0.0
         S, Vh = S[:k], Vh[:k]
-        return Factors(lambda: long_factor(A, Vh[:k].conj().T), S, Vh, 1, n, 1)
+        return Factors(lambda: long_factor(A, Vh.conj().T), S, Vh, 1, n, 1, missed_below=missed)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One."""

@@ -10,9 +10,11 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import subtract_product
-from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
+from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
+from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.lanczos import BlockLanczos, Run
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.ritz import Ritz, read
 
 # From this share of all components on, all of them cost no more than some.
@@ -31,6 +33,8 @@ class Gram(Solver):
     ----------
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
+    missed_tol, miss_probability : float
+        As in `BlockLanczos`; where all eigenvalues are computed, nothing is missed.
 
     Notes
     -----
@@ -51,10 +55,15 @@ class Gram(Solver):
 
     takes_shares = True
     tol: float = TOL
+    missed_tol: float = field(default=MISSED_TOL, repr=False)
+    miss_probability: float = field(default=PROBABILITY, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        self._leading()  # which checks the settings that both have
+
+    def _leading(self) -> BlockLanczos:
+        """What finds the leading eigenvalues where they are few."""
+        return BlockLanczos(self.tol, missed_tol=self.missed_tol, miss_probability=self.miss_probability)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
@@ -66,13 +75,13 @@ class Gram(Solver):
         n = A.shape[1]
         G = A.gram_matrix()
         if isinstance(k, int) and k + 8 <= MANY * n:
-            run = Run(BlockLanczos(self.tol), Formed(G), k, rng, A)
+            run = Run(self._leading(), Formed(G), k, rng, A)
             return run().factors(A, 1 + run.n_passes, n)
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
-        rest = Ritz(theta[k:], np.zeros(n - k), A.gram_eps)
-        reading = read(A, Z[:, :k], k, rest, self.tol)
+        rest = Ritz(theta[k:], np.zeros((0, n - k)), A.gram_eps, level=-np.inf)
+        reading = read(A, Z[:, :k], k, rest, self.tol, self.missed_tol)
         return reading.factors(A, 1 + reading.n_passes, n)
 
     def expected_passes(self, A: Operator, k: int) -> float:

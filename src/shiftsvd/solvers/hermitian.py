@@ -6,14 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.accuracy import value_errors
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.ritz import Ritz, rounding
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
+from shiftsvd.solvers.ritz import Ritz, allowed
 
-SWEEPS = 2  # products that a probe lasts
 BLOCK = 16
 
 
@@ -34,6 +33,8 @@ class Eigenpairs(NamedTuple):
         The sum of the absolute negative eigenvalues, estimated from the first block.
     lowest : float
         An upper bound of the lowest eigenvalue.
+    missed_below : float
+        No eigenvalue that was not found exceeds this, with probability 1 - 1e-9; infinite where nothing is known.
     """
 
     values: Vector
@@ -44,6 +45,7 @@ class Eigenpairs(NamedTuple):
     n_passes: int
     negative: float
     lowest: float
+    missed_below: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ class HermitianLanczos:
 
     Notes
     -----
-    One pass a step. Before values are taken as found, a fresh random block has two sweeps to find copies that the
-    first one could not see. The sum of the negative eigenvalues is estimated by stochastic Lanczos quadrature (Ubaru,
+    One pass a step. Before values are taken as found, a fresh random block goes through some more products, until it has
+    shown that nothing above ``1.1 lambda_k`` can have been missed (the values count as squares). The sum of the negative eigenvalues is estimated by stochastic Lanczos quadrature (Ubaru,
     Chen & Saad 2017) from the first block: ``n / b sum_j f(theta_j) ||e^T z_j||^2``, which needs no further pass.
 
     References
@@ -107,78 +109,87 @@ class _Run:
         self.n, self.b = A.shape[0], solver.block(A.shape[0])
         self.basis = Basis.of(self.n, solver.basis_columns(k, self.n), panel_dtype(A.dtype), rng)
         self.basis.begin(rng.standard_normal((self.n, self.b)).astype(self.basis.B.dtype))
+        self.columns = solver.basis_columns(k, self.n)  # of the basis before it is restarted
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
-        self.n_passes = 0
-        self.seen = self.b  # random columns so far: so many copies of a value would have been found
+        self.n_passes = self.probes = 0
+        self.level = self.known = np.inf  # what no eigenvalue exceeds orthogonal to the basis; none after the k-th
         self.negative: float | None = None
         self.lowest = np.inf
 
     def __call__(self) -> Eigenpairs:
         """Steps and checks until everything has converged and a probe has found nothing new."""
-        needed, before = 0, None
         for _ in range(max(2, 2 * self.k // self.b)):
             self._step()
         while True:
             self._step()
             ritz, Z = self._check()
-            errors = self._errors(ritz)
-            converged = bool(np.all((errors <= self.solver.tol) | (ritz.r[: self.k] <= ritz.noise())))
-            if self._at_end() or (converged and before is not None and self._nothing_new(ritz, before)):
-                return self._pairs(ritz, Z, errors, converged or self.basis.size >= self.n)
-            if not converged:
-                before = None
-                continue
-            needed = needed or self.n_passes
-            before = ritz.theta[: self.k].copy()
-            # As many copies as columns to find them with: the fresh ones need as long as the first did.
-            self._probe(ritz, Z, needed if ritz.copies(self.k) >= self.seen else SWEEPS)
+            if self._converged(ritz) and not self._at_end() and self.known > self._allowed(ritz):
+                self._probe(ritz)
+                ritz, Z = self._check()
+            if self._at_end() or (self._converged(ritz) and self.known <= self._allowed(ritz)):
+                return self._pairs(ritz, Z)
+
+    def _converged(self, ritz: Ritz) -> bool:
+        """Whether all bounds are within the tolerance, or all residuals rounding."""
+        return bool(np.all((self._errors(ritz) <= self.solver.tol) | (ritz.r[: self.k] <= ritz.noise())))
+
+    def _allowed(self, ritz: Ritz) -> float:
+        """Up to where an eigenvalue may have been missed."""
+        first = float(np.abs(ritz.theta).max())
+        # Of values that are not positive, nothing relative can be asked.
+        return max(
+            allowed(ritz, self.k, max(self.solver.tol, MISSED_TOL)), MISSED_TOL * first * (ritz.theta[self.k - 1] <= 0)
+        )
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
-        basis = self.basis
+        basis, end = self.basis, self.basis.size + self.basis.width
         if self._at_end():
             return
-        if basis.size and basis.room < basis.width and basis.size + basis.width < self.n:
-            self._restart(*self._check(), basis.width)
+        if basis.size and end + basis.width > self.columns and end < self.n:
+            self._restart(*self._check())
+        basis.reserve(min(end + basis.width, self.n))
+        basis.extend(self._product(basis.block))
+
+    def _product(self, V: Panel) -> Panel:
+        """``A V``."""
         self.n_passes += 1
-        basis.extend(np.asarray(self.A.matmat(basis.block), basis.B.dtype))
+        return np.asarray(self.A.matmat(V), self.basis.B.dtype)
 
     def _check(self) -> tuple[Ritz, Panel]:
         """The Ritz values of the basis and their vectors within it."""
         theta, Z, E = self.basis.values()
         self.lowest = min(self.lowest, float(theta[-1]))
-        return Ritz(theta, np.linalg.norm(E, axis=0), self.A.eps), Z
+        return Ritz(theta, E, self.A.eps, self.level, known=self.known), Z
 
-    def _restart(self, ritz: Ritz, Z: Panel, needed: int) -> None:
+    def _restart(self, ritz: Ritz, Z: Panel) -> None:
         """Keep the leading half of the Ritz vectors."""
         self._estimate(ritz, Z)
-        half = (self.basis.B.shape[1] - self.basis.width - needed) // 2
-        keep = min(max(self.k + self.b, half), self.basis.size)
-        self.basis.reserve(min(keep + self.basis.width + needed + 4 * self.b, self.n))
-        if self.basis.room < needed:
+        keep = min(max(self.k + self.b, (self.columns - 2 * self.basis.width) // 2), self.basis.size)
+        self.columns = max(self.columns, min(keep + 2 * self.basis.width + 4 * self.b, self.n))
+        if self.basis.size + 2 * self.basis.width > self.columns:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
+            self.level = np.inf
 
-    def _probe(self, ritz: Ritz, Z: Panel, sweeps: int) -> None:
-        """Send a fresh random block along with the next one, for so many products."""
-        room = (min(sweeps, SWEEPS) + 1) * (self.basis.width + self.b)
-        if self.basis.room < room:
-            self._restart(ritz, Z, room)
-        self.seen += self.basis.widen(self.b)
-        for _ in range(sweeps - 1):
-            self._step()
+    def _probe(self, ritz: Ritz) -> None:
+        """Let a fresh random block look for what is orthogonal to the basis."""
+        self._estimate(*self._check())
+        need = self._allowed(ritz)
 
-    def _nothing_new(self, ritz: Ritz, before: Vector) -> bool:
-        """Whether the values are what they were before the probe, and it could have found all copies."""
-        growth = float(np.sum(ritz.theta[: self.k] - before))
-        settled = growth <= max(self.solver.tol, rounding(self.A.eps)) * max(float(ritz.theta[0]), ritz.noise())
-        return settled and ritz.copies(self.k) < self.seen
+        def done(level: float, top: float) -> bool:
+            return ritz.at_most(self.k, need, level) or self._at_end() or not ritz.at_most(self.k, need, top)
+
+        self.probes += 1
+        probability = PROBABILITY * 0.5**self.probes
+        self.level = probe(self.basis, self._product, self.b, probability, ritz.noise(), done)
+        self.known = min(self.known, ritz._replace(level=self.level).limit(self.k))
 
     def _errors(self, ritz: Ritz) -> Vector:
         """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""
-        r, noise = ritz.r + ritz.noise(), ritz.noise()
-        errors = value_errors(np.sqrt(np.maximum(ritz.theta, 0)), ritz.theta, r, noise)[: self.k]
+        theta, noise = ritz.theta[: self.k], ritz.noise()
         first = max(float(np.abs(ritz.theta).max(initial=0)), float(np.finfo(np.float64).tiny))
-        return np.where(ritz.theta[: self.k] > noise, errors, r[: self.k] / first)
+        rounded = noise / (2 * np.maximum(theta, noise))
+        return np.where(theta > noise, ritz.errors(self.k) + rounded, (ritz.r[: self.k] + noise) / first)
 
     def _estimate(self, ritz: Ritz, Z: Panel) -> None:
         """The sum of the negative eigenvalues, while the basis still begins with the random block."""
@@ -192,12 +203,16 @@ class _Run:
         """Whether the basis spans everything, or the passes are used up."""
         return self.basis.size >= self.n or self.basis.width == 0 or self.n_passes >= self.limit
 
-    def _pairs(self, ritz: Ritz, Z: Panel, errors: Vector, converged: bool) -> Eigenpairs:
+    def _pairs(self, ritz: Ritz, Z: Panel) -> Eigenpairs:
         """What was found."""
         self._estimate(ritz, Z)
-        k = self.k
+        k, whole = self.k, self.basis.size >= self.n
+        if whole:
+            ritz = ritz._replace(level=-np.inf)
+        errors, limit = self._errors(ritz), ritz.limit(k)
+        converged = self._converged(ritz) and limit <= self._allowed(ritz)
         vectors = self.basis.vectors(Z[:, :k])
         assert self.negative is not None
         return Eigenpairs(
-            ritz.theta[:k], vectors, ritz.r[:k], errors, converged, self.n_passes, self.negative, self.lowest
+            ritz.theta[:k], vectors, ritz.r[:k], errors, converged, self.n_passes, self.negative, self.lowest, limit
         )

@@ -17,6 +17,8 @@ TWICE = 0.1
 class Basis:
     """``G B = B H + Q C E^H``: Q is the next block, and E picks the columns of B that were multiplied last.
 
+    While a probe is under way (`set_aside`), the Q of before waits, and what it tells of the residuals is left out.
+
     Attributes
     ----------
     B : array (n, capacity), by columns
@@ -33,11 +35,25 @@ class Basis:
     last: int = 0  # columns that were multiplied last
     C: Panel = field(default_factory=lambda: np.empty((0, 0)))  # (width, last)
     scale: float = 0.0  # the largest norm of a product so far: what rounding is measured by
+    aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
 
     @classmethod
     def of(cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator) -> "Basis":
         """An empty basis; memory is taken as it is filled."""
         return cls(np.empty((n, capacity), dtype, order="F"), np.zeros((capacity, capacity), dtype), rng)
+
+    @classmethod
+    def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Basis":
+        """The basis of orthonormal Ritz vectors V with residuals R: the next block is what these span."""
+        n, k = V.shape
+        basis = cls.of(n, min(2 * k, n), V.dtype, rng)
+        basis.B[:, :k], basis.size, basis.last = V, k, k
+        basis.H[:k, :k] = np.diag(theta)
+        basis.scale = float(np.max(np.abs(theta), initial=0.0))
+        Q = basis._independent(R.copy(), _rounding(R) * basis.scale, n - k, k)
+        basis.B[:, k : k + Q.shape[1]], basis.width = Q, Q.shape[1]
+        basis.C = inner(Q, R)
+        return basis
 
     @property
     def block(self) -> Panel:
@@ -64,16 +80,40 @@ class Basis:
         self.B[:, : self.width] = orth(Q)
         self.H[:] = 0
 
-    def widen(self, columns: int) -> int:
-        """Put fresh random directions, orthogonal to everything so far, beside Q; how many there was space for."""
+    def set_aside(self, columns: int) -> Panel:
+        """Let Q wait, and put in its place X of ``P Omega = X R``: normal entries, P orthogonal to B; gives R."""
+        n, end = self.B.shape[0], self.size
+        self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
+        Omega = self._normal(min(columns, n - end))
+        F = Omega
+        self.reserve(end + F.shape[1])
+        for _ in range(2):
+            F = F - self.B[:, :end] @ inner(self.B[:, :end], F)
+            F = orth(F)
+        self.width, self.last = F.shape[1], 0
+        self.B[:, end : end + self.width] = F
+        self.C = np.zeros((self.width, 0), self.H.dtype)
+        return inner(F, Omega)
+
+    def take_back(self) -> None:
+        """Put beside the next block what is new in the one that waited; residuals are told in terms of both."""
+        assert self.aside is not None
+        D, C = self.aside
+        self.aside = None
         end = self.size + self.width
-        columns = min(columns, self.B.shape[0] - end, self.room)
-        if columns <= 0:
-            return 0
-        self.B[:, end : end + columns] = self._fresh(end, columns)
-        self.C = np.vstack([self.C, np.zeros((columns, self.C.shape[1]), self.C.dtype)])
-        self.width += columns
-        return columns
+        self.reserve(min(end + D.shape[1], D.shape[0]))
+        known = np.zeros((end, D.shape[1]), D.dtype)
+        for _ in range(2):
+            part = inner(self.B[:, :end], D)
+            subtract_product(D, self.B[:, :end], part)
+            known += part
+        Q = self._independent(D, _rounding(D), self.B.shape[0] - end, end, whole=1.0)
+        border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
+        border[: self.width, self.size - self.last :] = self.C
+        border[: self.width, : C.shape[1]] += known[self.size :] @ C
+        border[self.width :, : C.shape[1]] = inner(Q, D) @ C
+        self.B[:, end : end + Q.shape[1]] = Q
+        self.C, self.width, self.last = border, self.width + Q.shape[1], self.size
 
     def extend(self, W: Panel) -> None:
         """Take in ``W = G Q``; the part of it that is new becomes the next block."""
@@ -133,31 +173,51 @@ class Basis:
         self.C, self.size, self.last = border, kept, kept
 
     def _next(self, W: Panel) -> Panel:
-        """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones."""
+        """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
+
+        Those of a probe are not filled up: they must know of nothing but its first block.
+        """
         n, end = self.B.shape[0], self.size
         width = min(W.shape[1], n - end, self.B.shape[1] - end)
-        lengths, P = np.linalg.eigh(inner(W, W))
-        noise = n * float(np.finfo(np.float64).eps) * self.scale
-        there = np.flatnonzero(np.sqrt(np.maximum(lengths, 0)) > noise)[-width:] if width else np.empty(0, int)
-        Q = np.empty((n, 0), W.dtype)
-        if len(there):
-            Q = np.zeros((n, len(there)), W.dtype)
-            subtract_product(Q, W, -P[:, there] / np.sqrt(lengths[there]))
-            if lengths[there[0]] < TWICE**4 * lengths[-1]:  # short columns have rounding along B
-                subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
-            Q = orth(Q)
-        if len(there) < width:
-            self.B[:, end : end + len(there)] = Q
-            Q = np.hstack([Q, self._fresh(end + len(there), width - len(there))])
+        Q = self._independent(W, _rounding(W) * self.scale, width, end)
+        if Q.shape[1] < width and self.aside is None:
+            self.B[:, end : end + Q.shape[1]] = Q
+            Q = np.hstack([Q, self._fresh(end + Q.shape[1], width - Q.shape[1])])
         return Q
+
+    def _independent(self, W: Panel, noise: float, width: int, end: int, whole: float = 0.0) -> Panel:
+        """At most so many orthonormal columns, orthogonal to the first `end` of B, along what of W is above noise.
+
+        W is orthogonal to those but for rounding; `whole` is the length that its columns had before.
+        """
+        lengths, P = np.linalg.eigh(inner(W, W))
+        there = np.flatnonzero(np.sqrt(np.maximum(lengths, 0)) > noise)[-width:] if width else np.empty(0, int)
+        Q = np.zeros((W.shape[0], len(there)), W.dtype)
+        if not len(there):
+            return Q
+        subtract_product(Q, W, -P[:, there] / np.sqrt(lengths[there]))
+        if lengths[there[0]] < TWICE**4 * max(lengths[-1], whole**2):  # short columns have rounding along B
+            subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
+        return orth(Q)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""
-        F: Panel = self.rng.standard_normal((self.B.shape[0], columns)).astype(self.B.dtype)
+        F = self._normal(columns)
         for _ in range(2):
             F = orth(F)
             subtract_product(F, self.B[:, :end], inner(self.B[:, :end], F))
         return orth(F)
+
+    def _normal(self, columns: int) -> Panel:
+        """A block of standard normal entries, complex ones for a complex basis."""
+        shape = self.B.shape[0], columns
+        F: Panel = self.rng.standard_normal(shape)
+        return F if self.B.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
+
+
+def _rounding(W: Panel) -> float:
+    """What rounding leaves of a column of length 1 that should be 0."""
+    return len(W) * float(np.finfo(np.float64).eps)
 
 
 def _lengths(W: Panel) -> Vector:

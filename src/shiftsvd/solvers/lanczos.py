@@ -9,10 +9,12 @@ from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers.base import TOL, Factors, Solver, components_for
+from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
+from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, read, rounding
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
+from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
@@ -20,10 +22,12 @@ SINGLE = float(np.finfo(np.float32).eps)
 DOUBT = 100
 # What single precision can hold of a product and of what it is made of.
 SINGLE_RANGE = 1e-25, 1e30
-# Sweeps that a probe lasts: a block that was orthogonal to everything so far, and its product.
-SWEEPS = 2
-# It is sent out when errors are bounded by so many tolerances: its sweeps bring the others on as well.
-EARLY = 40.0
+# Single precision is judged by two columns in both precisions: their difference on a random vector, times this.
+UNLUCKY = 4.0
+# The blocks that a probe is likely to take, for which the basis has room.
+SWEEPS = 6
+# So many checks without a new least error are the end of what rounding allows, or near it.
+PATIENCE = 10
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class BlockLanczos(Solver):
     """Golden, Underwood & Golub's block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
 
     Lives on the short side: a basis of some 2 k columns in double precision, orthogonalized in full, with thick
-    restarts. Residuals come free with every step. When they promise the tolerance, a fresh random block is added
-    for two more sweeps, since copies of a repeated value that the first block cannot see would be missed silently;
+    restarts. Residuals come free with every step. When they promise the tolerance, a fresh random block goes through
+    some more products, until it has shown that nothing above ``sigma_k (1 + max(tol, missed_tol))`` can have been missed;
     then the components are read off one last product with the data, together with the residuals that are reported.
     Products are in the precision of the data as long as the spectrum allows it, else in double.
 
@@ -48,7 +52,14 @@ class BlockLanczos(Solver):
     max_passes : int, optional
         Products with the data at most; the default is far above what converges.
     start : array of shape (min(m, n), j), optional
-        Approximate singular vectors on the short side to begin with, such as those of similar data.
+        Approximate singular vectors on the short side to begin with, such as those of similar data. What they lack
+        is found by the probe.
+    missed_tol : float
+        Up to ``sigma_k (1 + max(tol, missed_tol))`` a value may have been missed in a fit that is called converged;
+        `Info.missed_below` says up to where. Some 5 sweeps of a block for 0.05, 10 for 0.01, hundreds for 1e-4 in a flat
+        spectrum.
+    miss_probability : float
+        How likely `Info.missed_below` may be wrong, over `rng`.
 
     Notes
     -----
@@ -74,10 +85,16 @@ class BlockLanczos(Solver):
     max_basis: int | None = None
     max_passes: int | None = None
     start: Panel | None = field(default=None, compare=False, repr=False)
+    missed_tol: float = field(default=MISSED_TOL, repr=False)
+    miss_probability: float = field(default=PROBABILITY, repr=False)
 
     def __post_init__(self) -> None:
         if not self.tol >= 0:
             raise ValueError(f"tol must be at least 0, got {self.tol}")
+        if not self.missed_tol >= 0:
+            raise ValueError(f"missed_tol must be at least 0, got {self.missed_tol}")
+        if not 0 < self.miss_probability < 1:
+            raise ValueError(f"miss_probability must be between 0 and 1, got {self.miss_probability}")
         for name in ("block_size", "max_basis", "max_passes"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < 1):
@@ -110,6 +127,10 @@ class BlockLanczos(Solver):
         n, b = min(A.shape), self.block(k, A)
         return min(max(self.max_basis or 2 * k + 12 * b, k + 8 * b), n)
 
+    def probe_columns(self, k: int, A: Operator) -> int:
+        """Columns that a probe is likely to add to those."""
+        return min((SWEEPS + 1) * self.block(k, A), min(A.shape) - self.basis_columns(k, A))
+
     def _expected_steps(self, k: int | float) -> float:
         """Products that a run is likely to take: what decides whether it pays to sort the data first."""
         return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
@@ -123,7 +144,8 @@ class BlockLanczos(Solver):
         n, b = min(A.shape), self.block(k, A)
         threads = A.n_threads or default_threads()
         panels = (threads + 9) * max(k, 2 * b)
-        return 8 * n * (self.basis_columns(k, A) + panels) + surroundings(A) + long_vectors(A, k)
+        columns = self.basis_columns(k, A) + self.probe_columns(k, A) + panels
+        return 8 * n * columns + surroundings(A) + long_vectors(A, k)
 
 
 class Run:
@@ -135,78 +157,91 @@ class Run:
         self.b = solver.block(k, source)
         self.n_passes = self.widest = self.n_steps = 0
         self.precise = not solver.single(G)
+        self.measured = 0.0  # what single precision was seen to do to a product
         self.share = float(k) if isinstance(k, float) else None
         self.total = self._total() if self.share else 0.0
         self.wanted = min(10 + self.b if self.share else int(k), self.n)
-        start = 0 if solver.start is None else solver.start.shape[-1]
-        columns = min(solver.basis_columns(self.wanted, source) + 2 * start, self.n)
-        self.basis = Basis.of(self.n, columns, self.dtype, rng)
-        self.before: tuple[Vector, Vector] | None = None  # values and their errors before the probe under way
+        self.columns = solver.basis_columns(self.wanted, source)  # of the basis before it is restarted
+        self.basis = Basis.of(self.n, self.columns + solver.probe_columns(self.wanted, source), self.dtype, rng)
         self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
-        self.swept = self.sweeps = SWEEPS  # products since it was sent out, and how many there must be
-        self.needed = 0  # products until everything had converged for the first time
-        self.seen = self.b  # random columns that had as many: so many copies of a value would have been found
+        self.level = np.inf  # what no eigenvalue of G exceeds orthogonal to the basis
+        self.proven: list[tuple[int, float]] = []  # (count, mu): at most so many eigenvalues exceed mu
+        self.probes = 0
+        self.seen = self.b  # random columns that have been through the run: so many copies of a value can be there
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
 
     def __call__(self) -> Reading:
-        """Steps, checks, and readings until one of them is right."""
-        self.basis.begin(self._first_block())
-        due, history = 1 if self.solver.start is not None else -(-2 * self.wanted // self.b) + 1, [(0.0, np.inf)]
+        """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
+        self.basis.begin(self._first_block(self.solver.start))
+        due, history = self._first_check(self.solver.start), [(0.0, np.inf)]
         while True:
             self._step()
             due -= 1
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
-            if not self.precise and ritz.loss(k, SINGLE) > SHARE * self.solver.tol:
-                self._begin_in_double(Z, k)
+            if not self.precise and ritz.loss(k) > SHARE * self.solver.tol:
+                start = self._begin_in_double(Z, k)
+                due, history = self._first_check(start), [(0.0, np.inf)]
                 continue
             excess = ritz.excess(k, self.solver.tol)
             worst = float(np.max(excess))
             bounded(worst * self.solver.tol)
-            if worst <= 1 and not self.needed:
-                self.needed = self.n_steps
             history.append((float(self.n_steps), worst))
+            due = _steps_to_go(history)
             over = self._at_end() or self._stuck(ritz, excess)
-            if over or (worst <= 1 and self._probed(ritz, k)):
+            if worst <= 1 and not over and self._missing(ritz, k):
+                if self._probe(ritz, Z, k):
+                    ritz, Z, k = self._check()
+                    over = self._at_end()
+                if not over and (np.max(ritz.excess(k, self.solver.tol)) > 1 or self._missing(ritz, k)):
+                    due = 1
+                    continue
+            if over or worst <= 1:
                 reading = self._read(ritz, Z, k)
-                if over or reading.certificate.converged:
+                if over or not len(reading.certificate.late):
                     return reading
-            elif worst <= EARLY and self.before is None:
-                self._probe(ritz, Z, k)
-            due = max(self.sweeps - self.swept, _steps_to_go(history))
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
-        basis = self.basis
-        if basis.size and basis.room < basis.width and basis.size + basis.width < self.n:
-            self._keep(*self._check(), basis.width)
-        V = basis.block
-        self.n_passes += self.G.gram_reads
-        self.n_steps += 1
-        self.swept += 1
-        self.widest = max(self.widest, V.shape[1])
-        basis.extend(np.asarray(self._product(V), self.dtype))
+        basis, end = self.basis, self.basis.size + self.basis.width
+        if basis.size and end + basis.width > self.columns and end < self.n:
+            self._keep(*self._check())
+        basis.reserve(min(end + basis.width, self.n))
+        basis.extend(self._product(basis.block))
 
     def _product(self, V: Panel) -> Panel:
         """``G V``, in double precision from the first product on if single precision cannot hold that."""
+        self.n_passes += self.G.gram_reads
+        self.n_steps += 1
+        self.widest = max(self.widest, V.shape[1])
         if not self.precise:
             W = self.G.gram(V.astype(np.float32))
-            least, most = SINGLE_RANGE
-            if self.n_steps > 1 or least < np.max(np.abs(W)) < most:
-                return W
+            if self.n_steps > 1 or self._measured(V, W):
+                return np.asarray(W, self.dtype)
             self.precise = True
-        return self.G.gram(V)
+        return np.asarray(self.G.gram(V), self.dtype)
 
-    def _keep(self, ritz: Ritz, Z: Panel, k: int, needed: int) -> None:
+    def _measured(self, V: Panel, W: Panel) -> bool:
+        """Whether single precision holds the product W; what rounding did to it is measured on two columns."""
+        least, most = SINGLE_RANGE
+        if not least < np.max(np.abs(W)) < most:
+            return False
+        two = V[:, :2].astype(np.float32)
+        self.n_passes += self.G.gram_reads
+        off = np.linalg.norm(self.G.gram(two.astype(self.dtype)) - W[:, :2], axis=0)
+        self.measured = UNLUCKY * float(off.max())
+        return True
+
+    def _keep(self, ritz: Ritz, Z: Panel, k: int) -> None:
         """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
         # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
-        half = (self.basis.B.shape[1] - self.basis.width - needed) // 2
+        half = (self.columns - 2 * self.basis.width) // 2
         keep = min(max(k + self.b, half), self.basis.size)
-        self.basis.reserve(min(keep + self.basis.width + needed + 4 * self.b, self.n))
-        if self.basis.room < needed:
+        self.columns = max(self.columns, min(keep + 2 * self.basis.width + 4 * self.b, self.n))
+        if self.basis.size + 2 * self.basis.width > self.columns:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
-            self.checked = None
+            self.checked, self.level = None, np.inf
 
     def _check(self) -> tuple[Ritz, Panel, int]:
         """The Ritz values of the basis, their vectors, and how many of them are wanted."""
@@ -216,41 +251,53 @@ class Run:
         k = min(int(self.k), len(theta))
         if self.share is not None:
             k = components_for(np.maximum(theta, 0), self.share, self.total)
-        leading = E[:, : k + BEYOND[-1]]
-        ritz = Ritz(theta, np.linalg.norm(E, axis=0), self._eps(), leading.conj().T @ leading)
+        ritz = Ritz(theta, E, self._eps(), self.level, 0.0 if self.precise else self.measured)
         self.checked = self.n_steps, (ritz, Z, k)
         return ritz, Z, k
 
-    def _probed(self, ritz: Ritz, k: int) -> bool:
-        """Whether a fresh block has had its sweeps and has found nothing new."""
-        if self.basis.size + self.basis.width >= self.n:
-            return True  # nothing is left to be found
-        if self.before is None or len(self.before[0]) != k or self.swept < self.sweeps:
-            return False
-        if ritz.copies(k) >= self.seen and self.swept < self.needed:
-            # As many copies of a value as there were columns to find them with: there may be more, and the fresh
-            # block needs as long as the first one to tell.
-            self.sweeps = self.needed
-            return False
-        before, bounds = self.before
-        self.before = None
-        if self.swept >= self.needed:
-            self.seen += self.b
-        if ritz.copies(k) >= self.seen:
-            return False
-        growth = (ritz.theta[:k] - before) / (2 * np.maximum(ritz.theta[:k], ritz.noise() + TINY))
-        return bool(np.all(growth <= np.maximum(bounds, max(self.solver.tol, ritz.loss(k)))))
+    def _missing(self, ritz: Ritz, k: int) -> bool:
+        """Whether more may have been missed than is allowed."""
+        return not all(self._limit(count) <= mu for count, mu in self._needs(ritz, k))
 
-    def _probe(self, ritz: Ritz, Z: Panel, k: int) -> None:
-        """Send out a fresh random block beside the next one."""
-        needed = (SWEEPS + 1) * (self.basis.width + self.b)
-        if self.basis.room < needed:
-            self._keep(ritz, Z, k, needed)
-        # A fresh block that is under way goes on being one, unless there may be more copies than it can find.
-        if self.basis.width <= self.b or ritz.copies(k) >= self.seen:
-            self.basis.widen(self.b)
-        self.before = ritz.theta[:k].copy(), ritz.errors(k)
-        self.swept, self.sweeps = 0, SWEEPS
+    def _limit(self, k: int) -> float:
+        """What the (k+1)-th eigenvalue is at most, by all probes so far."""
+        return min((mu for count, mu in self.proven if count <= k), default=np.inf)
+
+    def _needs(self, ritz: Ritz, k: int) -> list[tuple[int, float]]:
+        """Pairs (count, mu): at most so many eigenvalues may exceed mu."""
+        needs = [(k, allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol)))]
+        size, end = ritz.copies(k)
+        if size >= self.seen:
+            # As many copies of a value as there were columns to find them with: there may be more.
+            needs.append((end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2))
+        return needs
+
+    def _probe(self, ritz: Ritz, Z: Panel, k: int) -> bool:
+        """Let a fresh random block look for what is orthogonal to the basis, until nothing can be missing.
+
+        Not before errors are small enough for that, and without the vectors whose own residuals would stand against it.
+        """
+        needs, size = self._needs(ritz, k), len(ritz.theta)
+        ripe = (K for K in (size, 2 * k, k + BEYOND, k) if K <= size and ritz.first(K).ripe(k, needs))
+        kept = next(ripe, None)
+        if kept is None:
+            return False
+        if kept < size:
+            self.basis.restart(ritz.theta[:kept], Z[:, :kept])
+            ritz = ritz.first(kept)
+
+        def done(level: float, top: float) -> bool:
+            enough = all(ritz.at_most(*need, level) for need in needs)
+            # Where even its largest Ritz value is too high for a level, something was found: it is in the basis now.
+            return enough or self._at_end() or not all(ritz.at_most(*need, top) for need in needs)
+
+        self.probes += 1
+        probability = self.solver.miss_probability * 0.5**self.probes
+        self.level = probe(self.basis, self._product, self.b, probability, ritz.noise(), done)
+        self.seen += self.b
+        proven = [(k, ritz._replace(level=self.level).limit(k)), *needs]
+        self.proven += [fact for fact in proven if ritz.at_most(*fact, self.level)]
+        return True
 
     def _read(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
         """The components by one last product with the data."""
@@ -258,20 +305,23 @@ class Run:
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
         # Single data are read in the precision that they were multiplied in, double ones in double.
         eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
-        noise = 0.0 if eps >= self._eps() else ritz.noise()
-        rest = Ritz(ritz.theta[read_off:], ritz.r[read_off:] + noise, eps)
-        beyond = self.basis.residuals(Z[:, read_off : read_off + BEYOND[-1]])
-        reading = read(self.source, self.basis.vectors(Z[:, :read_off]), k, rest, self.solver.tol, beyond)
+        level = self.level if self.basis.size < self.n else -np.inf
+        single = eps > self.source.gram_eps
+        measured = self.measured if single else 0.0
+        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k))
+        if not single and ritz.eps > eps:  # the others keep what single precision did to them
+            rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
+        V = self.basis.vectors(Z[:, :read_off])
+        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, self.basis.block)
         self.n_passes += reading.n_passes
         return reading
 
-    def _begin_in_double(self, Z: Panel, k: int) -> None:
-        """Begin again from what was found, with products in double precision."""
-        self.precise, self.before, self.swept, self.sweeps = True, None, SWEEPS, SWEEPS
-        self.checked = None
+    def _begin_in_double(self, Z: Panel, k: int) -> Panel:
+        """Begin again from what was found, which is given back, with products in double precision."""
+        self.precise, self.level, self.checked = True, np.inf, None
         start = self.basis.vectors(Z[:, : k + self.b])
-        self.basis.reserve(min(2 * start.shape[1] + 4 * self.b, self.n))
-        self.basis.begin(np.hstack([start, self._first_block()[:, -self.b :]])[:, : self.n])
+        self.basis.begin(self._first_block(start))
+        return start
 
     def _stuck(self, ritz: Ritz, excess: Vector) -> bool:
         """Whether the residuals that are too large are rounding already."""
@@ -286,15 +336,24 @@ class Run:
         """Rounding unit of the products."""
         return self.G.gram_eps if self.precise else SINGLE
 
-    def _first_block(self) -> Panel:
-        """Random directions, beside those that were given."""
+    def _first_block(self, start: Panel | None) -> Panel:
+        """Random directions; random combinations of those that were given, if these are more than a block."""
         F: Panel = self.rng.standard_normal((self.n, self.b)).astype(self.dtype)
-        start = self.solver.start
         if start is None:
             return F
         if start.ndim != 2 or start.shape[0] != self.n:
             raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
-        return np.hstack([start, F])[:, : self.n]
+        if not np.isfinite(start).all():
+            raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
+        # All of them at once would make every product as wide as they are many, for the same space.
+        j = start.shape[1]
+        if j <= self.b:
+            return np.hstack([start, F[:, j:]])
+        return start @ self.rng.standard_normal((j, self.b)).astype(self.dtype)
+
+    def _first_check(self, start: Panel | None) -> int:
+        """Steps until there can be anything to be seen: until the basis holds all of a start, or twice what is wanted."""
+        return -(-(2 * self.wanted if start is None else start.shape[1]) // self.b) + 1
 
     def _total(self) -> float:
         """The sum of all squared singular values."""
@@ -311,7 +370,7 @@ def _steps_to_go(history: list[tuple[float, float]]) -> int:
     """Steps until the next check, from how fast the worst error fell between the last two."""
     (step0, worst0), (step1, worst1) = history[-2:]
     # Convergence speeds up as it goes on, and one step too many costs more than two checks.
-    if worst1 <= 2 * EARLY:
+    if worst1 <= 2:
         return 1
     if not np.isfinite(worst0) or not worst1 < worst0:
         return 2

@@ -9,8 +9,9 @@ from numpy.random import Generator
 from shiftsvd.operators import Operator
 from shiftsvd.orth import NORMALIZERS, orth
 from shiftsvd.sketch import Gaussian, Sketch
-from shiftsvd.solvers.base import Factors, Solver
+from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import surroundings
+from shiftsvd.solvers.factors import Factors
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.accuracy import growth_bounds, value_errors
+from shiftsvd.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import inner, stacked, triangle
 from shiftsvd.result import Certificate
-from shiftsvd.solvers.base import Factors, long_factor, rank_floor
+from shiftsvd.solvers.factors import Factors, long_factor, rank_floor
 
 # What rounding does to a residual, in units of the largest value: sums are made block by block, so that less than one
 # unit was measured in single precision (on counts and on images); in double precision there is room for caution.
@@ -17,9 +17,10 @@ ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
 # The rounding of values may take this share of the tolerance.
 SHARE = 0.5
 TINY = float(np.finfo(np.float64).tiny)
-# How many Ritz values beyond those that are wanted are taken in to see what these can still grow by. More of them lie
-# too deep to tell where the rest of the spectrum begins: with 32, that was underrated in one check of three.
-BEYOND = (4, 8, 16)
+# How many Ritz values beyond those that are wanted are taken in to see what these can still grow by, where that has to
+# be inferred. More of them lie too deep to tell where the rest of the spectrum begins: with 32, that was underrated in
+# one check of three.
+BEYOND = 16
 
 
 def rounding(eps: float) -> float:
@@ -28,50 +29,100 @@ def rounding(eps: float) -> float:
 
 
 class Ritz(NamedTuple):
-    """Approximations of the largest eigenvalues of ``A^H A``, descending, and the norms of their residuals."""
+    """Approximations of the largest eigenvalues of ``A^H A``, descending, and what is known of the rest.
+
+    Attributes
+    ----------
+    theta : array of shape (N,)
+    E : array of shape (p, N)
+        The residuals of their vectors, in coordinates of some orthonormal system.
+    eps : float
+        Rounding unit of the products that they came from.
+    level : float
+        What is orthogonal to all of the vectors has no eigenvalue above this: -inf where there is nothing, inf where nothing
+        is known.
+    measured : float
+        What rounding was seen to do to a product.
+    known : float
+        What the first eigenvalue that is not wanted is known not to exceed.
+    """
 
     theta: Vector
-    r: Vector
-    eps: float  # rounding unit of the products that they came from
-    N: Panel = np.empty((0, 0))  # the Gram matrix of the leading residuals, as far as it is known
+    E: Panel
+    eps: float
+    level: float = np.inf
+    measured: float = 0.0
+    known: float = np.inf
+
+    @property
+    def squares(self) -> Vector:
+        """Squared norms of the residuals."""
+        return np.asarray(np.sum(np.abs(self.E) ** 2, axis=0))
+
+    @property
+    def r(self) -> Vector:
+        """Norms of the residuals."""
+        return np.asarray(np.sqrt(self.squares))
 
     def noise(self) -> float:
         """What rounding does to a value or a residual."""
-        return rounding(self.eps) * max(float(self.theta[0]), 0.0)
+        return max(rounding(self.eps) * max(abs(float(self.theta[0])), abs(float(self.theta[-1]))), self.measured)
 
-    def loss(self, k: int, eps: float | None = None) -> float:
-        """The relative rounding of the k-th value in products of unit `eps`."""
-        ratio = float(self.theta[0]) / max(float(self.theta[k - 1]), TINY)
-        return rounding(self.eps if eps is None else eps) * ratio
+    def loss(self, k: int, noise: float | None = None) -> float:
+        """The relative rounding of the k-th value in these products, or in others that round so much."""
+        return (self.noise() if noise is None else noise) / max(float(self.theta[k - 1]), TINY)
 
     def errors(self, k: int, S: Vector | None = None) -> Vector:
-        """Bounds of the relative errors of the k largest singular values; the others tell how far these are apart."""
-        theta, noise = np.maximum(self.theta, 0), self.noise()
-        values = np.sqrt(theta)
-        if S is not None:
-            values[: len(S)] = S
-        growth = np.full(len(theta), np.inf)
-        growth[:k] = self._growth(theta, k) + noise
-        return value_errors(values, theta, self.r + noise, ROUNDING * noise, growth)[:k]
+        """Bounds of the relative errors of the k largest singular values."""
+        theta, noise = self.theta, self.noise()
+        S = np.sqrt(np.maximum(theta[:k], 0)) if S is None else S
+        bounds = value_bounds(theta, (self.r + noise) ** 2, k, self.limit(k))
+        bounds = np.minimum(bounds, growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND) + noise)
+        depth = self._depth(k)
+        if depth > k:  # a heuristic, where nothing is proven
+            inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
+            bounds = np.minimum(bounds, inferred + noise)
+        return relative_errors(S, theta[:k], bounds, ROUNDING * noise)
 
-    def _growth(self, theta: Vector, k: int) -> Vector:
-        """How far the exact k largest can lie above these, by what couples them to the rest."""
-        least = np.full(k, np.inf)
-        for j in (k + beyond for beyond in BEYOND if k + beyond < len(theta) and k + beyond <= len(self.N)):
-            below = theta[j] + self.r[j] + self.noise()
-            least = np.minimum(least, growth_bounds(theta[:j], self.N[:j, :j], below, k))
-        return least
+    def inferred(self, k: int) -> float:
+        """What seems to be the largest eigenvalue orthogonal to the first vectors: the next value and its residual."""
+        depth = self._depth(k)
+        return float(self.theta[depth] + self.r[depth] + self.noise())
 
-    def copies(self, k: int) -> int:
-        """The most values above the k-th that cannot be told apart, chained by their residuals."""
-        low, high = self.theta - self.r - self.noise(), self.theta + self.r + self.noise()
-        most = run = 1
-        for j in range(1, min(k + 1, len(self.theta))):
-            if high[j] >= low[j - 1]:
-                run += 1
-            else:
-                most, run = max(most, run), 1
-        return most  # a chain that goes on past the k-th is left out: more copies of it would change nothing
+    def _depth(self, k: int) -> int:
+        """How many values the inferred level lies below."""
+        return min(k + BEYOND, len(self.theta) - 1)
+
+    def angles(self, k: int) -> Vector:
+        """Bounds of the sines of the angles of the k first vectors to the spaces of their groups."""
+        noise = self.noise()
+        return vector_bounds(self.theta, (self.r + noise) ** 2, k, self.limit(k))
+
+    def limit(self, k: int) -> float:
+        """What the (k+1)-th eigenvalue is at most; infinite where nothing is known of the rest."""
+        if len(self.theta) == k and self.level == -np.inf:
+            return -np.inf
+        return min(level(self.theta, self.E, self.level + self.noise(), k) + self.noise(), self.known)
+
+    def copies(self, k: int) -> tuple[int, int]:
+        """(size, end) of the largest group above that of the k-th value; more of the latter would change nothing."""
+        ends = np.append(groups(self.theta, (self.r + self.noise()) ** 2)[0], len(self.theta))
+        sizes = np.diff(ends)[ends[1:] < k]
+        at = int(np.argmax(sizes)) if len(sizes) else 0
+        return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
+
+    def at_most(self, count: int, mu: float, below: float) -> bool:
+        """Whether at most so many eigenvalues exceed mu, if nothing orthogonal to the vectors exceeds `below`."""
+        return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
+
+    def ripe(self, k: int, needs: list[tuple[int, float]]) -> bool:
+        """Whether a probe could show these (count, mu), if it came half of the way down to the values after the k-th."""
+        next_values = float(self.theta[min(k + BEYOND, len(self.theta)) - 1])
+        return all(self.at_most(count, mu, (mu + min(mu, next_values)) / 2) for count, mu in needs)
+
+    def first(self, count: int) -> "Ritz":
+        """The first vectors alone; of what is orthogonal to them nothing is known."""
+        return self._replace(theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
     def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
         """How many times each error is above `tol`; where that is 0, each residual above rounding."""
@@ -94,10 +145,12 @@ class Reading(NamedTuple):
         return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate)
 
 
-def read(A: Operator, V: Panel, k: int, rest: Ritz, tol: float, beyond: Panel | None = None) -> Reading:
+def read(
+    A: Operator, V: Panel, k: int, rest: Ritz, tol: float, missed_tol: float, block: Panel | None = None
+) -> Reading:
     """k components from the span of V by one product with A; `rest` are the values that follow, as far as known.
 
-    `beyond` are the residual vectors of the first of those, from which comes what they couple these to.
+    `block` holds the directions in which `rest` tells residuals.
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
@@ -107,28 +160,45 @@ def read(A: Operator, V: Panel, k: int, rest: Ritz, tol: float, beyond: Panel | 
     V, R = V @ w, R @ w
     R -= V * theta
     S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
-    here = Ritz(theta, _norms(R), rest.eps)
+    here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
     if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
         _, S, Wh = np.linalg.svd(stacked(triangle(Y) for _, Y in A.row_products(V)))
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
+    seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S > rank_floor(A, S[0]), S, 0.0)[:k], rounded[:k]
-    r = _norms(R)
-    seen = Ritz(np.append(theta, rest.theta), np.append(r, rest.r), rest.eps, _coupled(R, beyond))
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
-    residuals = np.where(S > 0, r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
+    residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
-    return Reading(V, S, Certificate(residuals, errors, late), n_passes)
+    return Reading(V, S, certified(seen, S, residuals, errors, late, max(tol, missed_tol)), n_passes)
 
 
-def _coupled(R: Panel, beyond: Panel | None) -> Panel:
-    """The Gram matrix of residuals that lie in two panels."""
-    if beyond is None:
-        return np.empty((0, 0))
-    across = inner(R, beyond)
-    return np.block([[inner(R, R), across], [across.conj().T, inner(beyond, beyond)]])
+def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Vector, missed_tol: float) -> Certificate:
+    """The certificate of the values S, the first of `ritz`."""
+    k = len(S)
+    limit = ritz.limit(k)
+    missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
+    complete = limit <= allowed(ritz, k, missed_tol) * (1 + 1e-9)
+    return Certificate(residuals, errors, late, ritz.angles(k), missed, bool(complete))
+
+
+def allowed(ritz: Ritz, k: int, missed_tol: float) -> float:
+    """What may have been missed: ``sigma_k^2 (1 + missed_tol)^2``, or what is rounding."""
+    return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 4 * ROUNDING * ritz.noise())
+
+
+def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
+    """Coordinates of the residuals R and of those that have coordinates E along `block`."""
+    along = np.zeros((len(E), R.shape[1]), R.dtype)
+    if block is not None and block.shape[1]:
+        along[: block.shape[1]] = inner(block, R)
+        R = R - block @ along[: block.shape[1]]
+    # What is left is rounding, but not nothing.
+    lengths, X = np.linalg.eigh(inner(R, R))
+    aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
+    return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])
 
 
 def _norms(R: Panel) -> Vector:

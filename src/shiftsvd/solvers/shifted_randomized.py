@@ -10,8 +10,9 @@ from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
 from shiftsvd.orth import graded_basis, qr, triangle
 from shiftsvd.sketch import Gaussian, Sketch
-from shiftsvd.solvers.base import Factors, Solver
+from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import surroundings
+from shiftsvd.solvers.factors import Factors
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,122 @@
+"""The probe: a fresh random block that tells, with a stated probability, what a basis can have missed."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.solvers.krylov import Basis
+
+# How likely a level may be exceeded, and how far above the last value it may lie where nothing else is asked for.
+PROBABILITY, MISSED_TOL = 1e-9, 0.05
+# Levels that are looked at in one go, and how far out: multiples of the spread of the chain.
+LEVELS, NEAREST, FARTHEST = 24, 1e-4, 1e6
+REFINEMENTS = 3
+
+
+class Chain:
+    """Block Lanczos of ``P G P`` from a block ``P Omega`` that knows nothing of the data, P being orthogonal to a basis.
+
+    Let u be the eigenvector of the largest eigenvalue lambda of ``P G P``, and ``y_j = u^H X_j`` for the blocks X_j of the
+    chain. Then ``lambda y_j = y_{j-1} B_{j-1}^H + y_j A_j + y_{j+1} B_j``, so that lambda and ``y_0 = u^H Omega R^-1`` give all
+    y_j; and ``sum_j ||y_j||^2 <= ||u||^2 = 1``. The entries of ``u^H Omega`` are standard normal, since u was there before Omega:
+    with probability 1 - p their squares sum to more than the p-quantile of chi^2. A lambda for which
+    that makes the sum exceed 1 is excluded.
+    """
+
+    def __init__(self, R: Panel, probability: float) -> None:
+        columns, real = R.shape[1], not np.iscomplexobj(R)
+        freedom = columns if real else 2 * columns
+        # Quantile of chi^2 with so many degrees of freedom; complex entries have half of the variance in each part.
+        self.floor = 2 * float(gammaincinv(freedom / 2, probability)) / (1 if real else 2)
+        self.start = np.linalg.pinv(R)
+        self.A: list[Panel] = []
+        self.B: list[Panel] = []
+
+    def add(self, A: Panel, B: Panel) -> None:
+        """One more product: ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower, B wider than high."""
+        self.A.append(A)
+        self.B.append(B)
+
+    def top(self) -> float:
+        """The largest Ritz value of ``P G P``."""
+        sizes = np.cumsum([0] + [len(A) for A in self.A])
+        T = np.zeros((sizes[-1], sizes[-1]), self.A[0].dtype)
+        for j, A in enumerate(self.A):
+            here = slice(sizes[j], sizes[j + 1])
+            T[here, here] = A
+            if j + 1 < len(self.A):
+                after = slice(sizes[j + 1], sizes[j + 2])
+                T[after, here], T[here, after] = self.B[j], self.B[j].conj().T
+        return float(np.linalg.eigvalsh(T)[-1])
+
+    def level(self, noise: float) -> float:
+        """What no eigenvalue of ``P G P`` exceeds, with the probability of the chain; `noise` is the rounding of G."""
+        top, spread = self.top(), max(np.linalg.norm(M, 2) for M in [*self.A, *self.B])
+        if spread <= noise:
+            return top + noise
+        lowest, highest = max(NEAREST * spread, noise), FARTHEST * spread
+        for _ in range(REFINEMENTS):
+            distances = np.geomspace(lowest, highest, LEVELS)
+            left = np.flatnonzero(~self._excluded(top + distances, noise))
+            if not len(left):
+                break  # nothing above the least distance is possible
+            last = int(left[-1])
+            if last + 1 == LEVELS:
+                return np.inf
+            lowest, highest = distances[last], distances[last + 1]
+        return top + (highest if len(left) else lowest) + noise
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _excluded(self, levels: Vector, noise: float) -> Vector:
+        """Which levels cannot be the largest eigenvalue."""
+        # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
+        Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
+        before = Y[:, :, :0]
+        K = _square(Y)
+        for j, (A, B) in enumerate(zip(self.A, self.B, strict=True)):
+            Z = levels[:, None, None] * Y - Y @ A - (before @ self.B[j - 1].conj().T if j else 0)
+            X, lengths, Wh = np.linalg.svd(B, full_matrices=True)
+            there = len(lengths)
+            # y_{j+1} B = z: along directions that B has lost, z must vanish but for rounding.
+            Z = Z @ Wh.conj().T
+            lost = Z[:, :, there:] / noise
+            before, Y = Y, (Z[:, :, :there] / np.maximum(lengths, noise)) @ X.conj().T
+            K = K + _square(Y) + _square(lost)
+        out = np.ones(len(levels), bool)  # sums that overflow are above 1
+        finite = np.isfinite(K).all(axis=(1, 2))
+        out[finite] = np.linalg.eigvalsh(K[finite])[:, 0] * self.floor > 1
+        return out
+
+
+def _square(Y: Panel) -> Panel:
+    """``Y Y^H`` of each."""
+    return np.asarray(Y @ Y.conj().swapaxes(1, 2))
+
+
+def probe(
+    basis: Basis,
+    product: Callable[[Panel], Panel],
+    columns: int,
+    probability: float,
+    noise: float,
+    done: Callable[[float, float], bool],
+) -> float:
+    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; the last level.
+
+    The basis grows by what the block has seen: what was missed is in it afterwards, and the level holds for whatever is
+    orthogonal to it, for as long as nothing is dropped from it.
+    """
+    chain = Chain(basis.set_aside(columns), probability)
+    while True:
+        old = basis.size
+        basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
+        basis.extend(product(basis.block))
+        chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
+        found = chain.level(noise)
+        if basis.width == 0 or done(found, chain.top()):
+            break
+    basis.take_back()
+    return found if basis.size < basis.B.shape[0] else -np.inf
