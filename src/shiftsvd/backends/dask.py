@@ -242,6 +242,11 @@ class DaskRows(Operator):
         read = lambda: {"squares": self._sum("column_squares", (), (in_double(weights),))}  # noqa: E731
         return self._once("squares", (weights,), read)["squares"]
 
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
+        """Squared column norms of ``A - A V W^H``; one read, on the workers."""
+        read = lambda: {"squares": self._sum("squares_beyond", (V, W), (in_double(weights),))}  # noqa: E731
+        return self._once("beyond", (V, W, weights), read)["squares"]
+
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms; one read."""
         return np.concatenate([part for _, part in self._rows("row_squares", in_double(weights))])
