@@ -18,6 +18,7 @@ from shiftsvd.orth import graded_basis
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.memory import MemoryWatch
+from shiftsvd.solvers.remainder import remainder
 
 TOL = 1e-4
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
@@ -33,6 +34,7 @@ class Factors(NamedTuple):
     sample_size: int
     factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
     certificate: Certificate | None = None  # of a solver that knows when to stop
+    rest: float | None = None  # the length of all values that were left out, of a solver that finds all
 
     @property
     def H(self) -> "Factors":
@@ -110,20 +112,16 @@ class Solver(ABC):
         with threads(A.n_threads):
             factors = self.factorize(A, k if isinstance(k, float) else int(k), generator(rng))
             F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
-            frobenius = A.frobenius_norm()
-        info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())
-        if frobenius is not None:
-            # ||A - F||^2 = ||A||^2 - ||S||^2 loses half of its digits: below the floor it says nothing.
-            square = max(frobenius**2 - float(np.sum(F.S**2)), 1e-16 * frobenius**2)
-            info = replace(info, frobenius_error=float(np.sqrt(square)))
-        F.info = info
+            error = remainder(A, F, factors)
+        F.info = replace(
+            F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
+        )
         if factors.certificate is not None and not factors.certificate.converged:
             _warn(factors.certificate)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
         """k components with their signs, rank and certificate."""
-        real = np.finfo(A.dtype).dtype
         known = factors.certificate
         left = _leading(factors.U, (slice(None), slice(k)), A)
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
@@ -142,7 +140,7 @@ class Solver(ABC):
             seconds=0.0,
             peak_bytes=None,
         )
-        F = SVDResult(U, np.where(there, S, 0).astype(real), Vh, info)
+        F = SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, info)
         if self.certify and known is None:
             residuals, errors = certificate(A, F)
             converged = bool(np.all(errors <= tol))
@@ -166,7 +164,7 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 def long_factor(A: Operator, V: Panel) -> Panel:
     """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = A.lazy_basis(V)
-    return graded_basis(A.matmat(V)) if lazy is None else lazy
+    return graded_basis(A.matmat_in_double(V)) if lazy is None else lazy
 
 
 def _warn(known: Certificate) -> None:

@@ -47,8 +47,9 @@ class Exact(Solver):
         n = A.shape[1]
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
+        rest = float(np.linalg.norm(S[k:]))
         S, Vh = S[:k], Vh[:k]
-        return Factors(lambda: long_factor(A, Vh[:k].conj().T), S, Vh, 1, n, 1)
+        return Factors(lambda: long_factor(A, Vh[:k].conj().T), S, Vh, 1, n, 1, rest=rest)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One."""
