@@ -185,7 +185,7 @@ LIES = {
     "components are more": (tensor("components_", np.ones((3, 3), "f4")), r"singular_values_ must be .* shape \(3,\)"),
     "mean is single": (tensor("mean_", np.ones(3, "f4")), "mean_ must be an array of float64"),
     "mean is a matrix": (tensor("mean_", np.ones((1, 3))), r"mean_ must be .* shape \(3,\), got float64 \(1, 3\)"),
-    "variances are double": (tensor("explained_variance_", np.ones(2)), "explained_variance_ must be .* float32"),
+    "variances are integers": (tensor("explained_variance_", np.ones(2, int)), "variance_ must be an array of float64"),
     "variances are negative": (tensor("explained_variance_", np.array([1, -1], "f4")), "must not be negative"),
     "components hold NaN": (tensor("components_", np.full((2, 3), np.nan, "f4")), "components_ must be finite, got 6"),
     "mean is infinite": (tensor("mean_", [1, 2, np.inf]), "mean_ must be finite"),

@@ -98,7 +98,8 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
 
     Notes
     -----
-    One pass. ``F.info.frobenius_error`` is free, but has a floor of ``1e-8 ||A||_F``.
+    One pass, and the factor on the long side. ``F.info.frobenius_error`` is the same number, made without either
+    where a difference of squares can tell it.
     """
     return (as_operator(A) - F).frobenius_norm()
 

@@ -44,8 +44,8 @@ class Info:
     solver : str
         The solver and its settings.
     n_passes : int
-        Reads of the data by the solver; a fused gram is one. Not counted: the read for the moments, that for the
-        exact norm behind `frobenius_error`, and that for the long-side factor of `Exact` where it is asked for.
+        Reads of the data by the solver; a fused gram is one. Not counted: the read for the moments, those for
+        `frobenius_error`, and that for the long-side factor of `Exact` where it is asked for.
     sample_size : int
         Columns of the largest panel multiplied.
     rank : int
@@ -58,8 +58,11 @@ class Info:
         Whether every value error is within the tolerance and nothing far above the last value can have been missed:
         ``missed_below <= sigma_k (1 + max(tol, 0.05))``; None if they were not asked for.
     frobenius_error : float or None
-        ``||A - U S Vh||_F``, exact down to ``1e-8 ||A||_F``, below which it is that floor; None where the
-        norm of A cannot be had cheaply.
+        ``||A - U S Vh||_F`` of the factors that are returned, to a hundredth down to ``10 eps ||A||_F`` with eps that
+        of the data; None where the norm of A cannot be had cheaply. A difference of squares while that has the
+        digits; where the rest is a tiny share of the squares (1e-10 of double precision data, 1e-4 of single ones) it
+        takes a product more, or in the end a pass that forms the residual piece by piece. Operators with more than 1000
+        columns that only multiply have a floor instead: some ``1e-7 ||A||_F``.
     seconds : float
         Wall time of the solver.
     peak_bytes : int or None
@@ -93,7 +96,9 @@ class SVDResult(Operator):
     Attributes
     ----------
     U : array of shape (m, k)
+        In the precision of the data, as Vh is.
     S : array of shape (k,), descending
+        In double precision whatever the data are, as `info` is: its bounds hold for what is returned.
     Vh : array of shape (k, n)
         The largest entry of each row is real and positive.
     info : Info
@@ -131,25 +136,30 @@ class SVDResult(Operator):
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
         """Of the factors."""
-        return np.result_type(self.S, self.Vh if not callable(self._Vh) else self.U)
+        return np.dtype((self.Vh if not callable(self._Vh) else self.U).dtype)
 
     def __iter__(self) -> Iterator[Panel]:
         return iter((self.U, self.S, self.Vh))
 
     def matmat(self, V: Panel) -> Panel:
         """``U (S (Vh V))``."""
-        return np.asarray(self.U @ (self.S[:, None] * (self.Vh @ V)))
+        return np.asarray(self.U @ (self._values[:, None] * (self.Vh @ V)))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``V (S (U^H W))``."""
-        return np.asarray(self.Vh.conj().T @ (self.S[:, None] * (self.U.conj().T @ W)))
+        return np.asarray(self.Vh.conj().T @ (self._values[:, None] * (self.U.conj().T @ W)))
+
+    @property
+    def _values(self) -> Vector:
+        """S in the precision of the vectors, so that their products keep it."""
+        return self.S.astype(np.finfo(self.dtype).dtype, copy=False)
 
     def frobenius_norm(self) -> float:
         """The length of S."""
         return float(np.linalg.norm(self.S))
 
     def as_low_rank(self) -> LowRank:
-        """``L R^H`` with L = U S."""
+        """``L R^H`` with L = U S, in double precision."""
         return LowRank(self.U * self.S, self.Vh.conj().T)
 
     @property

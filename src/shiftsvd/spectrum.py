@@ -8,23 +8,31 @@ import numpy as np
 from shiftsvd.moments import Vector
 from shiftsvd.result import SVDResult
 
+EPS = float(np.finfo(np.float64).eps)
+
 Found = tuple[int, dict[str, Vector]]  # a number of components, and the table of the evidence
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Leading singular values, the squared Frobenius norm, and the degrees of freedom of rows and columns."""
+    """Leading singular values, what they leave over of the squares, and the degrees of freedom of rows and columns."""
 
     S: Vector
-    square: float | None
+    rest: float | None
     shape: tuple[int, int]
+
+    def first(self, k: int) -> "Spectrum":
+        """The same with k values at most."""
+        rest = None if self.rest is None else self.rest + float(self.S[k:] @ self.S[k:])
+        return Spectrum(self.S[:k], rest, self.shape)
 
     def noise(self, k: int) -> float:
         """The variance of an entry that k components leave over."""
-        if self.square is None:
+        rest = self.first(k).rest
+        if rest is None:
             raise ValueError('this needs the Frobenius norm, which the operator does not know; use "elbow"')
-        (m, n), rest = self.shape, self.square - float(self.S[:k] @ self.S[:k])
-        return max(rest, 1e-16 * self.square) / (max(m - k, 1) * max(n - k, 1))
+        (m, n), floor = self.shape, (EPS * float(np.linalg.norm(self.S))) ** 2  # rounding is not noise
+        return max(rest, floor) / (max(m - k, 1) * max(n - k, 1))
 
 
 def spectrum_of(fitted: Any) -> Spectrum | None:
@@ -36,9 +44,8 @@ def spectrum_of(fitted: Any) -> Spectrum | None:
 
 def of_result(F: SVDResult, centred: bool = False) -> Spectrum:
     """What a factorization knows, of a matrix whose column means were subtracted or not."""
-    S, error = F.S.astype(np.float64), F.info.frobenius_error
-    square = None if error is None else error**2 + float(S @ S)
-    return Spectrum(S, square, (F.shape[0] - centred, F.shape[1]))
+    error = F.info.frobenius_error
+    return Spectrum(F.S.astype(np.float64), None if error is None else error**2, (F.shape[0] - centred, F.shape[1]))
 
 
 def of_estimator(fitted: Any) -> Spectrum:
@@ -46,8 +53,10 @@ def of_estimator(fitted: Any) -> Spectrum:
     S = np.asarray(fitted.singular_values_, np.float64)
     share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
     centred = isinstance(getattr(fitted, "shift", "mean"), str)
-    square = float(S @ S / share) if share > 0 else 0.0
-    return Spectrum(S, square, (fitted.n_samples_ - centred, fitted.n_features_in_))
+    error = getattr(getattr(fitted, "info_", None), "frobenius_error", None)
+    of_shares = float(S @ S) * (1 / share - 1) if share > 0 else 0.0
+    rest = of_shares if error is None or not len(S) else error**2
+    return Spectrum(S, max(rest, 0.0), (fitted.n_samples_ - centred, fitted.n_features_in_))
 
 
 def elbow(known: Spectrum) -> Found:

@@ -1,7 +1,7 @@
 """How many components: four rules, each with the evidence it decided on."""
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -161,7 +161,7 @@ def suggest_k(
                 A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
                 F = decompose(prepared(A, shift, scale), _looked_at(k_max, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
-            return _told(*SPECTRAL[method](replace(known, S=known.S[: k_max or K_MAX])), method)
+            return _told(*SPECTRAL[method](known.first(k_max or K_MAX)), method)
         if X is None:
             raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
         rows = rows_of(X, shift, scale, n_threads, memory_limit)

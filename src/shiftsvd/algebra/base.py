@@ -19,6 +19,9 @@ from shiftsvd.moments import Moments, Vector
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
 
+# Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
+FEW_COLUMNS, COLUMNS = 1000, 64
+
 
 class Operator(Costs):
     """A matrix A of shape (m, n) that can only multiply panels.
@@ -48,6 +51,10 @@ class Operator(Costs):
     @abstractmethod
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``, (m, b) -> (n, b)."""
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V`` in double precision whatever the data are, where `matmat` is not: for the long-side factor."""
+        return self.matmat(V)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
@@ -102,6 +109,23 @@ class Operator(Costs):
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         """``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply."""
         return None
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
+        """Squared column norms of ``diag(sqrt(weights)) (A - A V W^H)``, shape (n,); None where they cost too much.
+
+        Differences of entries, not of squares: what is left may be 1e-30 of the squares of A. One pass and O(m n b)
+        operations, since what is left of a sparse row is dense; nothing with a row for each of A is held.
+        """
+        n = self.shape[1]
+        if n > FEW_COLUMNS:
+            return None
+        parts = []
+        for lo in range(0, n, COLUMNS):  # of an operator that only multiplies: its products with I - V W^H
+            P = -(V @ W[lo : lo + COLUMNS].conj().T)
+            P[np.arange(lo, lo + P.shape[1]), np.arange(P.shape[1])] += 1
+            squares = np.abs(self.matmat(P)) ** 2
+            parts.append(squares.sum(axis=0) if weights is None else weights @ squares)
+        return np.concatenate(parts)
 
     def frobenius_norm(self) -> float | None:
         """``||A||_F`` without cancellation, in one pass; None where it cannot be had cheaply."""
@@ -242,6 +266,11 @@ class Adjoint(Derived):
         """``A W``."""
         return self.A.matmat(W)
 
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """Of a view of A by its columns, where there is one."""
+        by_columns = self.A.transposed(0)
+        return self.matmat(V) if by_columns is None else by_columns.matmat_in_double(V)
+
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows of A, conjugated."""
         moments = self.A.row_moments(weights)
@@ -263,6 +292,11 @@ class Adjoint(Derived):
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         """Squared norms of the columns of A."""
         return self.A.column_squares(weights)
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
+        """Those of A sorted by its columns; None where it cannot be."""
+        by_columns = self.A.transposed(np.inf)
+        return None if by_columns is None else by_columns.squares_beyond(V, W, weights)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """The column blocks of A."""

@@ -39,6 +39,10 @@ class Scaled(Derived):
         """``D_c^H (A^H (D_r^H W))``."""
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """As `matmat`, by that of A."""
+        return scaled(self.rows, self.A.matmat_in_double(scaled(self.cols, V)))
+
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
         Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
@@ -77,6 +81,13 @@ class Scaled(Derived):
         """``|r_i|^2`` times the weighted squares of A."""
         squares = self.A.row_squares(power(self.cols, weights))
         return None if squares is None else scaled(power(self.rows), squares)
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
+        """``|c_j|^2`` times those of A beyond ``D_c V (D_c^-1 W)^H``; a column that is scaled to 0 leaves nothing."""
+        if self.cols is not None:
+            V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
+        squares = self.A.squares_beyond(V, W, power(self.rows, weights))
+        return None if squares is None else scaled(power(self.cols), squares)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``D_c V``, scaled."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.blocked import Blocked, Rows, cut
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
 from shiftsvd.kernels import kernels_for
 from shiftsvd.moments import Moments, Vector, of_block
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
@@ -63,6 +63,10 @@ class DenseRows(Blocked):
         for _ in self._each(part):
             pass
         return Y
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V``, each block shifted and multiplied in double precision."""
+        return self.matmat(V) if self.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
@@ -125,6 +129,11 @@ class DenseRows(Blocked):
             return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
 
         return np.concatenate([values for _, values in self._each(part)])
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """The shifted block, a part at a time: what is left of it takes as much again."""
+        for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
+            yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of `rows` rows in double precision."""

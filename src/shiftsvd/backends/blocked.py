@@ -10,9 +10,11 @@ import numpy as np
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
 from shiftsvd.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 
 Rows = tuple[int, int]  # first row and one past the last
+# Entries of a piece of a block that is made dense to look at what is left of it.
+PIECE = 2**18
 
 
 class Blocked(Operator):
@@ -69,6 +71,36 @@ class Blocked(Operator):
         parts = [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
         squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
         return Moments(parts[0].count, np.concatenate([part.mean for part in parts]), squares)
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
+        """Squared column norms of ``A - A V W^H``, from dense pieces of the blocks in double precision."""
+        Wh = W.conj().T
+
+        def part(rows: Rows) -> Vector:
+            squares = np.zeros(self.shape[1])
+            for lo, piece in self.dense_pieces(rows):
+                left = np.abs(piece - (piece @ V) @ Wh) ** 2
+                w = slice_of(weights, (lo, lo + len(left)))
+                squares += left.sum(axis=0) if w is None else w @ left
+            return squares
+
+        return np.asarray(self._sum(part))
+
+    def pieces_times(self, V: Panel) -> Panel:
+        """``A V`` from dense pieces of the blocks in double precision."""
+        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(panel_dtype(self.dtype), V))
+
+        def part(rows: Rows) -> None:
+            for lo, piece in self.dense_pieces(rows):
+                Y[lo : lo + len(piece)] = piece @ V
+
+        for _ in self._each(part):
+            pass
+        return Y
+
+    @abstractmethod
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """``(first row, dense rows)`` of one block in double precision, one piece alive: for `squares_beyond`."""
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The stored matrix and the shift."""

@@ -161,8 +161,16 @@ class DaskRows(Operator):
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
+        return self._panel("matmat", V)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V`` in double precision."""
+        return self._panel("matmat_in_double", V)
+
+    def _panel(self, what: str, V: Panel) -> Panel:
+        """The rows that the blocks give, in a panel that is not held twice."""
         Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
-        for lo, part in self.row_products(V):
+        for lo, part in self._rows(what, V):
             Y[lo : lo + len(part)] = part
         return Y
 
@@ -173,7 +181,7 @@ class DaskRows(Operator):
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any:
         """Orthonormal columns along those of ``diag(rows) A V``, as a Dask array; nothing is computed."""
         name, blocks = named("basis"), self.blocks()
-        graph, _ = self._graph(name, "matmat", blocks, (V,), ())
+        graph, _ = self._graph(name, "matmat_in_double", blocks, (V,), ())
         chunks, dtype = (tuple(hi - lo for _, (lo, hi) in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
         Y = da.Array(graph, name, chunks, dtype)
         return graded_tsqr(Y if rows is None else rows[:, None] * Y)
@@ -241,6 +249,11 @@ class DaskRows(Operator):
             return known
         read = lambda: {"squares": self._sum("column_squares", (), (in_double(weights),))}  # noqa: E731
         return self._once("squares", (weights,), read)["squares"]
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
+        """Squared column norms of ``A - A V W^H``; one read, on the workers."""
+        read = lambda: {"squares": self._sum("squares_beyond", (V, W), (in_double(weights),))}  # noqa: E731
+        return self._once("beyond", (V, W, weights), read)["squares"]
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms; one read."""

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from shiftsvd import journal
 from shiftsvd.backends.array import DenseRows, native_dtype
-from shiftsvd.backends.blocked import Blocked, Rows, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
 from shiftsvd.backends.checks import finite_dense, finite_sparse
 from shiftsvd.backends.memory import parse_bytes
 from shiftsvd.backends.source import RowSource, wide_panels
@@ -135,6 +135,11 @@ class DiskRows(Blocked):
         for (lo, _), part in self._each(lambda rows: self._block(rows).matmat(V)):
             yield lo, part
 
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V``, dense blocks in double precision; sparse ones are multiplied so already."""
+        double = self.source.sparse or self.eps == np.finfo(np.float64).eps
+        return self.matmat(V) if double else self.pieces_times(V)
+
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``."""
         part = lambda rows: self._block(rows).rmatmat(W[slice(*rows)])  # noqa: E731
@@ -208,6 +213,17 @@ class DiskRows(Blocked):
             return squares
 
         return self._once("squares", (weights,), lambda: {"squares": self._sum(part)})["squares"]
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
+        """Squared column norms of ``A - A V W^H``; one read."""
+        read = super().squares_beyond
+        record = self._once("beyond", (V, W, weights), lambda: {"squares": np.asarray(read(V, W, weights))})
+        return record["squares"]
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """Those of the block, read once."""
+        for lo, piece in self._block(rows).row_blocks(max(1, PIECE // self.shape[1])):
+            yield rows[0] + lo, piece
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms; one read."""

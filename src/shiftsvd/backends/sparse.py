@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.costs import PANEL_CACHE
-from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.backends.memory import spare
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups
@@ -230,7 +230,7 @@ class SparseRows(Blocked):
         squares: Vector = absent + reduce_in_order(values for _, values in self._each(part))
         if np.any(squares < CANCELLED * absent):
             w = np.ones(self.shape[0]) if weights is None else weights
-            return np.asarray(sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self.row_blocks(1024)))
+            return np.asarray(sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self._pieces()))
         return squares
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
@@ -242,18 +242,31 @@ class SparseRows(Blocked):
         for i, j, change in self._entry_squares():
             squares += sum_by(i, w[j] * change, self.shape[0])
         if np.any(squares < CANCELLED * absent):
-            squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(1024)])
+            squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self._pieces()])
         return np.asarray(squares)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, one alive at a time."""
         for lo, hi in cut(self.shape[0], rows):
-            X = take_rows(self.X, lo, hi)
-            block = np.zeros(X.shape, panel_dtype(self.dtype))
-            block[_coordinates(X)] = X.data
-            if self.shift is not None:
-                block -= self.shift.rows(lo, hi)
-            yield lo, block
+            yield lo, self._dense((lo, hi))
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """Dense pieces of a block, one alive at a time."""
+        for lo, hi in cut(rows[1] - rows[0], PIECE // self.shape[1]):
+            yield rows[0] + lo, self._dense((rows[0] + lo, rows[0] + hi))
+
+    def _pieces(self) -> Iterator[tuple[int, Panel]]:
+        """All rows in dense pieces, for squares that products cannot tell from 0."""
+        return self.dense_pieces((0, self.shape[0]))
+
+    def _dense(self, rows: Rows) -> Panel:
+        """These rows, shifted, in double precision."""
+        X = take_rows(self.X, *rows)
+        block = np.zeros(X.shape, panel_dtype(self.dtype))
+        block[_coordinates(X)] = X.data
+        if self.shift is not None:
+            block -= self.shift.rows(*rows)
+        return block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""

@@ -9,6 +9,8 @@ from shiftsvd.shifts import of_each_row
 
 OURS = {"scale_", "info_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
 
+VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
+
 
 def as_sklearn(model: Any) -> Any:
     """A PCA of scikit-learn; where there is a scale, behind a StandardScaler that only divides."""
@@ -16,6 +18,8 @@ def as_sklearn(model: Any) -> Any:
         raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
     vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
+    for name in VALUES:  # there they have the type of the data, which its products take theirs from
+        setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
     return pca if model.scale_ is None else _behind_a_scaler(pca, model)
 
 

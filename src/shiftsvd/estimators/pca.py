@@ -26,11 +26,12 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing import completed
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.result import SVDResult
 from shiftsvd.scales import check_scale, moments_after, resolve_scale
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL
-from shiftsvd.solvers.factors import rounding
+from shiftsvd.solvers.remainder import left_over
 from shiftsvd.vectors import row_weights
 
 
@@ -94,6 +95,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     explained_variance_ratio_ : array of shape (n_components_,)
         Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
     singular_values_ : array of shape (n_components_,)
+        Values, variances and ratios are float64 whatever the data are; components and scores are as the data.
     mean_ : array of shape (n_features,)
         What is subtracted from every row, float64; with `GroupMeans()` and `Covariates()`, the column means.
     shift_ : LearnedGroups or LearnedCovariates
@@ -101,7 +103,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     scale_ : array of shape (n_features,), or None
         What the columns are divided by.
     noise_variance_ : float
-        Mean variance of the left out components (Tipping & Bishop 1999).
+        Mean variance of the left out components (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
+        right where it is a tiny share of the total; 0 where what is left is rounding.
     n_components_, n_samples_, n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -218,32 +221,29 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
         if k == "mle":
-            F = F.truncate(minka_rank(F.S.astype(np.float64) ** 2 / (total - 1), int(total)))
+            F = F.truncate(minka_rank(F.S**2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
         streaming.forget(self)
         self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
         self.__dict__.pop("shift_", None)
         if not isinstance(learned, Plain):
             self.shift_ = learned
-        self._set(F, variance, total, A, len(F.S) if k else 0)
+        self._set(F, variance, total, B, len(F.S) if k else 0)
         return self
 
-    def _set(self, F: Any, variance: float, total: float, A: Operator, k: int) -> None:
-        """The fitted attributes of the first k components."""
-        real = A.dtype
-        S = F.S[:k].astype(np.float64)
+    def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int) -> None:
+        """The fitted attributes of the first k components of B."""
+        S = F.S[:k]
         explained = S**2 / (total - 1)
-        left_out = min(A.shape[1], total) - k
-        self.n_samples_ = A.shape[0]
+        left_out = min(B.shape[1], total) - k
+        self.n_samples_ = B.shape[0]
         self.n_components_ = k
-        self.components_ = np.asarray(F.Vh[:k], real)
-        self.singular_values_ = S.astype(real)
-        self.explained_variance_ = explained.astype(real)
-        self.explained_variance_ratio_ = (explained / variance if variance > 0 else np.zeros(k)).astype(real)
-        rest = variance - float(explained.sum())
-        if rest <= rounding(A) * variance:  # a difference of equal numbers
-            rest = 0.0
-        self.noise_variance_ = rest / left_out if left_out >= 1 else 0.0
+        self.components_ = np.asarray(F.Vh[:k], B.dtype)
+        self.singular_values_ = S
+        self.explained_variance_ = explained
+        self.explained_variance_ratio_ = explained / variance if variance > 0 else np.zeros(k)
+        rest = left_over(B, F, k, variance * (total - 1))
+        self.noise_variance_ = rest / (total - 1) / left_out if left_out >= 1 else 0.0
         self.info_ = F.info
 
     def fit_transform(
@@ -388,7 +388,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
         deviations = np.sqrt(self.explained_variance_)
-        return np.asarray(np.maximum(deviations, np.finfo(deviations.dtype).eps))
+        return np.asarray(np.maximum(deviations, np.finfo(self.components_.dtype).eps))
 
     def _model(self) -> PPCA:
         """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""

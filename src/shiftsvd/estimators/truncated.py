@@ -156,8 +156,8 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         total, length = float(moments.M2.sum()) / A.shape[0], float(np.linalg.norm(mean))
         self.components_ = np.asarray(F.Vh, A.dtype)
         self.singular_values_ = F.S
-        self.explained_variance_ = variance.astype(A.dtype)
-        self.explained_variance_ratio_ = (variance / total if total > 0 else 0 * variance).astype(A.dtype)
+        self.explained_variance_ = variance
+        self.explained_variance_ratio_ = variance / total if total > 0 else 0 * variance
         self.mean_alignment_ = np.abs(mean @ V) / length if length > 0 else np.zeros(len(F.S))
         self.info_ = F.info
 

@@ -56,9 +56,15 @@ def _sized(name: str, value: Any, dtype: str | np.dtype[Any], letters: str, size
 
 
 def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most: float = math.inf) -> Check:
-    """Finite numbers of this type within these bounds; "data" is the type of the first such array, single or double."""
+    """Finite numbers of this type within these bounds; "data" is the type of the first such array, single or double.
+
+    "values" are double; older files hold them in the type of the data, and load.
+    """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
+        if dtype == "values":
+            single = sizes.get("dtype") == getattr(value, "dtype", None) == np.float32
+            return numbers(letters, "float32" if single else "float64", least, most)(name, value, sizes)
         if dtype == "data" and "dtype" not in sizes:
             own = str(getattr(value, "dtype", None))
             sizes["dtype"] = own if own in ("float32", "float64") else "float32 or float64"
@@ -68,6 +74,7 @@ def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most
             raise ValueError(f"{name} must not be {'negative' if least == 0 else 'below the least positive number'}")
         if np.any(value > most):
             raise ValueError(f"{name} must not be above {most:g}")
+        return None
 
     return check
 

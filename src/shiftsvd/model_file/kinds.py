@@ -166,9 +166,9 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
 
 SPECTRA: Final = {
     "components_": numbers("kn", "data"),
-    "singular_values_": numbers("k", "data", least=0),
-    "explained_variance_": numbers("k", "data", least=0),
-    "explained_variance_ratio_": numbers("k", "data", least=0),
+    "singular_values_": numbers("k", "values", least=0),
+    "explained_variance_": numbers("k", "values", least=0),
+    "explained_variance_ratio_": numbers("k", "values", least=0),
 }
 TABLE: Final = {
     "components_": numbers("kn", "data"),

@@ -18,6 +18,7 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers.certify import certify
 from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.memory import MemoryWatch
+from shiftsvd.solvers.remainder import remainder
 
 TOL = 1e-4
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
@@ -91,20 +92,16 @@ class Solver(ABC):
             F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
             if self.certify and F.info.converged is None:
                 F = certify(A, F, rng, tol)
-            frobenius = A.frobenius_norm()
-        info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())
-        if frobenius is not None:
-            # ||A - F||^2 = ||A||^2 - ||S||^2 loses half of its digits: below the floor it says nothing.
-            square = max(frobenius**2 - float(np.sum(F.S**2)), 1e-16 * frobenius**2)
-            info = replace(info, frobenius_error=float(np.sqrt(square)))
-        F.info = info
+            error = remainder(A, F, factors)
+        F.info = replace(
+            F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
+        )
         if factors.certificate is not None and not factors.certificate.converged:
             _warn(factors.certificate, float(F.S[-1]) or 1.0)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
         """k components with their signs, rank and certificate."""
-        real = np.finfo(A.dtype).dtype
         known = factors.certificate
         left = _leading(factors.U, (slice(None), slice(k)), A)
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
@@ -125,8 +122,7 @@ class Solver(ABC):
             seconds=0.0,
             peak_bytes=None,
         )
-        F = SVDResult(U, np.where(there, S, 0).astype(real), Vh, info)
-        return F
+        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, info)
 
 
 def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:

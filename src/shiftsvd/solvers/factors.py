@@ -20,7 +20,8 @@ class Factors(NamedTuple):
     sample_size: int
     factor_passes: int = 0  # reads that the long-side factor takes when it is asked for
     certificate: Certificate | None = None  # of a solver that knows when to stop
-    missed_below: float | None = None  # of one that knows all values
+    missed_below: float | None = None  # of one that finds all values, what the next one is at most
+    rest: float | None = None  # the length of all that it left out
 
     @property
     def H(self) -> "Factors":
@@ -36,7 +37,7 @@ def _adjoint(F: Lazy) -> Lazy:
 def long_factor(A: Operator, V: Panel) -> Panel:
     """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = A.lazy_basis(V)
-    return graded_basis(A.matmat(V)) if lazy is None else lazy
+    return graded_basis(A.matmat_in_double(V)) if lazy is None else lazy
 
 
 def rounding(A: Operator) -> float:

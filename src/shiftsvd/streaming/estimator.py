@@ -225,9 +225,8 @@ def _fill(pca: Any, stream: Stream) -> None:
     pca.mean_, pca.scale_ = mean if shift is None else shift, stream.scale
     pca.n_samples_, pca.n_components_ = stream.n_rows, k
     pca.components_ = (V / phases(V)[:, None]).astype(stream.dtype)
-    pca.singular_values_ = np.sqrt(values).astype(stream.dtype)
-    pca.explained_variance_ = (values / (count - 1)).astype(stream.dtype)
-    pca.explained_variance_ratio_ = ratio.astype(stream.dtype)
+    pca.singular_values_, pca.explained_variance_ = np.sqrt(values), values / (count - 1)
+    pca.explained_variance_ratio_ = ratio
     pca.noise_variance_ = rest / (count - 1) / left_out if left_out > 0 else 0.0
     pca.unseen_variance_ = found.unseen / (count - 1)
     pca.info_ = _account(stream, values, found.unseen, stream.seconds + time.perf_counter() - started)

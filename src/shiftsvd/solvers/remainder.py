@@ -1,0 +1,114 @@
+"""What a factorization leaves over, ``||A - U S Vh||_F``: a difference of squares where it has digits, else a pass."""
+
+import numpy as np
+
+from shiftsvd.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.orth import inner
+from shiftsvd.result import SVDResult
+from shiftsvd.solvers.factors import Factors
+
+EPS = float(np.finfo(np.float64).eps)
+# A difference of squares that is so many times its own rounding is right to a thousandth.
+MARGIN = 1000.0
+# Rounding to nearest moves a number by so many units, as a root mean square over numbers of all sizes.
+NEAREST = 0.2
+
+
+def remainder(A: Operator, F: SVDResult, factors: Factors) -> float | None:
+    """``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where the norm of A is not known.
+
+    Every factorization here is a projection of A, ``A V V^H`` or ``U U^H A``, converged or not, so that its square is
+    ``||A||^2 - ||S||^2``: no read beyond that for the norm. Where rounding leaves too few digits of that difference,
+    single precision data have it made anew by one product in double precision, O(nnz k). If that is not enough
+    either, the residual is formed, entry by entry and piece by piece: one read and O(m n k), of a wide matrix in a
+    file two reads.
+    """
+    if factors.rest is not None:
+        return float(np.hypot(factors.rest, np.sqrt(2) * _rounded(A, F.S)))
+    norm = A.frobenius_norm()
+    if norm is None:
+        return None
+    square = norm**2 - float(F.S @ F.S)
+    if square >= MARGIN * _doubt(A, norm, F.S, _unit(A)):
+        return float(np.sqrt(square))
+    direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
+    # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
+    return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
+
+
+def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
+    """The squares that k components of F leave over of A, whose own sum up to `square`; 0 where they are rounding."""
+    known, S = F.info.frobenius_error, F.S[:k]
+    if known is None:
+        rest = square - float(S @ S)
+        return rest if rest > _doubt(A, float(np.sqrt(square)), S, _unit(A)) else 0.0
+    # Of values that are 0, products in double precision and means leave as much, the rounding of data and vectors that.
+    double = max(max(A.shape) * EPS * float(F.S[0]), 4 * EPS * float(np.sqrt(_implicit(A))))
+    rest = known**2 + float(F.S[k:] @ F.S[k:])
+    return rest if rest > max(double, 2 * _unit(A) * float(np.sqrt(square))) ** 2 else 0.0
+
+
+def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
+    """That of ``A - (A V) V^H``, without the factor on the long side, which has not been made."""
+    there, wide = S > 0, callable(factors.Vh)
+    short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
+    B, V, S = A.H.fused(0) if wide else A, short[:, there], S[there]
+    beside = _rounded(A, S) ** 2  # of the factor on the long side
+    if _unit(A) > EPS:
+        G = inner(V, B.gram(V))
+        beside += _turned(G, S)
+        square = norm**2 - float(np.trace(G).real)
+        # Where full lines of sparse data are rounded after the shift, the products are of other data than the norm.
+        if A.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.gram_eps):
+            return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
+    W = V.astype(A.dtype).astype(V.dtype)
+    square_of = _all_beyond(A, B, V, W, wide)
+    return None if square_of is None else float(np.sqrt(square_of + beside))
+
+
+def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
+    """``||B - B V W^H||_F^2``, where B is A or, of a wide matrix, its adjoint."""
+    if V.shape[1] == V.shape[0]:
+        return float(np.linalg.norm(V - W)) ** 2  # nothing is left out
+    squares = B.squares_beyond(V, W)
+    if squares is not None:
+        return float(squares.sum())
+    left = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
+    return None if left is None else left**2
+
+
+def _turned(G: Panel, S: Vector) -> float:
+    """``||A V - U S||_F^2`` to first order, from ``G = (A V)^H A V``, where U is the basis of A V by its QR."""
+    # Single products leave couplings of size eps sigma_1^2: the columns of A V are not quite orthogonal then.
+    lengths = np.sqrt(np.maximum(np.diagonal(G).real, 0))
+    coupled = np.minimum(np.abs(np.triu(G, 1)) / S[:, None], lengths)
+    return float(np.sum(coupled**2) + np.sum((lengths - S) ** 2))
+
+
+def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
+    """By how much ``||A||^2 - ||S||^2`` may be off: the products of the values, the sum over A, and its shift."""
+    products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
+    return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
+
+
+def _implicit(A: Operator) -> float:
+    """The square of the norm of the shift, or more."""
+    _, shift = A.unshifted()
+    return 0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2
+
+
+def _size(F: Panel) -> float:
+    """The Frobenius norm of a factor of a shift; of one row that is repeated, by that row."""
+    rows, times = (F[:1], len(F)) if F.strides[0] == 0 else (F, 1)
+    return float(np.linalg.norm(rows) * np.sqrt(times))
+
+
+def _rounded(A: Operator, S: Vector) -> float:
+    """What the rounding of one factor to the precision of the data does to ``U S Vh``, as a root mean square."""
+    return NEAREST * _unit(A) * float(np.linalg.norm(S))
+
+
+def _unit(A: Operator) -> float:
+    """The rounding unit of the data."""
+    return float(np.finfo(A.dtype).eps)
