@@ -31,8 +31,8 @@ class Solver(ABC):
     Attributes
     ----------
     certify : bool
-        Also compute the residuals from both sides, bounds of the errors, and what can have been missed; four more passes,
-        some 5 of a random block, and one for the long-side factor of `Exact`.
+        Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
+        passes, some 5 of a random block, and one for the long-side factor of `Exact`.
     reason : str
         Why `auto_solver` chose it.
     """

@@ -86,12 +86,12 @@ class Ritz(NamedTuple):
 
     def inferred(self, k: int) -> float:
         """What seems to be the largest eigenvalue orthogonal to the first vectors: the next value and its residual."""
-        depth = self._depth(k)
+        depth = max(self._depth(k), min(k, len(self.theta) - 1))
         return float(self.theta[depth] + self.r[depth] + self.noise())
 
     def _depth(self, k: int) -> int:
-        """How many values the inferred level lies below."""
-        return min(k + BEYOND, len(self.theta) - 1)
+        """How many values the inferred level lies below: of the Ritz values, the last two thirds tell little."""
+        return min(k + BEYOND, len(self.theta) // 3)
 
     def angles(self, k: int) -> Vector:
         """Bounds of the sines of the angles of the k first vectors to the spaces of their groups."""
