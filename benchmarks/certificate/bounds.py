@@ -146,13 +146,14 @@ def solvers(seed: int, k: int, n: int, scaled: bool) -> Iterator[ss.solvers.Solv
         yield ss.ShiftedRandomizedSVD(n_iter=rng.choice([1, 4]).item(), certify=True)
 
 
-def _sines(F, exact: np.ndarray, V: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def _sines(F, exact: np.ndarray, V: np.ndarray, bounds: np.ndarray, eps: float) -> np.ndarray:
     """Sine of the angle of each v to the exact space of its cluster, over its bound; 0 where nothing is claimed.
 
-    Clusters are those of the values returned, chained by their residuals, with all exact values between their ends.
+    Clusters are those of the values returned, chained by their residuals and what products of unit `eps` round, with
+    all exact values between their ends.
     """
     S = F.S.astype(float)
-    r = np.sqrt(2 * len(S)) * F.info.residuals * S[0] * S + 16 * EPS * S[0] ** 2
+    r = np.sqrt(2 * len(S)) * F.info.residuals * S[0] * S + 16 * eps * S[0] ** 2
     low, high = S**2 - r, S**2 + r
     ratios = np.zeros(len(S))
     for j in range(len(S)):
@@ -208,7 +209,8 @@ def judged(label: str, made: Problem, solver: ss.solvers.Solver, seed: int) -> O
         outcome.missed = _unreturned(S, exact) / max(float(level), 1e-300) - 1 - 1e-12
     claimed = getattr(F.info, "vector_errors", None)
     if claimed is not None:
-        outcome.sines = _sines(F, exact, V, np.asarray(claimed).reshape(-1, made.k)[0])
+        eps = SINGLE / 4 if A.tally.columns(True) else EPS
+        outcome.sines = _sines(F, exact, V, np.asarray(claimed).reshape(-1, made.k)[0], eps)
     return outcome
 
 
