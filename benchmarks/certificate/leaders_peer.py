@@ -11,7 +11,7 @@ import numpy as np
 import primme
 
 METHODS = ("primme_svds_hybrid", "primme_svds_normalequations", "primme_svds_augmented")
-MOST = 40_000  # products
+MOST = 6_000  # products
 
 
 def main(file: str, k: int, tol: float) -> None:
