@@ -163,7 +163,9 @@ def read(
     here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
     if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
-        _, S, Wh = np.linalg.svd(stacked(triangle(Y) for _, Y in A.row_products(V)))
+        double = A.eps <= A.gram_eps
+        parts = (Y for _, Y in A.row_products(V)) if double else [A.matmat_in_double(V)]
+        _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
     seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
