@@ -8,6 +8,7 @@ from numpy.random import Generator
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.orth import inner, orth, triangle
 from shiftsvd.result import SVDResult
+from shiftsvd.solvers.factors import rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed, certified, rounding
@@ -37,7 +38,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     V, theta = V @ Wh.conj().T, S**2
     R = A.rmatmat(Y @ Wh.conj().T).astype(dtype) - V * theta
     basis = Basis.around(V, theta, R, rng)
-    ritz = Ritz(theta, basis.values()[2], A.eps)
+    ritz = Ritz(theta, basis.values()[2], A.eps, zero=rank_floor(A, float(S[0])) ** 2)
     need = allowed(ritz, k, max(tol, MISSED_TOL))
     sweeps = 0
 

@@ -11,7 +11,7 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors
+from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding, together
@@ -261,7 +261,9 @@ class Run:
         k = min(int(self.k), len(theta))
         if self.share is not None:
             k = components_for(np.maximum(theta, 0), self.share, self.total)
-        ritz = Ritz(theta, E, self._eps(), self.level, self._measured_noise(float(theta[0])))
+        first = float(np.sqrt(max(theta[0], 0.0)))
+        zero = rank_floor(self.source, max(first, self.leader)) ** 2
+        ritz = Ritz(theta, E, self._eps(), self.level, self._measured_noise(first), zero=zero)
         self.checked = self.n_steps, (ritz, Z, k)
         return ritz, Z, k
 
@@ -269,7 +271,7 @@ class Run:
         """What rounding was seen to do in single precision, or what leaders do to products that they are kept out of."""
         if not self.precise:
             return self.measured
-        return rounding(self._eps()) * self.leader * float(np.sqrt(max(first, 0.0)))
+        return rounding(self._eps()) * self.leader * first
 
     def _missing(self, ritz: Ritz, k: int) -> bool:
         """Whether more may have been missed than is allowed."""
@@ -323,8 +325,8 @@ class Run:
         eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
         level = self.level if self.basis.size < self.n else -np.inf
         single = eps > self.source.gram_eps
-        measured = self.measured if single else self._measured_noise(float(ritz.theta[0])) if self.precise else 0.0
-        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k))
+        measured = ritz.measured if single or self.precise else 0.0
+        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k), ritz.zero)
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
         V = self.basis.vectors(Z[:, :read_off])
