@@ -28,6 +28,8 @@ UNLUCKY = 4.0
 SWEEPS = 6
 # So many checks without a new least error are the end of what rounding allows, or near it.
 PATIENCE, NEAR = 10, 10.0
+# Readings that may find more than the residuals promised before what they found is taken for what there is.
+READINGS = 4
 # Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
 # squares are within this of the first, in one go: their own vectors are right to rounding over it.
 LEAST_TOL, LEADING = 1e-8, 1e-4
@@ -177,7 +179,7 @@ class Run:
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
         self.basis.begin(self._first_block(self.solver.start))
-        due, history = self._first_check(self.solver.start), [(0.0, np.inf)]
+        due, history, readings = self._first_check(self.solver.start), [(0.0, np.inf)], 0
         while True:
             self._step()
             due -= 1
@@ -204,8 +206,8 @@ class Run:
                     due = 1
                     continue
             if worst <= 1 or stuck or self._at_end():
-                reading = self._read(ritz, Z, k)
-                if stuck or self._at_end() or not len(reading.certificate.late):
+                reading, readings = self._read(ritz, Z, k), readings + 1
+                if stuck or self._at_end() or not len(reading.certificate.late) or readings == READINGS:
                     return reading
 
     def _wanting(self, ritz: Ritz, k: int) -> bool:
@@ -367,7 +369,8 @@ class Run:
         """
         V, k = self.basis.vectors(Z[:, :count]), int(self.k)
         solver = replace(self.solver, start=None, miss_probability=self.solver.miss_probability / 2)
-        rest = Run(solver, Deflated(self.G, V), k - count, self.rng, Deflated(self.source, V))
+        B = Deflated(self.source, V)  # not of a formed G, which has lost them already
+        rest = Run(solver, B, k - count, self.rng, B)
         rest.leader = max(self.leader, float(np.sqrt(ritz.theta[0])))
         reading = rest()
         self.n_passes += rest.n_passes
