@@ -224,6 +224,10 @@ def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Ve
     limit = ritz.limit(k)
     missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
     complete = limit <= allowed(ritz, k, missed_tol) * (1 + 1e-9)
+    if missed is not None and not complete:
+        # A value that was missed moves those after it: nothing is known but what no eigenvalue of this place exceeds.
+        above = np.array([ritz.limit(j) for j in range(k)]) - ritz.theta[:k]
+        errors = np.where(S > 0, np.maximum(errors, above / (2 * np.where(S > 0, S, 1) ** 2)), errors)
     return Certificate(residuals, errors, late, ritz.angles(k), missed, bool(complete))
 
 
