@@ -50,7 +50,8 @@ class Basis:
         basis.B[:, :k], basis.size, basis.last = V, k, k
         basis.H[:k, :k] = np.diag(theta)
         basis.scale = float(np.max(np.abs(theta), initial=0.0))
-        Q = basis._independent(R.copy(), _rounding(R) * basis.scale, n - k, k)
+        # However small residuals are, they have the rounding of products along V.
+        Q = basis._independent(R, _rounding(R) * basis.scale, n - k, k, whole=basis.scale)
         basis.B[:, k : k + Q.shape[1]], basis.width = Q, Q.shape[1]
         basis.C = inner(Q, R)
         return basis
