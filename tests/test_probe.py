@@ -241,6 +241,25 @@ def test_the_lanczos_relation_holds_after_a_probe(n: int, first: int, probing: i
 
 
 @pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("grade", [1e-6, 1e-9, 1e-12, 1e-30])
+def test_the_lanczos_relation_holds_where_a_block_has_more_digits_than_its_squares(grade: float, dtype: type) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        scale = np.geomspace(1, np.sqrt(grade), 60)
+        G = scale[:, None] * hermitian(60, dtype, rng) * scale
+        basis = Basis.of(60, 60, np.dtype(dtype), rng)
+        basis.begin(rng.standard_normal((60, 12)).astype(dtype))
+        for probing in (False, True, False):
+            if probing:
+                basis.set_aside(5)
+            basis.reserve(60)
+            basis.extend(G @ basis.block)
+            if probing:
+                basis.take_back()
+            assert_relation(basis, G)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
 @pytest.mark.parametrize("n", range(13, 25))
 def test_a_block_that_waits_keeps_what_is_new_of_it_at_the_end_of_a_space(n: int, dtype: type) -> None:
     rng = np.random.default_rng(n)
