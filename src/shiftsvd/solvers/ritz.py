@@ -117,6 +117,12 @@ class Ritz(NamedTuple):
         at = int(np.argmax(sizes)) if len(sizes) else 0
         return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
 
+    def worst_of_group(self, k: int) -> Vector:
+        """Of each of the k first, the largest residual among the values that it cannot be told from."""
+        starts = groups(self.theta, (self.r + self.noise()) ** 2)[0]
+        worst = np.maximum.reduceat(self.r, starts)
+        return np.asarray(worst[np.searchsorted(starts, np.arange(k), side="right") - 1])
+
     def at_most(self, count: int, mu: float, below: float) -> bool:
         """Whether at most so many eigenvalues exceed mu, if nothing orthogonal to the vectors exceeds `below`."""
         return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
