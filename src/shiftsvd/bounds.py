@@ -133,10 +133,10 @@ def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
     """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``."""
     # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
-    off = np.abs(rho - S**2)
+    divisor = np.where(S > 0, S, 1)
+    above = (bounds + np.abs(rho - S**2)) / (2 * divisor**2)  # sqrt(1 + x) - 1 <= x / 2
+    # Eigenvalues lie above their Ritz values.
+    below = 1 - np.sqrt(np.maximum(rho, 0)) / divisor
     # A value reported as 0 has no relative error; it is right if its residual is rounding.
     lost = np.where(bounds + rho > floor, np.inf, 0.0)
-    above, below = ((bounds + off) / np.where(S > 0, S, 1) ** 2, off / np.where(S > 0, S, 1) ** 2)
-    # sqrt(1 + x) - 1 <= x / 2; downwards, 1 - sqrt(1 - x) is a little more. Eigenvalues lie above their Ritz values.
-    downwards = np.where(below < 1, below / (1 + np.sqrt(1 - np.minimum(below, 1))), np.maximum(below, 1))
-    return np.where(S > 0, np.maximum(above / 2, downwards), lost)
+    return np.where(S > 0, np.maximum(above, below), lost)
