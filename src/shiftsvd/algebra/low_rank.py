@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from shiftsvd.algebra.base import Operator, check_same_shape
 from shiftsvd.algebra.panels import Panel, panel_dtype
+from shiftsvd.algebra.powers import NOTHING, exponents_of, two_to
 from shiftsvd.moments import Vector
 
 
@@ -81,6 +82,21 @@ class LowRank(Operator):
     def as_low_rank(self) -> "LowRank":
         """Itself."""
         return self
+
+    def column_exponents(self) -> Vector:
+        """From the largest of each column of L."""
+        left, right = exponents_of(self.L).max(axis=0, initial=NOTHING), exponents_of(self.R)
+        most: Vector = np.maximum((left + right).max(axis=1, initial=NOTHING), NOTHING)
+        return np.where(most > NOTHING, most + self.L.shape[1].bit_length(), NOTHING)
+
+    def row_exponents(self) -> Vector:
+        """The same of the adjoint."""
+        return self.H.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
+        """Both factors over powers of two; a repeated row stays one."""
+        L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
+        return LowRank(L, self.R * np.reshape(two_to(cols), (-1, 1)))
 
     @property
     def level(self) -> bool:

@@ -10,6 +10,7 @@ from shiftsvd.algebra.base import Derived, Operator
 from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.panels import Panel, field_of
+from shiftsvd.algebra.powers import NOTHING, exponents_of, split, two_to
 from shiftsvd.moments import Vector
 
 
@@ -78,6 +79,27 @@ class Scaled(Derived):
         squares = self.A.row_squares(power(self.cols, weights))
         return None if squares is None else scaled(power(self.rows), squares)
 
+    def column_exponents(self) -> Vector | None:
+        """Those of A with its scales."""
+        e = self.A.column_exponents()
+        return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
+
+    def row_exponents(self) -> Vector | None:
+        """Those of A with its scales."""
+        e = self.A.row_exponents()
+        return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
+        """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then."""
+        (left, e), (right, f) = split(self.rows), split(self.cols)
+        return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
+
+    @property
+    def strain(self) -> int:
+        """Of these scales and those of A."""
+        here = [np.abs(split(scale)[1]).max() for scale in (self.rows, self.cols) if scale is not None]
+        return int(max(here, default=0)) + self.A.strain
+
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``D_c V``, scaled."""
         for lo, part in self.A.row_products(scaled(self.cols, V)):
@@ -121,3 +143,23 @@ class Scaled(Derived):
 def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
     """The precision of V, made complex if the scale is."""
     return field_of(V.dtype, *() if scale is None else (scale,))
+
+
+def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
+    """``diag(2^rows) A diag(2^cols)``; of an operator that knows no better, by its panels."""
+    B = A.ldexp(rows, cols)
+    if B is not None:
+        return B
+    if np.ndim(rows) == 0 and np.ndim(cols) == 0:  # half on either side, or a panel could leave the range
+        both = int(rows + cols)
+        rows, cols = both // 2, both - both // 2
+    D = [np.broadcast_to(two_to(e), (size,)) for e, size in zip((rows, cols), A.shape, strict=True)]
+    return Scaled(A, *D)
+
+
+def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
+    """Exponents of products with a scale: with each of its numbers, or with the largest of them."""
+    if scale is None:
+        return e
+    more = exponents_of(scale)
+    return np.asarray(np.maximum(e + (more.max() if whole else more), NOTHING))

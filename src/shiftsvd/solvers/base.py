@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.accuracy import certificate
+from shiftsvd.algebra.units import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
@@ -108,15 +109,17 @@ class Solver(ABC):
         watch, started = MemoryWatch(), time.perf_counter()
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         with threads(A.n_threads):
+            A, unit, frobenius = in_units(A)  # from here on A over a power of two, where squares could leave the range
             factors = self.factorize(A, k if isinstance(k, float) else int(k), generator(rng))
             F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
-            frobenius = A.frobenius_norm()
         info = replace(F.info, seconds=time.perf_counter() - started, peak_bytes=watch.growth())
         if frobenius is not None:
             # ||A - F||^2 = ||A||^2 - ||S||^2 loses half of its digits: below the floor it says nothing.
             square = max(frobenius**2 - float(np.sum(F.S**2)), 1e-16 * frobenius**2)
-            info = replace(info, frobenius_error=float(np.sqrt(square)))
+            info = replace(info, frobenius_error=float(np.ldexp(np.sqrt(square), unit)))
         F.info = info
+        if unit:
+            F.S = np.ldexp(F.S.astype(np.float64), unit)
         if factors.certificate is not None and not factors.certificate.converged:
             _warn(factors.certificate)
         return F
