@@ -12,11 +12,10 @@ from shiftsvd.missing import completed, with_missing
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale
+from shiftsvd.scales import check_scale, moments_in_units
 from shiftsvd.shifts import (
     Shift,
     check_shift,
-    moments_after,
     needs_moments,
     resolve_scale,
     resolve_shift,
@@ -151,8 +150,11 @@ def prepared(
     moments = A.moments(weights) if moments is None and needs_moments(shift, scale) else moments
     S = resolve_shift(shift, A, moments, weights)
     named = scale is True or isinstance(scale, str)
-    after = moments_after(A, S, moments, weights) if moments is not None and named else None
-    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof)
+    after: Moments | None = None
+    e: Vector | int = 0
+    if moments is not None and named:
+        moments, after, e = moments_in_units(A, S, moments, weights)
+    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof, e)
     A = A if S is None else A - S
     rows, cols = None if weights is None else np.sqrt(weights), None if divisor is None else 1 / divisor
     return A if rows is None and cols is None else Scaled(A, rows, cols)

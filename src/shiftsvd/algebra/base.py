@@ -117,7 +117,8 @@ class Operator(Costs):
         squares = self.column_squares()
         if squares is None:
             return None
-        total = float(squares.sum())
+        with np.errstate(over="ignore"):
+            total = float(squares.sum())
         if LEAST_SQUARES < total < MOST_SQUARES:
             return float(np.sqrt(total))
         exponents = self.column_exponents()

@@ -11,7 +11,7 @@ from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.panels import Panel, field_of
 from shiftsvd.algebra.powers import NOTHING, exponents_of, split, two_to
-from shiftsvd.moments import Vector
+from shiftsvd.moments import Vector, unwarned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,11 +69,13 @@ class Scaled(Derived):
         """As A."""
         return Scaled(self.A.fused(passes), self.rows, self.cols)
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """``|c_j|^2`` times the weighted squares of A."""
         squares = self.A.column_squares(power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         """``|r_i|^2`` times the weighted squares of A."""
         squares = self.A.row_squares(power(self.cols, weights))

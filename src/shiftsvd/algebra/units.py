@@ -8,9 +8,10 @@ from shiftsvd.algebra.base import Operator
 from shiftsvd.algebra.powers import NOTHING, exponents_of
 from shiftsvd.algebra.scaled import times_powers
 
-# Norms of matrices that are multiplied as they are, as exponents of two: squares of numbers far below the norm, and
-# sums of many squares, are still numbers. Wherever products are in single precision, there is less room.
-DOUBLE_RANGE, SINGLE_RANGE = (-200, 200), (-20, 45)
+# Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
+# of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way
+# (dsyevd). Where products are in single precision, their squares alone must be numbers.
+DOUBLE_RANGE, SINGLE_RANGE = (-60, 100), (-20, 45)
 
 
 class Units(NamedTuple):
