@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shiftsvd.algebra.costs import QR_ENTRIES, Costs
 from shiftsvd.algebra.diagonal import scaled
 from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
-from shiftsvd.algebra.powers import NOTHING
+from shiftsvd.algebra.powers import NOTHING, plus
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.moments import Moments, Vector
 
@@ -399,7 +399,7 @@ class Shifted(Derived):
     def column_exponents(self) -> Vector | None:
         """At most what both have together."""
         a, b = self.A.column_exponents(), self.S.column_exponents()
-        return None if a is None or b is None else np.maximum(a, b) + 1
+        return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def row_exponents(self) -> Vector | None:
         """At most what both have together."""

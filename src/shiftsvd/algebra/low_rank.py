@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shiftsvd.algebra.base import Operator, check_same_shape
 from shiftsvd.algebra.panels import Panel, panel_dtype
-from shiftsvd.algebra.powers import NOTHING, exponents_of, two_to
+from shiftsvd.algebra.powers import NOTHING, exponents_of, plus, two_to
 from shiftsvd.moments import Vector
 
 
@@ -85,9 +85,8 @@ class LowRank(Operator):
 
     def column_exponents(self) -> Vector:
         """From the largest of each column of L."""
-        left, right = exponents_of(self.L).max(axis=0, initial=NOTHING), exponents_of(self.R)
-        most: Vector = np.maximum((left + right).max(axis=1, initial=NOTHING), NOTHING)
-        return np.where(most > NOTHING, most + self.L.shape[1].bit_length(), NOTHING)
+        left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
+        return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
 
     def row_exponents(self) -> Vector:
         """The same of the adjoint."""

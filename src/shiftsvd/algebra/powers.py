@@ -23,6 +23,11 @@ def exponents_of(x: Any) -> Vector:
     return np.where(size > 0, np.frexp(size)[1].astype(np.int64), NOTHING)
 
 
+def plus(e: Any, f: Any) -> Vector:
+    """Exponents of products: `NOTHING` where one of both is 0."""
+    return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
+
+
 def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
     """(x 2^-e, e), so that no number is left that is far from 1; zeros stay zeros."""
     if x is None:
@@ -36,8 +41,7 @@ class Times:
 
     def __init__(self, X: Any, rows: Vector | int, cols: Vector | int) -> None:
         self.X, self.rows, self.cols = X, rows, cols
-        self.shape = X.shape
-        self.dtype = X.dtype if X.dtype.kind in "fc" else np.dtype(np.float64)
+        self.shape, self.dtype = X.shape, X.dtype
 
     @property
     def T(self) -> "Times":
@@ -45,7 +49,8 @@ class Times:
         return Times(self.X.T, self.cols, self.rows)
 
     def __getitem__(self, lines: slice) -> Any:
-        return times(self.X[lines], part_of(self.rows, lines), self.cols, self.dtype)
+        # In double, as the shift is that is subtracted next: a number may be larger than all that is left.
+        return times(self.X[lines], part_of(self.rows, lines), self.cols)
 
 
 def part_of(e: Vector | int, lines: slice) -> Vector | int:
@@ -53,17 +58,16 @@ def part_of(e: Vector | int, lines: slice) -> Vector | int:
     return e if np.ndim(e) == 0 else e[lines]  # type: ignore[index]
 
 
-def times(X: Any, rows: Vector | int, cols: Vector | int, dtype: np.dtype[Any]) -> Any:
-    """``diag(2^rows) X diag(2^cols)`` of a dense block."""
+def times(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
+    """``diag(2^rows) X diag(2^cols)`` of a dense block, in double precision."""
     out = X * two_to(cols) if np.any(cols) else X
-    return np.asarray(out * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else out).astype(dtype, copy=False)
+    return out * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else out
 
 
 def times_sparse(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
-    """``diag(2^rows) X diag(2^cols)`` of a CSR, whose index arrays are shared."""
+    """``diag(2^rows) X diag(2^cols)`` of a CSR in double precision; its index arrays are shared."""
     e = cols if np.ndim(cols) == 0 else cols[X.indices]  # type: ignore[index]
     data = X.data * two_to(e)
     if np.any(rows):
         data = data * two_to(rows if np.ndim(rows) == 0 else np.repeat(rows, np.diff(X.indptr)))
-    scaled = data.astype(X.dtype if X.dtype.kind in "fc" else np.float64, copy=False)
-    return type(X)((scaled, X.indices, X.indptr), shape=X.shape)
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)

@@ -10,7 +10,7 @@ from shiftsvd.algebra.base import Derived, Operator
 from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.panels import Panel, field_of
-from shiftsvd.algebra.powers import NOTHING, exponents_of, split, two_to
+from shiftsvd.algebra.powers import exponents_of, plus, split, two_to
 from shiftsvd.moments import Vector, unwarned
 
 
@@ -164,4 +164,4 @@ def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
     if scale is None:
         return e
     more = exponents_of(scale)
-    return np.asarray(np.maximum(e + (more.max() if whole else more), NOTHING))
+    return plus(e, more.max() if whole else more)

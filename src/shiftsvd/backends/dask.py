@@ -259,7 +259,8 @@ class DaskRows(Operator):
         """Chunks are multiplied in the tasks that load them."""
         e = np.broadcast_to(rows, self.shape[0])[:, None]
         lines = da.from_array(np.ascontiguousarray(e), chunks=(self.X.chunks[0], 1), name=named("powers"))
-        X = da.map_blocks(_multiplied, self.X, lines, cols=cols, dtype=self.dtype, chunks=self.X.chunks, meta=self.X._meta)
+        kinds = {"dtype": self.dtype, "chunks": self.X.chunks, "meta": self.X._meta}
+        X = da.map_blocks(_multiplied, self.X, lines, cols=cols, **kinds)
         kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "stored", "name") if name in self.memo}
         return replace(self, X=X, shift=self.shift and self.shift.ldexp(rows, cols), memo=kept)
 
@@ -343,7 +344,8 @@ class DaskRows(Operator):
 def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:
     """A chunk times powers of two."""
     rows = lines[:, 0]
-    return times_sparse(chunk, rows, cols) if issparse(chunk) else times(chunk, rows, cols, native_dtype(chunk.dtype))
+    out = times_sparse(chunk, rows, cols) if issparse(chunk) else times(chunk, rows, cols)
+    return out.astype(native_dtype(chunk.dtype), copy=False)
 
 
 def graded_tsqr(Y: Any) -> Any:

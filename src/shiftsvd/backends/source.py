@@ -84,9 +84,8 @@ class Multiplied(RowSource):
         X, rows = self.source.read(lo, hi), part_of(self.rows, slice(lo, hi))
         if X.shape != (hi - lo, self.shape[1]):
             return X
-        out: csr_array | np.ndarray[Any, Any]
-        out = times_sparse(X, rows, self.cols) if isinstance(X, csr_array) else times(X, rows, self.cols, self.dtype)
-        return out
+        out = times_sparse(X, rows, self.cols) if isinstance(X, csr_array) else times(X, rows, self.cols)
+        return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def wide_panels(shape: tuple[int, int], most: int, memory_limit: int | str | None) -> tuple[int, int]:

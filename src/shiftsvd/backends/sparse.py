@@ -15,7 +15,7 @@ from shiftsvd.backends.memory import spare
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 
 Powers = tuple[Vector | int, Vector | int]
@@ -214,6 +214,7 @@ class SparseRows(Blocked):
         X, place = self.block(rows)
         return Moments(total, *self.kernels.row_moments(X, place, weights, total))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms: the stored entries, and what the shift puts everywhere else."""
         known = self.known_squares() if weights is None else None
@@ -237,6 +238,7 @@ class SparseRows(Blocked):
             return np.asarray(sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self.row_blocks(1024)))
         return squares
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms: the stored entries, and what the shift puts everywhere else."""
         w = np.ones(self.shape[1]) if weights is None else weights
@@ -345,7 +347,9 @@ class SparseRows(Blocked):
             i, j = _coordinates(X)
             i = rows[0] + i
             x = X.data.astype(panel_dtype(X.dtype), copy=False)
-            yield i, j, np.abs(x) ** 2 - 2 * (x.conj() * _entries(self.outside, i, j)).real
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = np.abs(x) ** 2 - 2 * (x.conj() * _entries(self.outside, i, j)).real
+            yield i, j, change
 
     def _ready(self) -> CSR | None:
         """The matrix for the kernels: X itself, or one copy with its full lines shifted if the memory allows it."""
