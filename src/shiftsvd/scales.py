@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.base import LEAST_SQUARES, MOST_SQUARES
 from shiftsvd.algebra.powers import NOTHING
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.moments import Moments, Vector
@@ -46,6 +47,24 @@ def moments_in_units(
     B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
     before = B.moments(weights)
     return before, moments_after(B, T, before, weights), e
+
+
+def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
+    """(sum of squares of all shifted, scaled entries over ``4^unit``, unit); unit is 0 while squares are numbers.
+
+    From the moments, of columns over ``2^e``, without cancellation; B is the prepared matrix, read where that fails.
+    """
+    assert after.M2 is not None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        squares = after.M2 + after.count * after.mean**2
+        total = float((squares if scale is None else squares / scale**2).sum())
+    if not np.any(e) and LEAST_SQUARES < total < MOST_SQUARES:
+        return total, 0
+    norm = B.frobenius_norm()
+    if norm is None:
+        return total, 0
+    unit = int(np.frexp(norm)[1])
+    return float(np.ldexp(norm, -unit)) ** 2, unit
 
 
 def _in_range(moments: Moments) -> bool:

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
+from shiftsvd.estimators.extremes import beyond, deviations, in_range, refuse_beyond
 from shiftsvd.estimators.features import points, scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
@@ -24,9 +25,9 @@ from shiftsvd.estimators.settings import (
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.missing import completed
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.scales import check_scale, moments_after, resolve_scale
+from shiftsvd.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL, rounding
@@ -89,7 +90,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The largest entry of each is positive.
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift that is not the mean, a second
-        moment about the shift.
+        moment about the shift. Where the square leaves the range of numbers (data beyond 1e154, or below 1e-154), it is
+        inf or 0, and a warning says so; everything else that is fitted is right at any scale, but `noise_variance_`,
+        which is inf or 0 as well.
     explained_variance_ratio_ : array of shape (n_components_,)
         Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
     singular_values_ : array of shape (n_components_,)
@@ -208,41 +211,45 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         S, learned = learned_shift(self.shift, A, moments, weights, data)
-        after = moments_after(A, S, moments, weights)
-        scale = resolve_scale(self.scale, A.shape[1], after, moments, self.scale_ddof)
-        variance = float(_squares(after, scale).sum()) / (total - 1)
+        before, after, e = moments_in_units(A, S, moments, weights)
+        scale = resolve_scale(self.scale, A.shape[1], after, before, self.scale_ddof, e)
         B = _shifted(A, S, scale)
         if weights is not None:
             B = Scaled(B, rows=np.sqrt(weights))
+        squares, unit = squares_in_units(after, scale, e, B)
+        variance = squares / (total - 1)
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
         if k == "mle":
-            F = F.truncate(minka_rank(F.S.astype(np.float64) ** 2 / (total - 1), int(total)))
+            F = F.truncate(minka_rank(np.ldexp(F.S.astype(np.float64), -unit) ** 2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
         streaming.forget(self)
         self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
         self.__dict__.pop("shift_", None)
         if not isinstance(learned, Plain):
             self.shift_ = learned
-        self._set(F, variance, total, A, len(F.S) if k else 0)
+        self._set(F, variance, total, A, len(F.S) if k else 0, unit)
         return self
 
-    def _set(self, F: Any, variance: float, total: float, A: Operator, k: int) -> None:
-        """The fitted attributes of the first k components."""
+    def _set(self, F: Any, variance: float, total: float, A: Operator, k: int, unit: int) -> None:
+        """The fitted attributes of the first k components; `variance` is over ``4^unit``."""
         real = A.dtype
         S = F.S[:k].astype(np.float64)
-        explained = S**2 / (total - 1)
+        explained = np.ldexp(S, -unit) ** 2 / (total - 1)
         left_out = min(A.shape[1], total) - k
         self.n_samples_ = A.shape[0]
         self.n_components_ = k
         self.components_ = np.asarray(F.Vh[:k], real)
         self.singular_values_ = S.astype(real)
-        self.explained_variance_ = explained.astype(real)
+        self.explained_variance_ = in_range(np.ldexp(explained, 2 * unit), explained, real)
         self.explained_variance_ratio_ = (explained / variance if variance > 0 else np.zeros(k)).astype(real)
         rest = variance - float(explained.sum())
         if rest <= rounding(A) * variance:  # a difference of equal numbers
             rest = 0.0
-        self.noise_variance_ = rest / left_out if left_out >= 1 else 0.0
+        self.noise_variance_ = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
+        vars(self).pop("_freedom", None)
+        if total != A.shape[0] and beyond(self):
+            self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
 
     def fit_transform(
@@ -332,9 +339,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
         variance is 0 the model lives on the space of the components: the likelihood is that of the
-        degenerate normal distribution there, minus infinity elsewhere.
+        degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
+        numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
         """
         check_is_fitted(self, "components_")
+        refuse_beyond(self)
         A = self._minus_shift(self._operator(X, reset=False), groups, covariates)
         Z = _joined(self._score_parts(A))
         rest = (A - LowRank(Z, self.components_.T)).row_squares()
@@ -386,11 +395,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
-        deviations = np.sqrt(self.explained_variance_)
-        return np.asarray(np.maximum(deviations, np.finfo(deviations.dtype).eps))
+        return deviations(self)
 
     def _model(self) -> PPCA:
         """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
+        refuse_beyond(self)
         variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
@@ -534,13 +543,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         streaming.refine(self, X, passes, sample_weight)
         return self
-
-
-def _squares(after: Moments, scale: Vector | None) -> Vector:
-    """Sum of squares of each shifted, scaled column, without cancellation."""
-    assert after.M2 is not None
-    squares = after.M2 + after.count * after.mean**2
-    return squares if scale is None else squares / scale**2
 
 
 def _shifted(A: Operator, S: LowRank | None, scale: Vector | None) -> Operator:

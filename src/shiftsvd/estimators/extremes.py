@@ -1,0 +1,48 @@
+"""Variances whose squares leave the range of numbers: what PCA says of them, and what it uses in their place."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.moments import Vector
+
+
+@np.errstate(over="ignore")
+def in_range(variances: Vector, explained: Vector, dtype: Any) -> Vector:
+    """Variances in `dtype`; a warning where they are infinite, or 0 though `explained`, the same in units, is not."""
+    variances = variances.astype(dtype)
+    least = np.finfo(dtype).smallest_normal
+    if np.any(np.isinf(variances) | ((explained > 0) & (variances < least))):
+        warnings.warn(
+            f"variances leave the range of {np.dtype(dtype)}: explained_variance_ is inf or 0 where squares of "
+            "singular_values_ are; those, components_, explained_variance_ratio_ and scores are right",
+            stacklevel=4,
+        )
+    return variances
+
+
+def beyond(pca: Any) -> bool:
+    """Whether the first variance is no number, though the first singular value is."""
+    if not len(pca.singular_values_) or not pca.singular_values_[0] > 0:
+        return False
+    first = pca.explained_variance_[0]
+    return not np.finfo(first.dtype).smallest_normal <= first < np.inf
+
+
+def deviations(pca: Any) -> Vector:
+    """Standard deviations of the scores; a tiny share of the first where there is none, so that nothing becomes NaN."""
+    d = np.sqrt(pca.explained_variance_)
+    if beyond(pca):
+        d = pca.singular_values_ / np.sqrt(getattr(pca, "_freedom", pca.n_samples_ - 1))
+    eps, most = np.finfo(d.dtype).eps, d.max(initial=0)
+    return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
+
+
+def refuse_beyond(pca: Any) -> None:
+    """Refuse what needs the variances themselves."""
+    if beyond(pca):
+        raise ValueError(
+            f"the variances of this model leave the range of numbers (the first singular value is "
+            f"{pca.singular_values_[0]:.3g}), and likelihoods and covariances need them; fit X times a power of two"
+        )
