@@ -23,22 +23,28 @@ class Units(NamedTuple):
 
 
 def in_units(A: Operator) -> Units:
-    """A itself where its norm is no extreme, else A over a power of two; up to two more reads there."""
+    """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
+
+    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that neither knows its squares
+    (`column_squares`) nor its exponents (`column_exponents`) is taken as it is.
+    """
     norm = A.frobenius_norm()
-    if norm is None:
-        return Units(A, 0, None)
-    e = unit_of(A, norm)
-    if e == 0 and A.strain <= _range_of(A)[1]:
+    e = _exponent(A, norm)
+    least, most = range_of(A)
+    e = 0 if least <= e <= most or e == NOTHING else e
+    if e == 0 and A.strain <= most:
         return Units(A, 0, norm)
-    return Units(times_powers(A, 0, -e), e, float(np.ldexp(norm, -e)))
+    return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
 
 
-def unit_of(A: Operator, norm: float) -> int:
-    """The exponent of a norm, or 0 for one that is no extreme."""
-    e, (least, most) = int(exponents_of(norm)), _range_of(A)
-    return 0 if least <= e <= most or e == NOTHING or not np.isfinite(norm) else e
+def _exponent(A: Operator, norm: float | None) -> int:
+    """That of the norm; where there is none, about that of the largest entry; else 0."""
+    if norm is not None:
+        return int(exponents_of(norm)) if np.isfinite(norm) else 0
+    exponents = A.column_exponents()
+    return 0 if exponents is None else int(exponents.max())
 
 
-def _range_of(A: Operator) -> tuple[int, int]:
-    """What A can be multiplied in as it is."""
+def range_of(A: Operator) -> tuple[int, int]:
+    """Exponents of the norm of a matrix that can be multiplied as it is."""
     return SINGLE_RANGE if A.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

@@ -8,15 +8,15 @@ import numpy as np
 from shiftsvd.moments import Vector
 
 
-@np.errstate(over="ignore")
-def in_range(variances: Vector, explained: Vector, dtype: Any) -> Vector:
-    """Variances in `dtype`; a warning where they are infinite, or 0 though `explained`, the same in units, is not."""
-    variances = variances.astype(dtype)
+@np.errstate(over="ignore", under="ignore")
+def in_range(explained: Vector, unit: int, dtype: Any) -> Vector:
+    """Variances over ``4^unit`` as what they are, in `dtype`; a warning where there is no such number."""
+    variances = np.ldexp(explained, 2 * unit).astype(dtype)
     least = np.finfo(dtype).smallest_normal
     if np.any(np.isinf(variances) | ((explained > 0) & (variances < least))):
         warnings.warn(
-            f"variances leave the range of {np.dtype(dtype)}: explained_variance_ is inf or 0 where squares of "
-            "singular_values_ are; those, components_, explained_variance_ratio_ and scores are right",
+            f"variances leave the range of {np.dtype(dtype)}: explained_variance_ and noise_variance_ are inf, 0, or "
+            "short of digits; singular_values_, components_, explained_variance_ratio_ and scores are right",
             stacklevel=4,
         )
     return variances
