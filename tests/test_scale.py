@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
+from helpers import EPS
 from shiftsvd.io import open_matrix
 from shiftsvd.solvers import Solver
 
@@ -76,8 +76,9 @@ SINGLE: dict[str, Callable[[float, Path], Any]] = {
 def same_bits(F: ss.SVDResult, G: ss.SVDResult, power: int) -> None:
     """F has the vectors of G, and its values times a power of two."""
     assert np.array_equal(np.ldexp(F.S.astype(float), -power), G.S.astype(float))
-    assert np.array_equal(np.asarray(F.U), np.asarray(G.U)) and np.array_equal(np.asarray(F.Vh), np.asarray(G.Vh))
-    assert F.info.converged == G.info.converged and F.info.n_passes == G.info.n_passes
+    assert np.array_equal(np.asarray(F.U), np.asarray(G.U))
+    assert np.array_equal(np.asarray(F.Vh), np.asarray(G.Vh))
+    assert (F.info.converged, F.info.n_passes) == (G.info.converged, G.info.n_passes)
     if G.info.value_errors is not None:
         assert np.array_equal(F.info.value_errors, G.info.value_errors)
 
@@ -125,9 +126,9 @@ def test_columns_at_the_ends_of_the_range_stand_beside_each_other(scale: str) ->
         units = np.full(D.shape[1], -532)
     F = ss.svd(np.ldexp(D, units), 5, shift="mean", scale=given(np.ldexp(1.0, units)), rng=0)
     if scale == "pareto":
-        assert np.array_equal(np.ldexp(F.S, 266), G.S) and np.array_equal(F.Vh, G.Vh)
+        same_bits(F, G, -266)
         return
-    assert np.array_equal(F.S, G.S) and np.array_equal(F.U, G.U) and np.array_equal(F.Vh, G.Vh)
+    same_bits(F, G, 0)
     B = ss.svd(sparse.csr_array(np.ldexp(D, units)), 5, shift="mean", scale=given(np.ldexp(1.0, units)), rng=0)
     assert np.allclose(B.S, G.S, rtol=1e-4)
 
@@ -193,3 +194,17 @@ def test_a_solver_takes_an_operator_at_any_scale(kind: Callable[[Any], Any], sol
         F = solver(ss.as_operator(kind(np.ldexp(D, power))), 5, 0)
         assert np.allclose(np.ldexp(F.S, -power), G.S, rtol=1e4 * EPS)
         assert F.info.n_passes == G.info.n_passes
+
+
+@pytest.mark.parametrize("power", [-996, -530, -140, 140, 530, 990])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_truncated_svd_is_the_same_at_any_scale(kind: str, power: int, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the first component is the mean")
+        warnings.filterwarnings("ignore" if abs(power) > 500 else "error", "variances leave the range")
+        one = ss.TruncatedSVD(4, random_state=0).fit(KINDS[kind](1.0, tmp_path))
+        svd = ss.TruncatedSVD(4, random_state=0).fit(KINDS[kind](2.0**power, tmp_path))
+    assert np.array_equal(svd.components_, one.components_)
+    assert np.array_equal(np.ldexp(svd.singular_values_, -power), one.singular_values_)
+    assert np.allclose(svd.explained_variance_ratio_, one.explained_variance_ratio_, rtol=1e-10)
+    assert np.allclose(svd.mean_alignment_, one.mean_alignment_, rtol=100 * EPS)

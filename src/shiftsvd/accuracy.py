@@ -28,7 +28,8 @@ def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | 
 
     Notes
     -----
-    Two passes a step, and one before, for the Frobenius norm. After q steps the estimate is below ``(1 - e) ||A||^2`` with probability at most
+    Two passes a step, and one before, for the Frobenius norm. After q steps the estimate is below
+    ``(1 - e) ||A||^2`` with probability at most
     ``1.648 sqrt(n) exp(-(2q - 1) sqrt(e))`` (Kuczynski & Wozniakowski 1992).
 
     Examples

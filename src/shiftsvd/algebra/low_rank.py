@@ -12,6 +12,8 @@ from shiftsvd.algebra.panels import Panel, panel_dtype
 from shiftsvd.algebra.powers import NOTHING, exponents_of, plus, two_to
 from shiftsvd.moments import Vector
 
+FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
@@ -93,9 +95,13 @@ class LowRank(Operator):
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        """Both factors over powers of two; a repeated row stays one."""
+        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one."""
         L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
-        return LowRank(L, self.R * np.reshape(two_to(cols), (-1, 1)))
+        e = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
+        e = np.where((np.abs(e) > FAR) & (e != NOTHING), e, 0)
+        L = L * two_to(-e) if np.any(e) else L
+        # One power for each entry: first one and then the other could leave the range on the way.
+        return LowRank(L, self.R * two_to(np.reshape(cols, (-1, 1)) + e))
 
     @property
     def level(self) -> bool:

@@ -248,7 +248,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             rest = 0.0
         with np.errstate(over="ignore"):  # the warning is that of `in_range`
             self.noise_variance_ = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
-        vars(self).pop("_freedom", None)
+        self.__dict__.pop("_freedom", None)
         if total != A.shape[0] and beyond(self):
             self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
