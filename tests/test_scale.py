@@ -208,3 +208,34 @@ def test_truncated_svd_is_the_same_at_any_scale(kind: str, power: int, tmp_path:
     assert np.array_equal(np.ldexp(svd.singular_values_, -power), one.singular_values_)
     assert np.allclose(svd.explained_variance_ratio_, one.explained_variance_ratio_, rtol=1e-10)
     assert np.allclose(svd.mean_alignment_, one.mean_alignment_, rtol=100 * EPS)
+
+
+@pytest.mark.parametrize("c", SCALES)
+@pytest.mark.parametrize("scale", [None, "std"])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_missing_entries_at_the_mean_stay_there_at_any_scale(make: Callable[[Any], Any], scale: Any, c: float) -> None:
+    D = dense()
+    D[np.random.default_rng(1).random(D.shape) < 0.1] = np.nan
+    settings = {"shift": "mean", "scale": scale, "missing": "mean", "rng": 0}
+    F, G = ss.svd(make(D * c), 4, **settings), ss.svd(make(D), 4, **settings)
+    assert np.allclose(F.S / (1 if scale else c), G.S, rtol=1e4 * EPS)
+
+
+@pytest.mark.parametrize("c", [1e-300, 1e-160, 1e160, 1e300])
+def test_what_sums_squares_refuses_data_whose_squares_are_no_numbers(c: float) -> None:
+    D = dense()
+    with pytest.raises(ValueError, match="by the same power of two"):
+        ss.PCA(3).partial_fit(D * c)
+    with pytest.raises(ValueError, match="by a power of two"):
+        ss.PCoA(3).fit(np.abs(np.subtract.outer(D[:, 0], D[:, 0])) * c)
+    D[3, 4] = np.nan
+    with pytest.raises(ValueError, match="by a power of two"):
+        ss.complete(D * c, 3, rng=0, n_threads=1)
+
+
+def test_a_constant_column_hides_no_small_ones() -> None:
+    small = np.ldexp(dense(), -400)
+    G = ss.svd(np.delete(small, 7, axis=1), 5, shift="mean", rng=0)
+    small[:, 7] = 1.0  # nothing is left of it once the mean is off
+    F = ss.svd(small, 5, shift="mean", rng=0)
+    assert np.allclose(F.S, G.S, rtol=1e-6)

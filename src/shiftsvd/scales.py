@@ -45,7 +45,9 @@ def moments_in_units(
         return moments, after, 0
     e = np.where(e == NOTHING, 0, e)
     B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
-    before = B.moments(weights)
+    found = B.moments(weights)
+    # Where entries are missing, means stand for them: they count for nothing, and add nothing to the squares.
+    before = Moments(moments.count, found.mean, found.M2)
     return before, moments_after(B, T, before, weights), e
 
 
