@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
 from helpers import EPS
+from shiftsvd.cli import main
 from shiftsvd.io import open_matrix
 from shiftsvd.solvers import Solver
 
@@ -239,3 +241,18 @@ def test_a_constant_column_hides_no_small_ones() -> None:
     small[:, 7] = 1.0  # nothing is left of it once the mean is off
     F = ss.svd(small, 5, shift="mean", rng=0)
     assert np.allclose(F.S, G.S, rtol=1e-6)
+
+
+@pytest.mark.parametrize("power", [-996, 530, 990])
+def test_the_command_writes_all_it_writes_at_any_scale(power: int, tmp_path: Path) -> None:
+    for name, c in (("one", 0), ("far", power)):
+        np.save(tmp_path / f"{name}.npy", np.ldexp(dense(), c))
+        arguments = ["fit", str(tmp_path / f"{name}.npy"), "-k", "3", "-o", str(tmp_path / name), "--seed", "0"]
+        told = CliRunner().invoke(main, arguments)
+        assert told.exit_code == 0, told.output
+    one, far = (ss.load(tmp_path / name / "model.safetensors") for name in ("one", "far"))
+    assert np.array_equal(far.components_, one.components_)
+    assert np.array_equal(np.ldexp(far.singular_values_, -power), one.singular_values_)
+    assert sorted(path.name for path in (tmp_path / "far").iterdir()) == sorted(
+        path.name for path in (tmp_path / "one").iterdir()
+    )

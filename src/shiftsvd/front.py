@@ -103,7 +103,9 @@ def svd(
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
     where shift or scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std"
-    or "pareto" after a shift that is not the same for all rows.
+    or "pareto" after a shift that is not the same for all rows. Where squares leave the range of numbers (norms beyond
+    1e90, or below 1e-90), a power of two is taken out of the data, which takes two passes more, and with a named scale
+    up to five; operators of SciPy are multiplied by a few vectors first, to see.
 
     References
     ----------

@@ -24,7 +24,8 @@ def in_range(explained: Vector, unit: int, dtype: Any) -> Vector:
 
 def beyond(pca: Any) -> bool:
     """Whether the first variance is no number, though the first singular value is."""
-    if not len(pca.singular_values_) or not pca.singular_values_[0] > 0:
+    S = getattr(pca, "singular_values_", np.zeros(0))
+    if not len(S) or not S[0] > 0:
         return False
     first = pca.explained_variance_[0]
     return not np.finfo(first.dtype).smallest_normal <= first < np.inf

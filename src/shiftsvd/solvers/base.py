@@ -102,6 +102,11 @@ class Solver(ABC):
         ------
         ValueError
             For a k out of range, or a shift that the algorithm does not take.
+
+        Notes
+        -----
+        Where squares could leave the range of numbers, the algorithm sees A over a power of two (`in_units`), of which
+        A times another one is the same to the last bit.
         """
         self.check_share(k)
         if not _is_share(k):
