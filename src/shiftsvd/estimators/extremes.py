@@ -1,4 +1,4 @@
-"""Variances whose squares leave the range of numbers: what PCA says of them, and what it uses in their place."""
+"""Variances that leave the range of numbers: what PCA says of them, and what is used in their place."""
 
 import warnings
 from typing import Any
@@ -11,12 +11,13 @@ from shiftsvd.moments import Vector
 @np.errstate(over="ignore", under="ignore")
 def in_range(explained: Vector, unit: int, dtype: Any) -> Vector:
     """Variances over ``4^unit`` as what they are, in `dtype`; a warning where there is no such number."""
-    variances = np.ldexp(explained, 2 * unit).astype(dtype)
-    least = np.finfo(dtype).smallest_normal
-    if np.any(np.isinf(variances) | ((explained > 0) & (variances < least))):
+    # Not infinite: files of models, tables and plots hold numbers.
+    variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(dtype).max).astype(dtype)
+    if np.any((explained > 0) & ~_is_number(variances)):
         warnings.warn(
-            f"variances leave the range of {np.dtype(dtype)}: explained_variance_ and noise_variance_ are inf, 0, or "
-            "short of digits; singular_values_, components_, explained_variance_ratio_ and scores are right",
+            f"variances leave the range of {np.dtype(dtype)}: explained_variance_ and noise_variance_ are the largest "
+            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and scores "
+            "are right",
             stacklevel=4,
         )
     return variances
@@ -27,8 +28,13 @@ def beyond(pca: Any) -> bool:
     S = getattr(pca, "singular_values_", np.zeros(0))
     if not len(S) or not S[0] > 0:
         return False
-    first = pca.explained_variance_[0]
-    return not np.finfo(first.dtype).smallest_normal <= first < np.inf
+    return not bool(_is_number(pca.explained_variance_[:1])[0])
+
+
+def _is_number(variances: Vector) -> Vector:
+    """Which of them are numbers with all their digits."""
+    ends = np.finfo(variances.dtype)
+    return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
 def deviations(pca: Any) -> Vector:

@@ -91,8 +91,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift that is not the mean, a second
         moment about the shift. Where the square leaves the range of numbers (data beyond 1e154, or below 1e-154), it is
-        inf, or 0 or short of digits, and so is `noise_variance_`; a warning says so, and all else that is fitted is
-        right at any scale.
+        the largest number there is, or 0 or short of digits, and so is `noise_variance_`; a warning says so, and all
+        else that is fitted is right at any scale.
     explained_variance_ratio_ : array of shape (n_components_,)
         Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
     singular_values_ : array of shape (n_components_,)
@@ -247,7 +247,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if rest <= rounding(A) * variance:  # a difference of equal numbers
             rest = 0.0
         with np.errstate(over="ignore"):  # the warning is that of `in_range`
-            self.noise_variance_ = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
+            noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
+        self.noise_variance_ = min(noise, float(np.finfo(np.float64).max))
         self.__dict__.pop("_freedom", None)
         if total != A.shape[0] and beyond(self):
             self._freedom = total - 1  # what `explained_variance_` would tell

@@ -56,8 +56,8 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         The largest entry of each is positive.
     singular_values_ : array of shape (n_components,)
     explained_variance_ : array of shape (n_components,)
-        Variance of the scores, about their mean; inf, or 0 or short of digits, with a warning, where the square leaves
-        the range of numbers. It need not descend: most of a first component that is the mean is
+        Variance of the scores, about their mean; the largest number, or 0 or short of digits, with a warning, where
+        the square leaves the range of numbers. It need not descend: most of a first component that is the mean is
         no variance.
     explained_variance_ratio_ : array of shape (n_components,)
         Its share of the exact total variance of X.
