@@ -16,8 +16,8 @@ def in_range(explained: Vector, unit: int, dtype: Any) -> Vector:
     if np.any((explained > 0) & ~_is_number(variances)):
         warnings.warn(
             f"variances leave the range of {np.dtype(dtype)}: explained_variance_ and noise_variance_ are the largest "
-            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and scores "
-            "are right",
+            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
+            "scores are right",
             stacklevel=4,
         )
     return variances
