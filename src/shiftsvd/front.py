@@ -12,11 +12,10 @@ from shiftsvd.missing import completed, with_missing
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale
+from shiftsvd.scales import check_scale, moments_in_units
 from shiftsvd.shifts import (
     Shift,
     check_shift,
-    moments_after,
     needs_moments,
     resolve_scale,
     resolve_shift,
@@ -104,7 +103,9 @@ def svd(
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
     where shift or scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std"
-    or "pareto" after a shift that is not the same for all rows.
+    or "pareto" after a shift that is not the same for all rows. Where squares leave the range of numbers (norms beyond
+    1e90, or below 1e-90), a power of two is taken out of the data, which takes two passes more, and with a named scale
+    up to five; operators of SciPy are multiplied by a few vectors first, to see.
 
     References
     ----------
@@ -151,8 +152,11 @@ def prepared(
     moments = A.moments(weights) if moments is None and needs_moments(shift, scale) else moments
     S = resolve_shift(shift, A, moments, weights)
     named = scale is True or isinstance(scale, str)
-    after = moments_after(A, S, moments, weights) if moments is not None and named else None
-    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof)
+    after: Moments | None = None
+    e: Vector | int = 0
+    if moments is not None and named:
+        moments, after, e = moments_in_units(A, S, moments, weights)
+    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof, e)
     A = A if S is None else A - S
     rows, cols = None if weights is None else np.sqrt(weights), None if divisor is None else 1 / divisor
     return A if rows is None and cols is None else Scaled(A, rows, cols)

@@ -19,7 +19,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, threads
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel
 
 
@@ -167,6 +167,7 @@ def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moment
     return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
 
 
+@unwarned
 def added(a: Panel, b: Panel) -> Panel:
     """The sum in double precision; neither is written to, since the scheduler may give it out again."""
     return np.add(a, b, dtype=wide(a))

@@ -14,7 +14,7 @@ from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
 from shiftsvd.backends.checks import finite_dense, finite_sparse
 from shiftsvd.backends.memory import parse_bytes
-from shiftsvd.backends.source import RowSource, wide_panels
+from shiftsvd.backends.source import Multiplied, RowSource, wide_panels
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, default_threads, ordered
@@ -229,6 +229,21 @@ class DiskRows(Blocked):
         """Squared row norms; one read."""
         parts = [part for _, part in self._each(lambda rows: self._block(rows).row_squares(weights))]
         return np.concatenate(parts)
+
+    def column_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        parts = [part for _, part in self._each(lambda rows: self._block(rows).column_exponents())]
+        return np.asarray(np.max(parts, axis=0))
+
+    def row_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).row_exponents())])
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
+        """Blocks are multiplied as they are read."""
+        kept: dict[str, Any] = {name: self.memo[name] for name in ("full", "blocks") if name in self.memo}
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=kept)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of at most `rows` rows in double precision."""

@@ -9,6 +9,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
+from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.estimators.extremes import beyond, deviations, in_range, refuse_beyond
 from shiftsvd.estimators.features import points, scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
@@ -24,10 +26,10 @@ from shiftsvd.estimators.settings import (
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.missing import completed
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale, moments_after, resolve_scale
+from shiftsvd.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL
@@ -91,7 +93,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The largest entry of each is positive.
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift that is not the mean, a second
-        moment about the shift.
+        moment about the shift. Where the square leaves the range of numbers (data beyond 1e154, or below 1e-154), it is
+        the largest number there is, or 0 or short of digits, and so is `noise_variance_`; a warning says so, and all
+        else that is fitted is right at any scale.
     explained_variance_ratio_ : array of shape (n_components_,)
         Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
     singular_values_ : array of shape (n_components_,)
@@ -212,38 +216,45 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         S, learned = learned_shift(self.shift, A, moments, weights, data)
-        after = moments_after(A, S, moments, weights)
-        scale = resolve_scale(self.scale, A.shape[1], after, moments, self.scale_ddof)
-        variance = float(_squares(after, scale).sum()) / (total - 1)
+        before, after, e = moments_in_units(A, S, moments, weights)
+        scale = resolve_scale(self.scale, A.shape[1], after, before, self.scale_ddof, e)
         B = _shifted(A, S, scale)
         if weights is not None:
             B = Scaled(B, rows=np.sqrt(weights))
+        squares, unit = squares_in_units(after, scale, e, B)
+        variance = squares / (total - 1)
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
         if k == "mle":
-            F = F.truncate(minka_rank(F.S**2 / (total - 1), int(total)))
+            F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
         streaming.forget(self)
         self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
         self.__dict__.pop("shift_", None)
         if not isinstance(learned, Plain):
             self.shift_ = learned
-        self._set(F, variance, total, B, len(F.S) if k else 0)
+        self._set(F, variance, total, B, len(F.S) if k else 0, unit)
         return self
 
-    def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int) -> None:
-        """The fitted attributes of the first k components of B."""
+    def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int, unit: int) -> None:
+        """The fitted attributes of the first k components of B; `variance` is over ``4^unit``."""
         S = F.S[:k]
-        explained = S**2 / (total - 1)
+        explained = np.ldexp(S, -unit) ** 2 / (total - 1)
         left_out = min(B.shape[1], total) - k
         self.n_samples_ = B.shape[0]
         self.n_components_ = k
         self.components_ = np.asarray(F.Vh[:k], B.dtype)
         self.singular_values_ = S
-        self.explained_variance_ = explained
+        self.explained_variance_ = in_range(explained, unit)
         self.explained_variance_ratio_ = explained / variance if variance > 0 else np.zeros(k)
-        rest = left_over(B, F, k, variance * (total - 1))
-        self.noise_variance_ = rest / (total - 1) / left_out if left_out >= 1 else 0.0
+        C = times_powers(B, 0, -unit) if unit else B
+        rest = left_over(C, F.times_power(-unit), k, variance * (total - 1)) / (total - 1)
+        with np.errstate(over="ignore"):  # the warning is that of `in_range`
+            noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
+        self.noise_variance_ = min(noise, float(np.finfo(np.float64).max))
+        self.__dict__.pop("_freedom", None)
+        if total != B.shape[0] and beyond(self):
+            self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
 
     def fit_transform(
@@ -333,9 +344,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
         variance is 0 the model lives on the space of the components: the likelihood is that of the
-        degenerate normal distribution there, minus infinity elsewhere.
+        degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
+        numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
         """
         check_is_fitted(self, "components_")
+        refuse_beyond(self)
         A = self._minus_shift(self._operator(X, reset=False), groups, covariates)
         Z = _joined(self._score_parts(A))
         rest = (A - LowRank(Z, self.components_.T)).row_squares()
@@ -387,11 +400,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
-        deviations = np.sqrt(self.explained_variance_)
-        return np.asarray(np.maximum(deviations, np.finfo(self.components_.dtype).eps))
+        return deviations(self)
 
     def _model(self) -> PPCA:
         """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
+        refuse_beyond(self)
         variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
@@ -535,13 +548,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         streaming.refine(self, X, passes, sample_weight)
         return self
-
-
-def _squares(after: Moments, scale: Vector | None) -> Vector:
-    """Sum of squares of each shifted, scaled column, without cancellation."""
-    assert after.M2 is not None
-    squares = after.M2 + after.count * after.mean**2
-    return squares if scale is None else squares / scale**2
 
 
 def _shifted(A: Operator, S: LowRank | None, scale: Vector | None) -> Operator:

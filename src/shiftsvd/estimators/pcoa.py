@@ -21,6 +21,7 @@ from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 
+LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
 
 
@@ -301,6 +302,11 @@ def _distances(D: Panel) -> None:
     least, largest = float(D.min()), float(D.max())
     if least < 0:
         raise ValueError(f"Negative values in data passed to PCoA: distances must be at least 0, got {least:g}")
+    if largest > 0 and not 1 / LARGEST < largest < LARGEST:
+        raise ValueError(
+            f"distances are squared, and those squares leave the range of numbers: the largest is {largest:.3g}; "
+            "multiply them by a power of two"
+        )
     tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
     diagonal = float(np.abs(np.diagonal(D)).max())
     if diagonal > tolerance:

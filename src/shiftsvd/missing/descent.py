@@ -15,6 +15,8 @@ EXTRA = 8
 HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 # Turns of row and column biases before anything else; each brings them nearer to their joint optimum.
 ROUNDS = 5
+# A completion whose values are larger, or smaller than its inverse, is refused: fourth powers would be no numbers.
+LARGEST = 2.0**200
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +112,11 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
     W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
     for _ in range(2):
         _, sigma, W = _leading(A, W)
+    if sigma[0] > 0 and not 1 / LARGEST < sigma[0] < LARGEST:
+        raise ValueError(
+            f"a completion sums squares, which leave the range of numbers here: the largest singular value of what the "
+            f"biases leave is {sigma[0]:.3g}; multiply X by a power of two"
+        )
     return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
 
 

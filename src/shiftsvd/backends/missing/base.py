@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 
 # Numbers of a factor that are gathered in one go, and stay in cache.
@@ -66,6 +66,7 @@ class Gaps(ABC):
         absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks()]
         return self.shape[1] - np.concatenate(absent), self.shape[0] - self.absent_below(np.ones(self.shape[0]))
 
+    @unwarned
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the observed entries of each column; `count` has one entry a column. Two passes."""
         m, n = self.shape
