@@ -57,6 +57,14 @@ class Info:
     peak_bytes : int or None
         By how much the process grew past its size at the start; None where the system does not tell or the
         process had been larger before.
+    heldout_r2 : float or None
+        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on a twentieth of the observed entries that neither was
+        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete`. None
+        without a completion, and where there are too few entries to tell.
+    n_missing : int or None
+        How many entries of X are missing; None where they are an error.
+    completed : bool or None
+        Whether the completion came to rest; if not, `converged` is False. None without a completion.
     """
 
     solver: str
@@ -69,6 +77,9 @@ class Info:
     frobenius_error: float | None
     seconds: float
     peak_bytes: int | None
+    heldout_r2: float | None = None
+    n_missing: int | None = None
+    completed: bool | None = None
 
 
 class SVDResult(Operator):

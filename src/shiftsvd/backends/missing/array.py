@@ -7,13 +7,13 @@ import numpy as np
 
 from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.missing.base import HIDDEN, Gaps, Hidden, is_missing
+from shiftsvd.backends.missing.base import HeldGaps, is_missing, spread
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayGaps(Gaps):
+class ArrayGaps(HeldGaps):
     """An array in which NaN is a missing entry; filled block by block, as it is read."""
 
     X: Panel
@@ -54,16 +54,19 @@ class ArrayGaps(Gaps):
         """Rows of the array are as wide as they are."""
         return super().row_blocks(max(width, self.shape[1]))
 
-    def hide(self, rng: np.random.Generator) -> Hidden:
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        """Of all places."""
+        return spread(self.shape, rng, share)
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """Those of the array."""
+        return self.X[i, j]
+
+    def without(self, i: Vector, j: Vector) -> "ArrayGaps":
         """A copy with more NaN."""
-        m, n = self.shape
-        places = np.unique(rng.integers(0, m * n, min(m * n // 10, HIDDEN)))
-        i, j = np.divmod(places, n)
-        there = ~np.isnan(self.X[i, j])
-        i, j = i[there], j[there]
         X = self.X.copy()
         X[i, j] = np.nan
-        return replace(self, X=X), i, j, self.X[i, j]
+        return replace(self, X=X)
 
 
 class Patched:
