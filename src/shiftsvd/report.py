@@ -135,7 +135,8 @@ def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
         "k": fit.k,
         "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
-        "late": [row.number for row in rows if row.converged == "no"],
+        "late": [row.number for row in rows if row.converged == "no" and not _is_unfinished(info)],
+        "gaps": _gaps(info),
         "converged": None if info is None else info.converged,
         "certificate": _certificate(fit),
         "settings": _settings(fit.model),
@@ -165,6 +166,8 @@ def table(fit: Fit) -> list[Row]:
 
 def _verdicts(fit: Fit) -> list[str]:
     """Whether each component converged: yes, no, or a dash where that was not asked for."""
+    if _is_unfinished(fit.info):
+        return ["no"] * fit.k
     converged = getattr(fit.info, "converged", None)
     if converged is None or fit.errors is None:
         return ["–"] * fit.k
@@ -175,6 +178,18 @@ def _verdicts(fit: Fit) -> list[str]:
     late = ~(np.asarray(fit.errors) <= tol)
     # Some did not: if the tolerance that is known here does not tell which, none is called converged.
     return ["no" if one else "yes" if late.any() else "?" for one in late]
+
+
+def _is_unfinished(info: Any) -> bool:
+    """Whether the completion of missing entries stopped before it came to rest: the bounds are of what it had then."""
+    return getattr(info, "completed", None) is False
+
+
+def _gaps(info: Any) -> dict[str, Any]:
+    """How many entries were missing, what stands for them, and what is known of that."""
+    count, completed = getattr(info, "n_missing", None), getattr(info, "completed", None)
+    r2 = getattr(info, "heldout_r2", None)
+    return {"count": count, "model": completed is not None, "unfinished": completed is False, "r2": r2}
 
 
 def _certificate(fit: Fit) -> dict[str, Any]:
@@ -203,10 +218,19 @@ def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str,
         facts = {"Solver": str(info.solver), "Reads of the data": str(info.n_passes)}
         seconds = info.seconds if seconds is None else seconds
         peak_bytes = info.peak_bytes if peak_bytes is None else peak_bytes
+        facts |= _facts_of_gaps(_gaps(info))
     if seconds is not None:
         facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
     if peak_bytes is not None:
         facts["Peak memory"] = f"{peak_bytes / 1e9:.3g} GB" if peak_bytes >= 1e9 else f"{peak_bytes / 1e6:.3g} MB"
+    return facts
+
+
+def _facts_of_gaps(gaps: dict[str, Any]) -> dict[str, str]:
+    """Missing entries, and how well a completion predicts others."""
+    facts = {} if gaps["count"] is None else {"Missing entries": f"{gaps['count']:,}"}
+    if gaps["model"]:
+        facts["R² of held-out entries"] = "too few to tell" if gaps["r2"] is None else f"{gaps['r2']:.3f}"
     return facts
 
 

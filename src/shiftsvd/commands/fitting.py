@@ -27,6 +27,7 @@ from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import operator_of
+from shiftsvd.missing import MAX_ITER
 from shiftsvd.operators import LowRank
 from shiftsvd.outputs import Outputs
 from shiftsvd.progress import progress
@@ -71,6 +72,8 @@ class Fit:
     verbose: int
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
+    penalty: float | str | None = None
+    max_iter: int | None = None
 
     @property
     def left_missing(self) -> str:
@@ -86,7 +89,7 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("file", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        ours = (*data, "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ours = (*data, "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -108,6 +111,8 @@ def run(options: Fit) -> None:
             pca = fitted(A, names, k, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
         pca.set_params(missing=options.missing_later)
+        if options.filled:
+            pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
@@ -190,13 +195,15 @@ def fitted(A: Samples, names: Names, k: int | float, options: Fit) -> PCA:
         n_threads=options.threads,
         memory_limit=options.memory,
         unobserved=options.unobserved,
+        penalty="auto" if options.penalty is None else options.penalty,
+        max_iter=options.max_iter or MAX_ITER,
     ).fit(A)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     errors = pca.info_.value_errors
     if isinstance(solver, Solver) and errors is not None:
         late = int(np.sum(~(errors <= options.tol)))
-        pca.info_ = replace(pca.info_, converged=not late)
+        pca.info_ = replace(pca.info_, converged=not late and pca.info_.completed is not False)
         if late:
             warnings.warn(f"{late} components are not certain to {options.tol:g}: see value_errors", stacklevel=2)
     return pca

@@ -159,6 +159,11 @@ def account(name: str, value: Any, sizes: Sizes) -> None:
     for known in (value.residuals, value.value_errors):
         if known is not None and known.shape != (max(sizes["k"], 1),):
             raise ValueError(f"{name} must have one residual and value error for each of {sizes['k']} components")
+    optional(count(least=0))(f"{name}.n_missing", value.n_missing, sizes)
+    if value.heldout_r2 is not None:
+        number(most=1)(f"{name}.heldout_r2", float(value.heldout_r2), sizes)
+    if value.completed is False and value.converged is not False:
+        raise ValueError(f"{name} has an unfinished completion, and must not have converged, got {value.converged}")
 
 
 def record(**kinds: Mapping[str, Check]) -> Check:
