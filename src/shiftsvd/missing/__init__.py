@@ -134,7 +134,7 @@ def complete(
     Notes
     -----
     Two passes over the observed entries a step. Memory ``O(nnz + (m + n) k)`` for sparse X with `unobserved`; arrays
-    are read in blocks, beside one copy of X for each set of entries that is held out.
+    are read in blocks. Where entries are held out, the stored numbers of a sparse X are copied.
 
     `Completion.heldout_r2` is measured first: a twentieth of the observed entries (100 000 at most) is left out, drawn
     with `rng`, but never the last one of a row or column. Penalty and model are found without them, and
