@@ -140,8 +140,8 @@ def complete(
     with `rng`, but never the last one of a row or column. Penalty and model are found without them, and
     ``1 - SSE(model) / SSE(biases)`` is taken on them, where the biases, too, are those of the other entries: 1 is a
     perfect prediction, and 0 one that is no better than the biases. Only then is the model fitted to all entries, from
-    where it is: this takes fewer steps than the first fit, so that `heldout_r2` costs less than twice the time of a fit
-    without. It is that of a model of 95 % of the entries, and a little lower than that of the final one. It is None
+    where it is. That is 1.2 to 1.6 times the steps of a fit without `heldout_r2` where there is a low-rank matrix to be
+    found, and twice as many on pure noise. It is that of a model of 95 % of the entries, and a little lower than that of the final one. It is None
     where less than 10 entries could be left out, where the biases explain all of them, and for files that stay where
     they are, which are fitted once.
 
