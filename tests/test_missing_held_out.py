@@ -43,7 +43,7 @@ def test_of_noise_nothing_is_explained_whatever_the_shares_of_the_completed_matr
     X, unobserved = given(noise(seed), kind)
     pca = ss.PCA(8, missing="em", unobserved=unobserved, random_state=seed).fit(X)
     assert pca.explained_variance_ratio_.sum() > 0.5  # of a matrix of which nine tenths are its own
-    # A twentieth of 2400 entries: of a model that explains nothing R^2 is -v^2 + 2 v N(0, 1/120) for some v.
+    # 4 % of 2400 entries: of a model that explains nothing R^2 is -v^2 + 2 v N(0, 1/96) for some v.
     assert pca.info_.heldout_r2 <= 0.1
 
 

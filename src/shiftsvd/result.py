@@ -58,7 +58,7 @@ class Info:
         By how much the process grew past its size at the start; None where the system does not tell or the
         process had been larger before.
     heldout_r2 : float or None
-        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on a twentieth of the observed entries that neither was
+        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, which neither was
         fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete`. None
         without a completion, and where there are too few entries to tell.
     n_missing : int or None

@@ -8,7 +8,7 @@ from shiftsvd.moments import Vector
 
 # The share of the observed entries that are left out, and the fewest that tell anything: the standard error of R^2 from
 # ten is already about a half.
-SHARE, LEAST = 0.05, 10
+SHARE, LEAST = 0.04, 10
 
 Apart = tuple[Gaps, Vector, Vector, Vector]  # what is fitted; row, column and value of the entries left out
 
