@@ -200,14 +200,14 @@ def _held_out(
     gaps: Gaps, k: int, biases: str | None, penalty: Any, tol: float, max_iter: int, rng: np.random.Generator
 ) -> _First:
     """The fit without the entries that are to judge it, where they are enough; those that choose are others."""
+    apart, error = kept_apart(gaps, rng), None
+    train = gaps if apart is None else apart[0]
     if isinstance(penalty, str):
-        apart = kept_apart(gaps, rng)
-        penalty, error, state = chosen(gaps if apart is None else apart[0], k, biases, rng)
+        penalty, error, state = chosen(train, k, biases, rng)
         begun = state
     else:
-        state, error = start(gaps, k, biases, rng)[0], None
-        apart = kept_apart(gaps, rng)
-        begun = state if apart is None else start(apart[0], k, biases, rng)[0]
+        state = start(gaps, k, biases, rng)[0]
+        begun = state if apart is None else start(train, k, biases, rng)[0]
     if apart is None:
         return _First(float(penalty), error, None, state)
     # The final fit does not go on from here: without a penalty that is another valley. Of 60 x 30 entries with 3
