@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
-from shiftsvd.missing import completed, with_missing
+from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
@@ -44,6 +44,8 @@ def svd(
     sample_weight: npt.ArrayLike | None = None,
     missing: str = "error",
     unobserved: bool = False,
+    penalty: float | str = "auto",
+    max_iter: int = MAX_ITER,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -83,9 +85,15 @@ def svd(
     missing : "error", "mean" or "em"
         What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
         and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in.
+        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in. `Info.n_missing` counts
+        them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the model's own
+        entries: how well it predicts others is `Info.heldout_r2`.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
+    penalty : float of at least 0, or "auto"
+        Of the completion: what is subtracted from its singular values; see `complete`.
+    max_iter : int
+        Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
 
     Returns
     -------
@@ -125,6 +133,7 @@ def svd(
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
     A = with_missing(X, missing, unobserved, n_threads, memory_limit)
+    check_unused(missing, penalty, max_iter)
     share = float(k) if isinstance(k, float | np.floating) else None
     if share is None:
         check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
@@ -135,9 +144,13 @@ def svd(
     check_scale(scale, A.shape[1], scale_ddof)
     check_solver(solver, k)
     with threads(n_threads):
-        A, moments = (A, None) if isinstance(A, Operator) else completed(A, missing, shift, k, weights, rng)
+        moments, account = None, Account()
+        if not isinstance(A, Operator):
+            A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
         A = prepared(A, shift, scale, scale_ddof, weights, moments)
-        return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
+        F = decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
+        F.info = account.told(F.info)
+        return F
 
 
 def prepared(

@@ -75,6 +75,14 @@ class Info:
     missed_below : float or None
         No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None
         where nothing is known.
+    heldout_r2 : float or None
+        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, which neither was
+        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete`. None
+        without a completion, and where there are too few entries to tell.
+    n_missing : int or None
+        How many entries of X are missing; None where they are an error.
+    completed : bool or None
+        Whether the completion came to rest; if not, `converged` is False. None without a completion.
     """
 
     solver: str
@@ -89,6 +97,9 @@ class Info:
     peak_bytes: int | None
     vector_errors: Vector | None = None
     missed_below: float | None = None
+    heldout_r2: float | None = None
+    n_missing: int | None = None
+    completed: bool | None = None
 
 
 class SVDResult(Operator):

@@ -17,7 +17,12 @@ from shiftsvd.commands.options import SCALES
 
 LINE = "shiftsvd.commands.line"
 # What the library calls its arguments, and what they are called here.
-SPELLED = {"memory_limit": "--memory", "force=True": "--force", "stream=True": "--scheduler and --workers"}
+SPELLED = {
+    "memory_limit": "--memory",
+    "force=True": "--force",
+    "stream=True": "--scheduler and --workers",
+    "max_iter": "--max-iter",
+}
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 
 
@@ -62,9 +67,15 @@ def _line(error: BaseException) -> str:
         text = error.strerror
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
+    text = _spelled(text)
+    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+
+
+def _spelled(text: str) -> str:
+    """A message with the names of options in place of those of arguments."""
     for name, option in SPELLED.items():
         text = text.replace(name, option)
-    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+    return text
 
 
 @contextmanager
@@ -75,7 +86,7 @@ def _warnings_told() -> Iterator[None]:
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if str(message) not in told:
             told.add(str(message))
-            click.echo(f"warning: {message}", err=True)
+            click.echo(f"warning: {_spelled(str(message))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -25,7 +25,7 @@ from shiftsvd.estimators.settings import (
 )
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
-from shiftsvd.missing import completed
+from shiftsvd.missing import MAX_ITER, completed
 from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.result import SVDResult
@@ -75,7 +75,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
         cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
         of n_components and column means fitted to the observed entries (`complete`), and new rows
-        are projected by a regression on theirs. Neither fills X in.
+        are projected by a regression on theirs. Neither fills X in. The variances are then those of the completed
+        matrix, which holds the model's own entries; `Info.heldout_r2` in `info_` says how well it predicts others.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -86,6 +87,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
+    penalty : float of at least 0, or "auto"
+        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete`.
+    max_iter : int
+        Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
 
     Attributes
     ----------
@@ -97,7 +102,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         the largest number there is, or 0 or short of digits, and so is `noise_variance_`; a warning says so, and all
         else that is fitted is right at any scale.
     explained_variance_ratio_ : array of shape (n_components_,)
-        Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
+        Its share of the total variance of the shifted, scaled matrix, which is summed over the data; 0 where that is
+        0. With ``missing="mean"`` the matrix has means in place of what is missing, which add nothing to the total.
+        With ``missing="em"`` it is the completed one, most of which may be the model's own: the shares are then close
+        to 1 for data that no model predicts, and say nothing of the fit. ``info_.heldout_r2`` does.
     singular_values_ : array of shape (n_components_,)
         Values, variances and ratios are float64 whatever the data are; components and scores are as the data.
     mean_ : array of shape (n_features,)
@@ -108,7 +116,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         What the columns are divided by.
     noise_variance_ : float
         Mean variance of the left out components (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
-        right where it is a tiny share of the total; 0 where what is left is rounding.
+        right where it is a tiny share of the total; 0 where what is left is rounding. With ``missing="em"`` too small
+        by what the completed entries, which have no noise, take from it.
+    n_iter_ : int
+        Steps of the completion with ``missing="em"``, otherwise 1.
     n_components_, n_samples_, n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -159,6 +170,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         verbose: int = 0,
         scale_ddof: int = 0,
         unobserved: bool = False,
+        penalty: float | str = "auto",
+        max_iter: int = MAX_ITER,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -178,6 +191,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.verbose = verbose
         self.scale_ddof = scale_ddof
         self.unobserved = unobserved
+        self.penalty = penalty
+        self.max_iter = max_iter
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
@@ -212,7 +227,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         check_shift(self.shift, A.shape[1], data)
         check_scale(self.scale, A.shape[1], self.scale_ddof)
         check_solver(solver, k)
-        A, moments = completed(A, self.missing, self.shift, k, weights, rng)
+        A, moments, account = completed(A, self.missing, self.shift, k, weights, rng, self.penalty, self.max_iter)
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         S, learned = learned_shift(self.shift, A, moments, weights, data)
@@ -225,12 +240,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         variance = squares / (total - 1)
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
+        F.info = account.told(F.info)
         if k == "mle":
             F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
         streaming.forget(self)
         self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
         self.__dict__.pop("shift_", None)
+        self.n_iter_ = account.n_iter
         if not isinstance(learned, Plain):
             self.shift_ = learned
         self._set(F, variance, total, B, len(F.S) if k else 0, unit)

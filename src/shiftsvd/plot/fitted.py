@@ -55,6 +55,11 @@ class Fit:
         return getattr(self.model, "info_" if self.is_estimator else "info", None)
 
     @property
+    def is_completed(self) -> bool:
+        """Whether shares are of a matrix in which a model's own entries are in place of missing ones."""
+        return getattr(self.info, "completed", None) is not None
+
+    @property
     def components(self) -> Panel:
         """Right singular vectors in rows, shape (k, n_features); real."""
         return real(self.model.components_ if self.is_estimator else self.model.Vh, "components")
