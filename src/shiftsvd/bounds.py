@@ -9,6 +9,9 @@ import numpy as np
 from shiftsvd.algebra.panels import Panel
 from shiftsvd.moments import Vector
 
+# How many values after the k-th may belong to its group. All that cannot be told from it would be too many in a crowded
+# tail; none would take the k-th for one that stands alone.
+NEIGHBOURS = 4
 # Halvings of an interval in which a level is sought: to 1e-9 of it.
 HALVINGS = 30
 
@@ -32,44 +35,48 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
     """How far each of the k largest eigenvalues can lie from its Ritz value, given that none was missed.
 
-    ``min(rho, rho^2 / gap)`` with rho the radius of the group of j among the first k, and gap the distance of that
-    group to all eigenvalues below it (Kato & Temple, for groups: Lehmann). The eigenvalues that follow the k-th are at
-    most `beyond`, and at most what the Ritz values after the k-th and the radius of their group say.
+    ``min(rho, rho^2 / gap)`` with rho the radius of the group of j, and gap the distance of that group to all eigenvalues
+    below it (Kato & Temple, for groups: Lehmann), of which those after the k-th are at most `beyond`.
     """
-    starts, radii, below = _intervals(theta, squares, k, beyond)
-    ends = np.append(starts[1:], k)
-    gaps = theta[ends - 1] - below
+    sizes, radii, gaps, _ = _separated(theta, squares, k, beyond)
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(gaps > 0, np.minimum(radii, radii**2 / gaps), radii)
-    return np.repeat(bounds, ends - starts)
+    return np.repeat(bounds, sizes)
 
 
 def vector_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
     """Bounds of the sines of the angles of the k first vectors, left and right, to the space of their group.
 
-    ``r_j / gap`` with the distance of theta_j to the eigenvalues of all other groups (Davis & Kahan 1970); a left vector
-    ``A v / sigma`` leans towards a larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972). 1 where there
-    is no gap.
+    ``r_j / gap`` with the distance of theta_j to the eigenvalues of all other groups (Davis & Kahan 1970); a left
+    vector ``A v / sigma`` leans towards a larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972).
+    1 where there is no gap.
     """
-    starts, _, below = _intervals(theta, squares, k, beyond)
-    sizes = np.diff(np.append(starts, k))
-    # Eigenvalues are never below the Ritz values of the same place.
-    above = np.repeat(np.append(np.inf, theta[starts[1:] - 1]), sizes)
-    t = theta[:k]
+    sizes, _, gaps, above = _separated(theta, squares, k, beyond)
+    t, ends = theta[:k], np.cumsum(sizes)
+    above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        lean = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(above / t))
-        gap = np.minimum(t - np.repeat(below, sizes), (above - t) / lean)
+        lean = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
+        gap = np.minimum(t - least, (above - t) / lean)
         sines = np.sqrt(squares[:k]) / gap
     return np.where(gap > 0, np.minimum(sines, 1.0), 1.0)
 
 
-def _intervals(theta: Vector, squares: Vector, k: int, beyond: float) -> tuple[Vector, Vector, Vector]:
-    """(starts, radii) of the groups of the k first, and what the eigenvalues below each group are at most."""
-    starts, radii = groups(theta[:k], squares[:k])
-    if len(theta) > k:
-        _, rest = groups(theta[k:], squares[k:])
-        beyond = min(beyond, float(theta[k] + rest[0]))
-    return starts, radii, np.append(theta[starts[1:]] + radii[1:], beyond)
+def _separated(theta: Vector, squares: Vector, k: int, beyond: float) -> tuple[Vector, Vector, Vector, Vector]:
+    """Of each group among the k first: how many of these are in it, its radius, the gap below it, what lies above.
+
+    The last group may go on past the k-th value, by some. Eigenvalues are never below the Ritz value of the same place,
+    so that those of the group above begin at its least.
+    """
+    depth = min(k + NEIGHBOURS, len(theta))
+    starts, radii = groups(theta[:depth], squares[:depth])
+    rest = theta[depth] + groups(theta[depth:], squares[depth:])[1][0] if depth < len(theta) else beyond
+    count = int(np.searchsorted(starts, k))
+    ends = np.append(starts[1:], depth)[:count]
+    below = np.append(theta[starts[1:]] + radii[1:], rest)[:count]
+    if ends[-1] <= k:
+        below[-1] = min(below[-1], beyond)
+    above = np.append(np.inf, theta[starts[1:count] - 1])
+    return np.diff(np.append(starts[:count], k)), radii[:count], theta[ends - 1] - below, above
 
 
 def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | None = None) -> Vector:
@@ -83,10 +90,8 @@ def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | No
     mu, depth = theta[k - 1], min(depth or len(theta), len(theta))
     deep = mu - theta[depth:]
     unknown = np.full(k, np.inf)
-    if not mu > below or np.any(deep <= 0):
+    if not np.isfinite(below) or not mu > below or np.any(deep <= 0):
         return unknown
-    if below == -np.inf:
-        return np.zeros(k)
     W = (mu - below) * np.eye(len(E)) - (E[:, depth:] / deep) @ E[:, depth:].conj().T
     least, X = np.linalg.eigh(W)
     if not least.min(initial=1.0) > 0:
@@ -128,7 +133,10 @@ def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
     """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``."""
     # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
-    bounds = bounds + np.abs(rho - S**2)
+    off = np.abs(rho - S**2)
     # A value reported as 0 has no relative error; it is right if its residual is rounding.
     lost = np.where(bounds + rho > floor, np.inf, 0.0)
-    return np.where(S > 0, bounds / (2 * np.where(S > 0, S, 1) ** 2), lost)
+    above, below = ((bounds + off) / np.where(S > 0, S, 1) ** 2, off / np.where(S > 0, S, 1) ** 2)
+    # sqrt(1 + x) - 1 <= x / 2; downwards, 1 - sqrt(1 - x) is a little more. Eigenvalues lie above their Ritz values.
+    downwards = np.where(below < 1, below / (1 + np.sqrt(1 - np.minimum(below, 1))), np.maximum(below, 1))
+    return np.where(S > 0, np.maximum(above / 2, downwards), lost)

@@ -197,7 +197,10 @@ class Basis:
             return Q
         subtract_product(Q, W, -P[:, there] / np.sqrt(lengths[there]))
         if lengths[there[0]] < TWICE**4 * max(lengths[-1], whole**2):  # short columns have rounding along B
-            subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
+            for _ in range(2):
+                subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
+                Q = orth(Q)
+            return Q
         return orth(Q)
 
     def _fresh(self, end: int, columns: int) -> Panel:

@@ -1,20 +1,20 @@
 """Block Lanczos with thick restart: components to a stated accuracy, with the certificate that says so."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
-from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
-from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding
+from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding, together
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
@@ -27,7 +27,10 @@ UNLUCKY = 4.0
 # The blocks that a probe is likely to take, for which the basis has room.
 SWEEPS = 6
 # So many checks without a new least error are the end of what rounding allows, or near it.
-PATIENCE = 10
+PATIENCE, NEAR = 10, 10.0
+# Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
+# squares are within this of the first, in one go: their own vectors are right to rounding over it.
+LEAST_TOL, LEADING = 1e-8, 1e-4
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,7 @@ class Run:
         self.n_passes = self.widest = self.n_steps = 0
         self.precise = not solver.single(G)
         self.measured = 0.0  # what single precision was seen to do to a product
+        self.leader = 0.0  # the largest value of those that were set apart
         self.share = float(k) if isinstance(k, float) else None
         self.total = self._total() if self.share else 0.0
         self.wanted = min(10 + self.b if self.share else int(k), self.n)
@@ -180,27 +184,33 @@ class Run:
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
-            if not self.precise and ritz.loss(k) > SHARE * self.solver.tol:
+            if not self.precise and (ritz.loss(k) > SHARE * self.solver.tol or self._stuck(ritz, k, history)):
                 start = self._begin_in_double(Z, k)
                 due, history = self._first_check(start), [(0.0, np.inf)]
                 continue
-            excess = ritz.excess(k, self.solver.tol)
-            worst = float(np.max(excess))
+            leaders = self._leaders(ritz, k)
+            if leaders:
+                return self._without_leaders(ritz, Z, leaders)
+            worst = float(np.max(ritz.excess(k, self.solver.tol)))
             bounded(worst * self.solver.tol)
             history.append((float(self.n_steps), worst))
             due = _steps_to_go(history)
-            over = self._at_end() or self._stuck(ritz, excess)
-            if worst <= 1 and not over and self._missing(ritz, k):
-                if self._probe(ritz, Z, k):
-                    ritz, Z, k = self._check()
-                    over = self._at_end()
-                if not over and (np.max(ritz.excess(k, self.solver.tol)) > 1 or self._missing(ritz, k)):
+            stuck = self._stuck(ritz, k, history)
+            if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
+                probed = self._probe(ritz, Z, k)
+                ritz, Z, k = self._check()
+                stuck = self._stuck(ritz, k, history)
+                if not self._at_end() and not (probed and stuck) and self._wanting(ritz, k):
                     due = 1
                     continue
-            if over or worst <= 1:
+            if worst <= 1 or stuck or self._at_end():
                 reading = self._read(ritz, Z, k)
-                if over or not len(reading.certificate.late):
+                if stuck or self._at_end() or not len(reading.certificate.late):
                     return reading
+
+    def _wanting(self, ritz: Ritz, k: int) -> bool:
+        """Whether some error is above the tolerance, or something may have been missed."""
+        return bool(np.max(ritz.excess(k, self.solver.tol)) > 1) or self._missing(ritz, k)
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
@@ -251,9 +261,15 @@ class Run:
         k = min(int(self.k), len(theta))
         if self.share is not None:
             k = components_for(np.maximum(theta, 0), self.share, self.total)
-        ritz = Ritz(theta, E, self._eps(), self.level, 0.0 if self.precise else self.measured)
+        ritz = Ritz(theta, E, self._eps(), self.level, self._measured_noise(float(theta[0])))
         self.checked = self.n_steps, (ritz, Z, k)
         return ritz, Z, k
+
+    def _measured_noise(self, first: float) -> float:
+        """What rounding was seen to do in single precision, or what leaders do to products that they are kept out of."""
+        if not self.precise:
+            return self.measured
+        return rounding(self._eps()) * self.leader * float(np.sqrt(max(first, 0.0)))
 
     def _missing(self, ritz: Ritz, k: int) -> bool:
         """Whether more may have been missed than is allowed."""
@@ -307,7 +323,7 @@ class Run:
         eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
         level = self.level if self.basis.size < self.n else -np.inf
         single = eps > self.source.gram_eps
-        measured = self.measured if single else 0.0
+        measured = self.measured if single else self._measured_noise(float(ritz.theta[0])) if self.precise else 0.0
         rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k))
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
@@ -323,10 +339,41 @@ class Run:
         self.basis.begin(self._first_block(start))
         return start
 
-    def _stuck(self, ritz: Ritz, excess: Vector) -> bool:
-        """Whether the residuals that are too large are rounding already."""
-        late = excess > 1
-        return bool(late.any() and np.all(ritz.r[: len(late)][late] <= ritz.noise()))
+    def _stuck(self, ritz: Ritz, k: int, history: list[tuple[float, float]]) -> bool:
+        """Whether the residuals that are too large are rounding already, or nearly so and no longer getting smaller."""
+        late = ritz.excess(k, self.solver.tol) > 1
+        if not late.any():
+            return False
+        least = int(np.argmin([worst for _, worst in history]))
+        near = NEAR if len(history) - least > PATIENCE else 1.0
+        return bool(np.all(ritz.r[:k][late] <= near * ritz.noise()))
+
+    def _leaders(self, ritz: Ritz, k: int) -> int:
+        """How many leaders are to be set apart, since their squares drown the last value in rounding."""
+        floor = max(self.solver.tol, LEAST_TOL)
+        if self.share is not None or not self.precise or ritz.loss(k) <= SHARE * floor:
+            return 0
+        ready = (ritz.theta[:k] >= LEADING * ritz.theta[0]) & (ritz.r[:k] <= NEAR * ritz.noise())
+        count = int(np.argmin(np.append(ready, False)))
+        return count if count < k else 0
+
+    def _without_leaders(self, ritz: Ritz, Z: Panel, count: int) -> Reading:
+        """The leaders, and components of what is orthogonal to them.
+
+        ``lambda_j <= lambda'_j``, those of ``P G P``, and less by at most ``||R||^2 / (theta - lambda_j)``, R being the
+        residual of the leaders and theta the least of them.
+        """
+        V, k = self.basis.vectors(Z[:, :count]), int(self.k)
+        solver = replace(self.solver, start=None, miss_probability=self.solver.miss_probability / 2)
+        rest = Run(solver, Deflated(self.G, V), k - count, self.rng, Deflated(self.source, V))
+        rest.leader = max(self.leader, float(np.sqrt(ritz.theta[0])))
+        reading = rest()
+        self.n_passes += rest.n_passes
+        self.widest = max(self.widest, rest.widest)
+        square = float(np.sum((ritz.r[:count] + ritz.noise()) ** 2))
+        joined = together(self.source, ritz.first(count), V, square, reading, self.solver.tol)
+        self.n_passes += 1
+        return joined
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""

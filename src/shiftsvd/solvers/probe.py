@@ -104,7 +104,7 @@ def probe(
     noise: float,
     done: Callable[[float, float], bool],
 ) -> float:
-    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; the last level.
+    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; the last level is given back.
 
     The basis grows by what the block has seen: what was missed is in it afterwards, and the level holds for whatever is
     orthogonal to it, for as long as nothing is dropped from it.
@@ -119,4 +119,4 @@ def probe(
         if basis.width == 0 or done(found, chain.top()):
             break
     basis.take_back()
-    return found if basis.size < basis.B.shape[0] else -np.inf
+    return found

@@ -16,6 +16,8 @@ from shiftsvd.solvers.factors import Factors, long_factor, rank_floor
 ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
 # The rounding of values may take this share of the tolerance.
 SHARE = 0.5
+# What `tol=0` asks of values that are found apart from their leaders.
+LEAST = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
 # How many Ritz values beyond those that are wanted are taken in to see what these can still grow by, where that has to
 # be inferred. More of them lie too deep to tell where the rest of the spectrum begins: with 32, that was underrated in
@@ -163,7 +165,7 @@ def read(
     here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
     if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
-        _, S, Wh = np.linalg.svd(stacked(triangle(Y) for _, Y in A.row_products(V)))
+        S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
     seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
@@ -173,6 +175,43 @@ def read(
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
     return Reading(V, S, certified(seen, S, residuals, errors, late, max(tol, missed_tol)), n_passes)
+
+
+def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading, tol: float) -> Reading:
+    """The components of leaders V and of what is orthogonal to them, by one product with both.
+
+    `square` bounds the squared residual of the leaders; the values come from the triangular factor of the product.
+    """
+    count, known = V.shape[1], rest.certificate
+    V = np.hstack([V, rest.V])
+    S, Wh = _values(A, V)
+    theta = np.maximum(S**2, TINY)
+    gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
+    leaning = square / gap
+    rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
+    radii = (leaders.r + leaders.noise()) ** 2
+    bounds = np.append(
+        value_bounds(leaders.theta, radii, count, float(theta[count])),
+        2 * known.value_errors * rest.S**2 + leaning + np.abs(theta[count:] - rest.S**2),
+    )
+    there = rank_floor(A, S[0]) < S
+    errors = np.where(there, bounds / (2 * theta) + rounded, 0.0)
+    angles = np.append(
+        vector_bounds(leaders.theta, radii, count, float(theta[count])),
+        np.minimum(known.vector_errors + np.sqrt(leaning / gap), 1.0),
+    )
+    residuals = np.append(leaders.r / (np.sqrt(2 * theta[:count]) * S[0]), known.residuals * (rest.S[0] / S[0]))
+    late = np.flatnonzero(~(errors <= max(tol, LEAST)))
+    certificate = Certificate(residuals, errors, late, angles, known.missed_below, known.complete)
+    return Reading(V @ Wh.conj().T, np.where(there, S, 0.0), certificate, 1)
+
+
+def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
+    """The singular values of A V, which have all their digits, and its right vectors; one pass."""
+    double = A.eps <= A.gram_eps
+    parts = (Y for _, Y in A.row_products(V)) if double else [A.matmat_in_double(V)]
+    _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
+    return S, Wh
 
 
 def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Vector, missed_tol: float) -> Certificate:

@@ -1,0 +1,66 @@
+"""A matrix without some of its right vectors: ``A (I - V V^H)``."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.panels import Panel
+from shiftsvd.moments import Vector
+from shiftsvd.orth import inner
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Deflated(Derived):
+    """``A P`` with ``P = I - V V^H`` for orthonormal columns V: what is left when leaders have been found.
+
+    Panels are projected before they are multiplied and after they come back, so that what the leaders would do to them
+    is never there to be subtracted; nothing of the length of A is formed.
+    """
+
+    A: Operator
+    V: Panel
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.A.shape)
+        object.__setattr__(self, "dtype", self.A.dtype)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A (P V)``."""
+        return self.A.matmat(self._projected(V))
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A (P V)``."""
+        return self.A.matmat_in_double(self._projected(V))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``P (A^H W)``."""
+        return self._projected(self.A.rmatmat(W))
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``P A^H diag(weights) A P V``, as many reads as A takes."""
+        return self._projected(self.A.gram(self._projected(V), weights))
+
+    @property
+    def gram_reads(self) -> int:
+        """As of A."""
+        return self.A.gram_reads
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A with ``P V``."""
+        return self.A.row_products(self._projected(V))
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The parts of A: what a shift does to rounding, it does here too."""
+        return self.A.unshifted()
+
+    def _projected(self, V: Panel) -> Panel:
+        """``P V``, twice: once leaves some rounding."""
+        for _ in range(2):
+            V = V - self.V @ inner(self.V, V)
+        return V
