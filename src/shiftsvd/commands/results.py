@@ -100,7 +100,7 @@ class Result:
         if told["completed"] is False:  # the bounds are of a matrix that would still have changed
             certain = [False] * told["n_components"]
         elif told["converged"] is False and all(certain):  # a value may be missing: which of them is which is not known
-            certain = blank
+            certain = [None] * told["n_components"]
         columns = (told["singular_values"], told["explained_variance"], told["explained_variance_ratio"], cumulative)
         return [list(row) for row in zip(*columns, told["residuals"] or blank, errors, certain, strict=True)]
 
