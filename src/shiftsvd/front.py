@@ -123,17 +123,17 @@ def svd(
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
-    A = with_missing(X, missing, unobserved, n_threads, memory_limit)
-    share = float(k) if isinstance(k, float | np.floating) else None
-    if share is None:
-        check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
-    elif not 0 < share < 1:
-        raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-    weights = row_weights(sample_weight, A.shape[0])
-    check_shift(shift, A.shape[1])
-    check_scale(scale, A.shape[1], scale_ddof)
-    check_solver(solver, k)
     with threads(n_threads):
+        A = with_missing(X, missing, unobserved, n_threads, memory_limit)
+        share = float(k) if isinstance(k, float | np.floating) else None
+        if share is None:
+            check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
+        elif not 0 < share < 1:
+            raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
+        weights = row_weights(sample_weight, A.shape[0])
+        check_shift(shift, A.shape[1])
+        check_scale(scale, A.shape[1], scale_ddof)
+        check_solver(solver, k)
         A, moments = (A, None) if isinstance(A, Operator) else completed(A, missing, shift, k, weights, rng)
         A = prepared(A, shift, scale, scale_ddof, weights, moments)
         return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
