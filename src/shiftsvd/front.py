@@ -132,18 +132,18 @@ def svd(
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
-    A = with_missing(X, missing, unobserved, n_threads, memory_limit)
-    check_unused(missing, penalty, max_iter)
-    share = float(k) if isinstance(k, float | np.floating) else None
-    if share is None:
-        check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
-    elif not 0 < share < 1:
-        raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-    weights = row_weights(sample_weight, A.shape[0])
-    check_shift(shift, A.shape[1])
-    check_scale(scale, A.shape[1], scale_ddof)
-    check_solver(solver, k)
     with threads(n_threads):
+        A = with_missing(X, missing, unobserved, n_threads, memory_limit)
+        check_unused(missing, penalty, max_iter)
+        share = float(k) if isinstance(k, float | np.floating) else None
+        if share is None:
+            check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
+        elif not 0 < share < 1:
+            raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
+        weights = row_weights(sample_weight, A.shape[0])
+        check_shift(shift, A.shape[1])
+        check_scale(scale, A.shape[1], scale_ddof)
+        check_solver(solver, k)
         moments, account = None, Account()
         if not isinstance(A, Operator):
             A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)

@@ -85,6 +85,10 @@ class Operator(Costs):
         blocks = (scaled(None if roots is None else roots[lo : lo + len(block)], block) for lo, block in parts)
         return reduce(folded, ordered(_r_factor, blocks, default_threads()))
 
+    def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
+        """`triangle` of the adjoint, for backends that keep what they read."""
+        return Operator.triangle(self.H, weights)
+
     def fused(self, passes: float) -> "Operator":
         """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
         return self
@@ -323,6 +327,10 @@ class Adjoint(Derived):
         """Moments of the columns of A, conjugated."""
         moments = self.A.moments(weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """As A reads itself."""
+        return self.A.adjoint_triangle(weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """Squared norms of the rows of A."""

@@ -24,6 +24,7 @@ SPELLED = {
     "max_iter": "--max-iter",
 }
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
+NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
 
 
 class Subcommand(click.Command):
@@ -47,7 +48,9 @@ class Subcommand(click.Command):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
-        except CAUGHT as error:
+        except (*CAUGHT, RuntimeError) as error:
+            if not isinstance(error, CAUGHT) and NO_THREAD not in str(error):
+                raise  # a fault of the program, which wants its traceback
             if verbose >= 2:
                 click.echo(traceback.format_exc(), err=True)
             raise click.ClickException(_line(error)) from None
@@ -65,6 +68,8 @@ def _line(error: BaseException) -> str:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
+    elif NO_THREAD in text:
+        text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
     text = _spelled(text)

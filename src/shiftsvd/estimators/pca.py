@@ -1,6 +1,6 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -23,8 +23,9 @@ from shiftsvd.estimators.settings import (
     random_generator,
     wanted,
 )
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
-from shiftsvd.kernels import threads
+from shiftsvd.kernels import stepwise
 from shiftsvd.missing import MAX_ITER, completed
 from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
@@ -194,6 +195,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.penalty = penalty
         self.max_iter = max_iter
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
 
@@ -281,6 +283,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         data = {"groups": groups, "covariates": covariates}
         return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)
 
+    @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
 
@@ -326,11 +329,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         One pass. Data that are read from a file are never held, nor are their scores.
         """
+        yield from stepwise(self._scored(X, groups, covariates), self.n_threads)
+
+    def _scored(self, X: Any, groups: Any, covariates: Any) -> Generator[tuple[int, Panel], None, None]:
+        """Scores part by part."""
         check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
         for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
+    @as_one_fit
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
 
@@ -354,6 +362,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         return points(self, X, found, learned.needs is None)
 
+    @as_one_fit
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
 
@@ -375,11 +384,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Mean log-likelihood of the rows."""
         return float(np.mean(self.score_samples(X, groups, covariates)))
 
+    @as_one_fit
     def get_covariance(self) -> Panel:
         """Covariance of the model in the units of X, shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
         return self._model().covariance()
 
+    @as_one_fit
     def get_precision(self) -> Panel:
         """Inverse of `get_covariance`, by the formula of Woodbury."""
         check_is_fitted(self, "components_")
@@ -412,8 +423,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
         """Scores of shifted rows before whitening, part by part."""
-        with threads(A.n_threads):
-            yield from A.row_products(self.components_.T.astype(np.float64))
+        return A.row_products(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""

@@ -15,6 +15,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.memory import affordable
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import default_threads, ordered, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
@@ -102,6 +103,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the coordinates.
 
@@ -135,7 +137,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if not found.converged:
             worst = float(found.value_errors.max())
             warnings.warn(
-                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=2
+                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=3
             )
         self._set(found, means, n <= SMALL, names)
         return self
@@ -159,6 +161,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """``fit(X).coordinates_`` as an array."""
         return np.asarray(self.fit(X).coordinates_)
 
+    @as_one_fit
     def transform(self, X: Any) -> Any:
         """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
 

@@ -12,6 +12,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments
@@ -113,6 +114,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of X.
 
@@ -144,7 +146,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
                 f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
                 "sparse data sparse",
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -193,6 +195,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             Z = A.matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
 
+    @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
         """Points in the space of the data from scores of shape (n_samples, n_components).
 
