@@ -8,6 +8,7 @@ from numpy.random import Generator
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.orth import inner, orth, triangle
 from shiftsvd.result import SVDResult
+from shiftsvd.solvers.factors import rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed, certified, rounding
@@ -30,14 +31,16 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     k, dtype = len(F.S), panel_dtype(A.dtype)
     given = F.Vh.conj().T.astype(dtype)
     V = orth(given)
-    Y = A.matmat(V)
+    Y = A.matmat_in_double(V)
     right = Y @ inner(V, given) - F.U * F.S
     left = A.rmatmat(F.U) - given * F.S
     _, S, Wh = np.linalg.svd(triangle(Y))
     V, theta = V @ Wh.conj().T, S**2
-    R = A.rmatmat(Y @ Wh.conj().T).astype(dtype) - V * theta
+    fused = A.gram_reads == 1  # in double precision, and as many reads
+    R = (A.gram(V) if fused else A.rmatmat(Y @ Wh.conj().T)).astype(dtype) - V * theta
     basis = Basis.around(V, theta, R, rng)
-    ritz = Ritz(theta, basis.values()[2], A.eps)
+    eps = A.gram_eps if fused else A.eps
+    ritz = Ritz(theta, basis.values()[2], eps, zero=rank_floor(A, float(S[0])) ** 2)
     need = allowed(ritz, k, max(tol, MISSED_TOL))
     sweeps = 0
 
@@ -52,7 +55,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
     ritz = ritz._replace(level=level)
     # Squares know nothing of what is below their rounding; these values come from no square.
-    rounded = rounding(A.eps) * S[0] / np.maximum(F.S, TINY)
+    rounded = rounding(eps) * S[0] / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)

@@ -12,7 +12,7 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.orth import subtract_product
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors
+from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.lanczos import BlockLanczos, Run
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.ritz import Ritz, read
@@ -80,7 +80,8 @@ class Gram(Solver):
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
-        rest = Ritz(theta[k:], np.zeros((0, n - k)), A.gram_eps, level=-np.inf)
+        zero = rank_floor(A, float(np.sqrt(theta[0]))) ** 2
+        rest = Ritz(theta[k:], np.zeros((0, n - k)), A.gram_eps, level=-np.inf, zero=zero)
         reading = read(A, Z[:, :k], k, rest, self.tol, self.missed_tol)
         return reading.factors(A, 1 + reading.n_passes, n)
 

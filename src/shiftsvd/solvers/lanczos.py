@@ -11,7 +11,7 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors
+from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding, together
@@ -28,6 +28,8 @@ UNLUCKY = 4.0
 SWEEPS = 6
 # So many checks without a new least error are the end of what rounding allows, or near it.
 PATIENCE, NEAR = 10, 10.0
+# Readings that may find more than the residuals promised before what they found is taken for what there is.
+READINGS = 4
 # Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
 # squares are within this of the first, in one go: their own vectors are right to rounding over it.
 LEAST_TOL, LEADING = 1e-8, 1e-4
@@ -177,7 +179,7 @@ class Run:
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
         self.basis.begin(self._first_block(self.solver.start))
-        due, history = self._first_check(self.solver.start), [(0.0, np.inf)]
+        due, history, readings = self._first_check(self.solver.start), [(0.0, np.inf)], 0
         while True:
             self._step()
             due -= 1
@@ -204,8 +206,8 @@ class Run:
                     due = 1
                     continue
             if worst <= 1 or stuck or self._at_end():
-                reading = self._read(ritz, Z, k)
-                if stuck or self._at_end() or not len(reading.certificate.late):
+                reading, readings = self._read(ritz, Z, k), readings + 1
+                if stuck or self._at_end() or not len(reading.certificate.late) or readings == READINGS:
                     return reading
 
     def _wanting(self, ritz: Ritz, k: int) -> bool:
@@ -261,7 +263,9 @@ class Run:
         k = min(int(self.k), len(theta))
         if self.share is not None:
             k = components_for(np.maximum(theta, 0), self.share, self.total)
-        ritz = Ritz(theta, E, self._eps(), self.level, self._measured_noise(float(theta[0])))
+        first = float(np.sqrt(max(theta[0], 0.0)))
+        zero = rank_floor(self.source, max(first, self.leader)) ** 2
+        ritz = Ritz(theta, E, self._eps(), self.level, self._measured_noise(first), zero=zero)
         self.checked = self.n_steps, (ritz, Z, k)
         return ritz, Z, k
 
@@ -269,7 +273,7 @@ class Run:
         """What rounding was seen to do in single precision, or what leaders do to products that they are kept out of."""
         if not self.precise:
             return self.measured
-        return rounding(self._eps()) * self.leader * float(np.sqrt(max(first, 0.0)))
+        return rounding(self._eps()) * self.leader * first
 
     def _missing(self, ritz: Ritz, k: int) -> bool:
         """Whether more may have been missed than is allowed."""
@@ -323,8 +327,8 @@ class Run:
         eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
         level = self.level if self.basis.size < self.n else -np.inf
         single = eps > self.source.gram_eps
-        measured = self.measured if single else self._measured_noise(float(ritz.theta[0])) if self.precise else 0.0
-        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k))
+        measured = ritz.measured if single or self.precise else 0.0
+        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k), ritz.zero)
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
         V = self.basis.vectors(Z[:, :read_off])
@@ -365,7 +369,8 @@ class Run:
         """
         V, k = self.basis.vectors(Z[:, :count]), int(self.k)
         solver = replace(self.solver, start=None, miss_probability=self.solver.miss_probability / 2)
-        rest = Run(solver, Deflated(self.G, V), k - count, self.rng, Deflated(self.source, V))
+        B = Deflated(self.source, V)  # not of a formed G, which has lost them already
+        rest = Run(solver, B, k - count, self.rng, B)
         rest.leader = max(self.leader, float(np.sqrt(ritz.theta[0])))
         reading = rest()
         self.n_passes += rest.n_passes

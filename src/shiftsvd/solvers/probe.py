@@ -12,8 +12,10 @@ from shiftsvd.solvers.krylov import Basis
 # How likely a level may be exceeded, and how far above the last value it may lie where nothing else is asked for.
 PROBABILITY, MISSED_TOL = 1e-9, 0.05
 # Levels that are looked at in one go, and how far out: multiples of the spread of the chain.
-LEVELS, NEAREST, FARTHEST = 24, 1e-4, 1e6
+LEVELS, NEAREST, FARTHEST = 24, 1e-4, 1e3
 REFINEMENTS = 3
+# What rounding leaves of the least of many numbers, in units of the largest.
+RELIABLE = 1e-13
 
 
 class Chain:
@@ -31,7 +33,7 @@ class Chain:
         freedom = columns if real else 2 * columns
         # Quantile of chi^2 with so many degrees of freedom; complex entries have half of the variance in each part.
         self.floor = 2 * float(gammaincinv(freedom / 2, probability)) / (1 if real else 2)
-        self.start = np.linalg.pinv(R)
+        self.start, self.size = np.linalg.pinv(R), float(np.linalg.norm(R, 2))
         self.A: list[Panel] = []
         self.B: list[Panel] = []
 
@@ -54,46 +56,44 @@ class Chain:
 
     def level(self, noise: float) -> float:
         """What no eigenvalue of ``P G P`` exceeds, with the probability of the chain; `noise` is the rounding of G."""
-        top, spread = self.top(), max(np.linalg.norm(M, 2) for M in [*self.A, *self.B])
-        if spread <= noise:
-            return top + noise
+        top, spread = self.top(), float(max(np.linalg.norm(M, 2) for M in [*self.A, *self.B] if M.size))
+        if not self.B[-1].size:
+            # The chain has come to an end: what is not in it has no part in Omega, but for rounding.
+            return top + noise * (1 + self.size / float(np.sqrt(self.floor)))
         lowest, highest = max(NEAREST * spread, noise), FARTHEST * spread
         for _ in range(REFINEMENTS):
             distances = np.geomspace(lowest, highest, LEVELS)
             left = np.flatnonzero(~self._excluded(top + distances, noise))
             if not len(left):
-                break  # nothing above the least distance is possible
+                return top + lowest + noise
             last = int(left[-1])
             if last + 1 == LEVELS:
                 return np.inf
-            lowest, highest = distances[last], distances[last + 1]
-        return top + (highest if len(left) else lowest) + noise
+            lowest, highest = float(distances[last]), float(distances[last + 1])
+        return top + highest + noise
 
     @np.errstate(over="ignore", invalid="ignore")
     def _excluded(self, levels: Vector, noise: float) -> Vector:
         """Which levels cannot be the largest eigenvalue."""
         # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
         Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
-        before = Y[:, :, :0]
-        K = _square(Y)
+        before, all_y = Y[:, :, :0], [Y]
         for j, (A, B) in enumerate(zip(self.A, self.B, strict=True)):
             Z = levels[:, None, None] * Y - Y @ A - (before @ self.B[j - 1].conj().T if j else 0)
             X, lengths, Wh = np.linalg.svd(B, full_matrices=True)
             there = len(lengths)
             # y_{j+1} B = z: along directions that B has lost, z must vanish but for rounding.
             Z = Z @ Wh.conj().T
-            lost = Z[:, :, there:] / noise
             before, Y = Y, (Z[:, :, :there] / np.maximum(lengths, noise)) @ X.conj().T
-            K = K + _square(Y) + _square(lost)
-        out = np.ones(len(levels), bool)  # sums that overflow are above 1
-        finite = np.isfinite(K).all(axis=(1, 2))
-        out[finite] = np.linalg.eigvalsh(K[finite])[:, 0] * self.floor > 1
+            all_y += [Y, Z[:, :, there:] / noise]
+        parts = np.concatenate(all_y, axis=2)
+        finite = np.isfinite(parts).all(axis=(1, 2))
+        out = np.zeros(len(levels), bool)
+        if finite.any():
+            # The least norm of all y for a u^H Omega of length 1, as far as rounding lets it be seen.
+            found = np.linalg.svd(parts[finite], compute_uv=False)
+            out[finite] = found[:, -1] - RELIABLE * found[:, 0] > 1 / np.sqrt(self.floor)
         return out
-
-
-def _square(Y: Panel) -> Panel:
-    """``Y Y^H`` of each."""
-    return np.asarray(Y @ Y.conj().swapaxes(1, 2))
 
 
 def probe(
@@ -119,4 +119,4 @@ def probe(
         if basis.width == 0 or done(found, chain.top()):
             break
     basis.take_back()
-    return found
+    return chain.top() + noise if basis.size == basis.B.shape[0] else found

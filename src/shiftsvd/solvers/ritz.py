@@ -7,7 +7,7 @@ import numpy as np
 from shiftsvd.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import inner, stacked, triangle
+from shiftsvd.orth import inner, qr, stacked, triangle
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor
 
@@ -47,6 +47,8 @@ class Ritz(NamedTuple):
         What rounding was seen to do to a product.
     known : float
         What the first eigenvalue that is not wanted is known not to exceed.
+    zero : float
+        Eigenvalues up to this are reported as 0.
     """
 
     theta: Vector
@@ -55,6 +57,7 @@ class Ritz(NamedTuple):
     level: float = np.inf
     measured: float = 0.0
     known: float = np.inf
+    zero: float = 0.0
 
     @property
     def squares(self) -> Vector:
@@ -70,21 +73,22 @@ class Ritz(NamedTuple):
         """What rounding does to a value or a residual."""
         return max(rounding(self.eps) * max(abs(float(self.theta[0])), abs(float(self.theta[-1]))), self.measured)
 
-    def loss(self, k: int, noise: float | None = None) -> float:
-        """The relative rounding of the k-th value in these products, or in others that round so much."""
-        return (self.noise() if noise is None else noise) / max(float(self.theta[k - 1]), TINY)
+    def loss(self, k: int) -> float:
+        """The relative rounding of the k-th value in these products, or of the last one that is not 0."""
+        last = max(min(k, int(np.count_nonzero(self.theta > self.zero))), 1)
+        return self.noise() / max(float(self.theta[last - 1]), TINY)
 
     def errors(self, k: int, S: Vector | None = None) -> Vector:
         """Bounds of the relative errors of the k largest singular values."""
         theta, noise = self.theta, self.noise()
-        S = np.sqrt(np.maximum(theta[:k], 0)) if S is None else S
+        S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         bounds = value_bounds(theta, (self.r + noise) ** 2, k, self.limit(k))
         bounds = np.minimum(bounds, growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND) + noise)
         depth = self._depth(k)
         if depth > k:  # a heuristic, where nothing is proven
             inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
             bounds = np.minimum(bounds, inferred + noise)
-        return relative_errors(S, theta[:k], bounds, ROUNDING * noise)
+        return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
         """What seems to be the largest eigenvalue orthogonal to the first vectors: the next value and its residual."""
@@ -169,7 +173,7 @@ def read(
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
     seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
-    V, S, rounded = V[:, :k], np.where(S > rank_floor(A, S[0]), S, 0.0)[:k], rounded[:k]
+    V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
@@ -183,7 +187,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     `square` bounds the squared residual of the leaders; the values come from the triangular factor of the product.
     """
     count, known = V.shape[1], rest.certificate
-    V = np.hstack([V, rest.V])
+    V = qr(np.hstack([V, rest.V]))[0]  # vectors of 0 may be any
     S, Wh = _values(A, V)
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
@@ -225,7 +229,7 @@ def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Ve
 
 def allowed(ritz: Ritz, k: int, missed_tol: float) -> float:
     """What may have been missed: ``sigma_k^2 (1 + missed_tol)^2``, or what is rounding."""
-    return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 4 * ROUNDING * ritz.noise())
+    return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 4 * ROUNDING * ritz.noise(), ritz.zero)
 
 
 def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
