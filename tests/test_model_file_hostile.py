@@ -191,7 +191,7 @@ LIES = {
     "mean is infinite": (tensor("mean_", [1, 2, np.inf]), "mean_ must be finite"),
     "scale is zero": (tensor("scale_", [1.0, 0, 1]), "scale_ must not be below the least positive"),
     "the given scale is NaN": (tensor("settings.scale", [1.0, np.nan, 1]), "scale must be finite"),
-    "residuals are too many": (tensor("info_.residuals", np.ones(3)), "one residual and value error for each of 2"),
+    "residuals are too many": (tensor("info_.residuals", np.ones(3)), "one residual and one bound for each of 2"),
     "names are too few": (tensor("feature_names_in_.ends", np.array([1, 4])), r"feature_names_in_ must be .* \(3,\)"),
     "names go backwards": (tensor("feature_names_in_.ends", np.array([3, 1, 4])), "must ascend"),
     "names go beyond": (tensor("feature_names_in_.ends", np.array([1, 3, 2**62])), "must ascend"),

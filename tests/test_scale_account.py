@@ -104,3 +104,10 @@ def test_the_noise_of_pca_that_is_next_to_nothing_follows_the_scale(power: int) 
     with np.errstate(over="ignore"):
         want = min(float(np.ldexp(near, 2 * power)), np.finfo(float).max)
     assert far == pytest.approx(want, rel=1e-3)
+
+
+@pytest.mark.parametrize("model", [ss.PCA(2, random_state=0), ss.TruncatedSVD(2, random_state=0)], ids=repr)
+def test_the_warning_of_variances_beyond_the_range_names_the_line_of_the_fit(model: Any) -> None:
+    with pytest.warns(UserWarning, match="leave the range") as told:
+        model.fit(np.ldexp(flat(60, 8), 990))
+    assert {warning.filename for warning in told} == {__file__}

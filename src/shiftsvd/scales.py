@@ -127,5 +127,5 @@ def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | 
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
     constant = variance <= rounding * variance + rounding**2 * size
     if constant.any():
-        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=4)
+        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=5)
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -18,7 +18,7 @@ def in_range(explained: Vector, unit: int) -> Vector:
             "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
             "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
             "scores are right",
-            stacklevel=4,
+            stacklevel=6,
         )
     return variances
 
