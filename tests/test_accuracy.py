@@ -5,7 +5,6 @@ import pytest
 
 import shiftsvd as ss
 from helpers import CONTAINERS, EPS, FEW, Counting, assert_close, decaying, in_double, panel, values, with_values
-from shiftsvd.accuracy import growth_bounds, value_errors
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -214,34 +213,6 @@ def test_converged_runs_are_within_tol() -> None:
         assert n_converged >= 5
 
 
-def test_value_errors_are_the_stated_formula() -> None:
-    rho, r = np.array([9.0, 4.0, 3.9, 1.0]), np.array([0.1, 0.2, 0.01, 0.3])
-    # 4 and 3.9 overlap and make one cluster: their neighbours are 9 - 0.1 above and 1 + 0.3 below.
-    gaps = np.array([9 - 4.2, min(4 - 1.3, 8.9 - 4), min(3.9 - 1.3, 8.9 - 3.9)])
-    kato_temple = np.r_[np.minimum(r[:3], r[:3] ** 2 / gaps), r[3]]  # below the last value nothing is known
-    for below in (0.0, 0.05):  # S^2 = ||Q^H A v||^2 is below the quotient ||A v||^2
-        S = np.sqrt(rho - below)
-        np.testing.assert_allclose(value_errors(S, rho, r), (kato_temple + below) / (2 * S**2), rtol=100 * EPS)
-
-
-def test_value_errors_do_not_depend_on_the_order_of_the_quotients() -> None:
-    rng = np.random.default_rng(0)
-    rho, r = np.sort(rng.random(8) * 10)[::-1], rng.random(8) * 0.3
-    S = np.sqrt(rho) * 0.99
-    order = rng.permutation(8)
-    np.testing.assert_allclose(
-        value_errors(S, rho, r)[order], value_errors(S[order], rho[order], r[order]), rtol=100 * EPS
-    )
-
-
-def test_value_errors_of_zeros_are_zero_when_their_residual_is_rounding() -> None:
-    rho, r = np.array([1.0, 1e-17, 1e-17]), np.array([0.0, 1e-16, 1e-3])
-    found = value_errors(np.array([1.0, 0.0, 0.0]), rho, r, floor=1e-12)
-    assert found[0] == found[1] == 0
-    assert found[2] == np.inf
-    assert np.array_equal(value_errors(np.zeros(2), np.zeros(2), np.zeros(2)), np.zeros(2))
-
-
 def test_residuals_take_the_shift_into_account() -> None:
     D = 10 + values((40, 15))
     F = ss.Exact()(ss.center(D), 3, 0)
@@ -249,32 +220,3 @@ def test_residuals_take_the_shift_into_account() -> None:
     assert ss.residuals(D, F).max() > 0.1
     shifted = ss.as_operator(D) - ss.LowRank(panel(40, 1), panel(15, 1))
     assert ss.residuals(shifted, ss.Exact()(shifted, 3, 0)).max() <= 100 * EPS
-
-
-def _projected(seed: int, gap: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """(eigenvalues, Ritz values, Gram matrix of their residuals, largest eigenvalue of what is orthogonal to them)."""
-    rng = np.random.default_rng(seed)
-    exact = np.concatenate([np.linspace(1 + gap, 1, 12), np.linspace(0.9, 0.1, 28)])
-    Q = np.linalg.qr(rng.standard_normal((40, 40)))[0]
-    G = (Q * exact) @ Q.T
-    V, W = np.split(np.linalg.qr(Q[:, :15] + 1e-2 * rng.standard_normal((40, 15)), "complete")[0], [15], axis=1)
-    theta, w = np.linalg.eigh(V.T @ G @ V)
-    V, theta = V @ w[:, ::-1], theta[::-1]
-    R = G @ V - V * theta
-    return exact, theta, R.T @ R, float(np.linalg.eigvalsh(W.T @ G @ W)[-1])
-
-
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("gap", [1e-4, 0.1, 3.0])
-def test_eigenvalues_lie_above_ritz_values_by_at_most_what_couples_them_to_the_rest(seed: int, gap: float) -> None:
-    exact, theta, N, below = _projected(seed, gap)
-    for k in (1, 6, 12):
-        grown = exact[:k] - theta[:k]
-        bounds = growth_bounds(theta, N, below, k)
-        assert np.all(grown <= bounds + 100 * EPS)
-    if gap < 1:  # Neighbours of the k-th that are as good as it is do not count: the bound is of the size of the error.
-        assert np.max(bounds) <= 10 * np.max(grown)
-
-
-def test_without_a_gap_nothing_is_known_of_growth() -> None:
-    assert np.array_equal(growth_bounds(np.array([2.0, 1.0]), np.eye(2), 1.0, 2), [np.inf, np.inf])

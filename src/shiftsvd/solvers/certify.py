@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.bounds import groups
+from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.orth import inner, orth, triangle
 from shiftsvd.result import SVDResult
@@ -61,13 +63,23 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL))
+    angles = np.minimum(known.vector_errors + _turned(ritz, V, given), 1.0)
     F.info = replace(
         F.info,
         residuals=known.residuals,
-        value_errors=errors,
-        vector_errors=known.vector_errors,
+        value_errors=known.value_errors,
+        vector_errors=angles,
         missed_below=known.missed_below,
         converged=known.converged,
         n_passes=F.info.n_passes + 3 + sweeps * A.gram_reads,
     )
     return F
+
+
+def _turned(ritz: Ritz, V: Panel, given: Panel) -> Vector:
+    """Sines of the angles of the vectors that were given to the spaces of the groups of Ritz vectors V."""
+    k = V.shape[1]
+    starts, _ = groups(ritz.theta, (ritz.r + ritz.noise()) ** 2)
+    member = np.searchsorted(starts, np.arange(k), side="right")
+    parts = np.abs(inner(V, given)) ** 2 / np.sum(np.abs(given) ** 2, axis=0)
+    return np.asarray(np.sqrt(np.sum(np.where(member[:, None] == member, 0, parts), axis=0)))

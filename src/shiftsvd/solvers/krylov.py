@@ -11,6 +11,8 @@ from shiftsvd.orth import inner, orth, subtract_product
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
 TWICE = 0.1
+# Squares of what is shorter than this, relative to the longest, are lost in rounding, or nearly so.
+TOLD_BY_SQUARES = 1e-6
 
 
 @dataclass(eq=False)
@@ -50,7 +52,8 @@ class Basis:
         basis.B[:, :k], basis.size, basis.last = V, k, k
         basis.H[:k, :k] = np.diag(theta)
         basis.scale = float(np.max(np.abs(theta), initial=0.0))
-        Q = basis._independent(R.copy(), _rounding(R) * basis.scale, n - k, k)
+        # However small residuals are, they have the rounding of products along V.
+        Q = basis._independent(R, _rounding(R) * basis.scale, n - k, k, whole=basis.scale)
         basis.B[:, k : k + Q.shape[1]], basis.width = Q, Q.shape[1]
         basis.C = inner(Q, R)
         return basis
@@ -190,18 +193,28 @@ class Basis:
 
         W is orthogonal to those but for rounding; `whole` is the length that its columns had before.
         """
-        lengths, P = np.linalg.eigh(inner(W, W))
-        there = np.flatnonzero(np.sqrt(np.maximum(lengths, 0)) > noise)[-width:] if width else np.empty(0, int)
-        Q = np.zeros((W.shape[0], len(there)), W.dtype)
-        if not len(there):
-            return Q
-        subtract_product(Q, W, -P[:, there] / np.sqrt(lengths[there]))
-        if lengths[there[0]] < TWICE**4 * max(lengths[-1], whole**2):  # short columns have rounding along B
-            for _ in range(2):
-                subtract_product(Q, self.B[:, :end], inner(self.B[:, :end], Q))
-                Q = orth(Q)
-            return Q
-        return orth(Q)
+        Q = np.zeros((W.shape[0], 0), W.dtype)
+        while True:
+            squares, P = np.linalg.eigh(inner(W, W))
+            lengths = np.sqrt(np.maximum(squares, 0))
+            least = max(noise, TOLD_BY_SQUARES * float(lengths[-1])) if len(lengths) else noise
+            short = lengths <= least
+            there = np.flatnonzero(~short)[max(0, len(lengths) - short.sum() - (width - Q.shape[1])) :]
+            if not len(there):
+                return Q
+            F = np.zeros((W.shape[0], len(there)), W.dtype)
+            subtract_product(F, W, -P[:, there] / lengths[there])
+            if Q.shape[1] or lengths[there[0]] < TWICE**2 * max(float(lengths[-1]), whole):
+                for _ in range(2):  # short columns have rounding along B
+                    for known in (self.B[:, :end], Q):
+                        subtract_product(F, known, inner(known, F))
+                    F = orth(F)
+            else:
+                F = orth(F)
+            Q = np.hstack([Q, F])
+            if Q.shape[1] >= width or least == noise or not short.any():
+                return Q
+            W = W - Q @ inner(Q, W)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""

@@ -178,8 +178,9 @@ class Run:
 
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
-        self.basis.begin(self._first_block(self.solver.start))
-        due, history, readings = self._first_check(self.solver.start), [(0.0, np.inf)], 0
+        start = self._given(self.solver.start)
+        self.basis.begin(self._first_block(start))
+        due, history, readings = self._first_check(start), [(0.0, np.inf)], 0
         while True:
             self._step()
             due -= 1
@@ -349,8 +350,10 @@ class Run:
         if not late.any():
             return False
         least = int(np.argmin([worst for _, worst in history]))
-        near = NEAR if len(history) - least > PATIENCE else 1.0
-        return bool(np.all(ritz.r[:k][late] <= near * ritz.noise()))
+        if len(history) - least > PATIENCE:
+            return bool(np.all(ritz.r[:k][late] <= NEAR * ritz.noise()))
+        # Values that are right can be late for the neighbours that they cannot be told from yet.
+        return bool(np.all(ritz.worst_of_group(k)[late] <= ritz.noise()))
 
     def _leaders(self, ritz: Ritz, k: int) -> int:
         """How many leaders are to be set apart, since their squares drown the last value in rounding."""
@@ -388,20 +391,30 @@ class Run:
         """Rounding unit of the products."""
         return self.G.gram_eps if self.precise else SINGLE
 
+    def _given(self, start: Panel | None) -> Panel | None:
+        """The columns of `start`, each scaled so that nothing overflows; of complex ones for real data, both parts."""
+        if start is None:
+            return None
+        start = np.asarray(start)
+        if start.ndim != 2 or start.shape[0] != self.n:
+            raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
+        if not np.isfinite(start).all():
+            raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
+        if np.iscomplexobj(start) and self.dtype.kind == "f":
+            start = np.hstack([start.real, start.imag])
+        largest = np.max(np.abs(start), axis=0)
+        return np.asarray(start / np.where(largest > 0, largest, 1), self.dtype)
+
     def _first_block(self, start: Panel | None) -> Panel:
         """Random directions; random combinations of those that were given, if these are more than a block."""
         F: Panel = self.rng.standard_normal((self.n, self.b)).astype(self.dtype)
         if start is None:
             return F
-        if start.ndim != 2 or start.shape[0] != self.n:
-            raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
-        if not np.isfinite(start).all():
-            raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
         # All of them at once would make every product as wide as they are many, for the same space.
         j = start.shape[1]
         if j <= self.b:
             return np.hstack([start, F[:, j:]])
-        return start @ self.rng.standard_normal((j, self.b)).astype(self.dtype)
+        return np.asarray(start @ self.rng.standard_normal((j, self.b)).astype(self.dtype))
 
     def _first_check(self, start: Panel | None) -> int:
         """Steps until there can be anything to be seen: until the basis holds all of a start, or twice what is wanted."""

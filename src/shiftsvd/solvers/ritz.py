@@ -117,6 +117,12 @@ class Ritz(NamedTuple):
         at = int(np.argmax(sizes)) if len(sizes) else 0
         return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
 
+    def worst_of_group(self, k: int) -> Vector:
+        """Of each of the k first, the largest residual among the values that it cannot be told from."""
+        starts = groups(self.theta, (self.r + self.noise()) ** 2)[0]
+        worst = np.maximum.reduceat(self.r, starts)
+        return np.asarray(worst[np.searchsorted(starts, np.arange(k), side="right") - 1])
+
     def at_most(self, count: int, mu: float, below: float) -> bool:
         """Whether at most so many eigenvalues exceed mu, if nothing orthogonal to the vectors exceeds `below`."""
         return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
@@ -224,6 +230,10 @@ def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Ve
     limit = ritz.limit(k)
     missed = None if limit == np.inf else float(np.sqrt(max(limit, 0.0)))
     complete = limit <= allowed(ritz, k, missed_tol) * (1 + 1e-9)
+    if missed is not None and not complete:
+        # A value that was missed moves those after it: nothing is known but what no eigenvalue of this place exceeds.
+        above = np.array([ritz.limit(j) for j in range(k)]) - ritz.theta[:k]
+        errors = np.where(S > 0, np.maximum(errors, above / (2 * np.where(S > 0, S, 1) ** 2)), errors)
     return Certificate(residuals, errors, late, ritz.angles(k), missed, bool(complete))
 
 
