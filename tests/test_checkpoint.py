@@ -31,7 +31,7 @@ def settings(solver: str) -> dict[str, Any]:
     return {"n_components": 6, "random_state": 3, "solver": solver}
 
 
-@pytest.mark.parametrize("solver", ["lanczos", "gram", "randomized"])
+@pytest.mark.parametrize("solver", ["lanczos", "gram", "randomized", "exact"])
 def test_killed_in_each_pass_in_turn_and_resumed_gives_the_same_bits(solver: str, tmp_path: Path) -> None:
     X = sparse_rows()
     whole = Held(X, ROWS)
@@ -50,6 +50,32 @@ def test_killed_in_each_pass_in_turn_and_resumed_gives_the_same_bits(solver: str
             np.testing.assert_array_equal(getattr(found, name), getattr(want, name))
         assert found.info_.n_passes == want.info_.n_passes
         assert not folder.exists()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("scale", [None, "std"])
+@pytest.mark.filterwarnings("ignore:.*columns have no variance")
+def test_exact_on_a_file_is_not_read_again_where_it_was_read(wide: bool, scale: str | None, tmp_path: Path) -> None:
+    X = sparse_rows(40, 120) if wide else sparse_rows()
+    how: dict[str, Any] = {"shift": "mean", "scale": scale, "solver": "exact"}
+    source = lambda: Held(X, 20 if wide else ROWS)  # noqa: E731
+    blocks = len(source().edges(0)) - 1
+    want = ss.svd(DiskRows(source()), 4, **how)
+    folder = tmp_path / "broken"
+
+    def killed() -> None:
+        with ss.checkpoint(folder):
+            ss.svd(DiskRows(source()), 4, **how)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        killed()
+    again = source()
+    with ss.checkpoint(folder):
+        found = ss.svd(DiskRows(again), 4, **how)
+        assert again.n_reads == 0 or again.n_reads == blocks, "at most the long factor, which is not kept"
+    for part, whole in zip(found, want, strict=True):
+        np.testing.assert_array_equal(part, whole)
 
 
 def broken_off(folder: Path, **changes: Any) -> None:

@@ -237,6 +237,32 @@ def test_what_did_not_converge_is_named_on_stderr_and_the_command_goes_on(file: 
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "gram", "exact", "randomized"])
+def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: Path, X: sparse.csr_array) -> None:
+    line = ("fit", file, "-k", 5, "--solver", solver)
+    told = json.loads(done(*line, "--json").stdout)
+    assert len(told["vector_errors"]) == 5
+    assert all(0 <= sine <= 1 for sine in told["vector_errors"])
+    assert told["missed_below"] * (1 + 1e-12) >= exact(X)[5]
+    complete = told["missed_below"] <= told["singular_values"][-1] * 1.05
+    assert told["converged"] is (complete and max(told["value_errors"]) <= 1e-4)
+    level = told["missed_below"] / told["singular_values"][-1]
+    assert f"no value that is not shown exceeds {level:.4g} sigma_k" in done(*line).stdout
+
+
+def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:
+    monkeypatch.setattr("shiftsvd.solvers.certify.MOST", 1)  # a probe that sees next to nothing
+    monkeypatch.setattr("shiftsvd.solvers.certify.BLOCK", 1)
+    result = done("fit", file, "-k", 5, "--solver", "exact", "--json", "-o", file.parent / "out")
+    told = json.loads(result.stdout)
+    assert max(told["value_errors"]) <= 1e-4
+    assert told["missed_below"] is None or told["missed_below"] > 1.05 * told["singular_values"][-1]
+    assert told["converged"] is False
+    assert "may have been missed" in result.stderr
+    table = (file.parent / "out" / "variances.csv").read_text().splitlines()
+    assert all(line.endswith(",") for line in table[1:])
+
+
 def test_certificates_can_be_left_out(file: Path) -> None:
     told = json.loads(done("fit", file, "-k", 3, "--solver", "exact", "--json", "--no-certify").stdout)
     assert told["value_errors"] is None

@@ -42,6 +42,7 @@ def bed(tmp_path: Path, G: Any) -> Path:
 
 def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
     told = json.loads(done("fit", bed, "-k", 2, "--json", "--tol", 1e-8).stdout)
+    genotypes_with_gaps = G.copy()
     G[:, 7] = 0
     Z, _ = explicit(G)
     S = np.linalg.svd(Z, compute_uv=False)
@@ -51,6 +52,9 @@ def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
         *("mean", "patterson"),
         "mean",
     )
+    assert told["n_missing"] == np.isnan(genotypes_with_gaps).sum()
+    assert "means in place of missing" in told["variance_of"]
+    assert json.loads(done("info", bed, "--json").stdout)["n_missing"] == told["n_missing"]
     variants = told["genotypes"]
     np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
     assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3, "not_on_autosomes": 0}

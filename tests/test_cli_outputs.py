@@ -206,6 +206,53 @@ def test_an_interrupted_command_says_so_and_leaves_nothing(number: int, code: in
     assert not out.exists()
 
 
+@pytest.mark.slow
+def test_a_command_that_is_interrupted_in_a_pass_ends_with_130_and_one_line(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((30_000, 200)))
+    line = ["fit", str(tmp_path / "X.npy"), "-k", "3", "--memory", "80M", "--solver", "lanczos", "--no-report"]
+    line += ["--progress", "json", "--threads", "3", "-o", str(tmp_path / "out")]
+    with subprocess.Popen([*SHIFTSVD, *line], stderr=subprocess.PIPE, text=True) as run:
+        for event in run.stderr:
+            if json.loads(event)["done"] > 1.2:
+                run.send_signal(signal.SIGINT)
+                break
+        told = [text for text in run.stderr.read().splitlines() if not text.startswith("{")]
+    assert run.returncode == 130
+    assert told == ["interrupted; no output is half written"]
+    assert not list((tmp_path / "out").glob("*"))
+
+
+NO_THREADS = """
+import _thread, threading
+def refused(*_):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = _thread.start_new_thread = refused
+from shiftsvd.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("progress", ["never", "always"])
+def test_a_command_goes_on_where_no_thread_starts(progress: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((20_000, 30)))
+    line = ["fit", str(tmp_path / "X.npy"), "-k", "2", "--memory", "40M", "--json", "--progress", progress]
+    run = subprocess.run([sys.executable, "-c", NO_THREADS, *line], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert json.loads(run.stdout)["singular_values"] == json.loads(invoke(*line).stdout)["singular_values"]
+
+
+def test_where_threads_are_needed_and_none_starts_a_line_says_so(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("shiftsvd.commands.fitting.fitted", refused)
+    run = invoke("fit", file, "-k", 2)
+    assert run.exit_code == 1
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("Error: the system starts no more threads (can't start new thread); end other programs")
+
+
 def _waits_for(process: int, fifo: Path) -> bool:
     """Whether the reader of a pipe is there: only then can it be opened for writing without waiting."""
     try:

@@ -122,6 +122,20 @@ def test_a_listener_hears_of_every_block_and_of_the_worst_bound() -> None:
     assert worst[-1] <= 1e-4
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_listener_hears_of_the_reads_of_exact(wide: bool) -> None:
+    heard: list[Event] = []
+    source = Held(sparse_rows(60, 120), 20) if wide else Held(sparse_rows(), 1000)
+    A = DiskRows(source)
+    with listening(heard.append):
+        F = ss.svd(A, 5, shift="mean", solver="exact")
+        assert heard[-1].done == pytest.approx(F.info.n_passes + 1)  # and the moments
+        F.U, F.Vh  # noqa: B018
+    done = [event.done for event in heard]
+    assert done == sorted(done)
+    assert done[-1] == pytest.approx(source.n_reads / len(A.blocks()))
+
+
 def test_new_rows_must_have_as_many_features() -> None:
     pca = ss.PCA(2, random_state=0).fit(DiskRows(Held(sparse_rows(300, 40), 100)))
     with pytest.raises(ValueError, match="39 features, but PCA is expecting 40"):

@@ -112,9 +112,95 @@ def test_names_of_features_with_gaps_are_matched(X: np.ndarray, tmp_path: Path) 
         (["--missing", "mean", "--shift", "none"], 1, 'shift="mean"'),
         (["--missing", "mean", "--unobserved"], 1, "it is dense"),
         (["--missing", "em", "--memory", 2000], 1, "more than the limit"),
+        (["--max-iter", 9], 2, "--max-iter is for --missing em, got --missing error"),
+        (["--missing", "mean", "--penalty", 0], 2, "--penalty is for --missing em, got --missing mean"),
+        (["--missing", "em", "--penalty", "much"], 2, "'much' is neither \"auto\" nor a number of at least 0"),
+        (["--missing", "em", "--penalty", "nan"], 2, "'nan' is neither"),
+        (["--missing", "em", "--max-iter", 0], 2, "0 is not in the range"),
     ],
 )
 def test_what_cannot_be_is_one_line(line: list[object], code: int, message: str, file: Path) -> None:
     result = invoke("fit", file, *line)
     assert result.exit_code == code
     assert message in result.stderr.splitlines()[-1]
+
+
+# --- what is said of missing entries ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_missing_entries_are_counted_and_shares_said_to_be_of_what_they_are_of(
+    missing: str, file: Path, X: np.ndarray
+) -> None:
+    out = file.parent / "out"
+    found = told(file, "--missing", missing, "-o", out)
+    assert found["n_missing"] == np.isnan(X).sum()
+    assert json.loads((out / "result.json").read_text()) == found
+    facts = json.loads(invoke("info", out / "model.safetensors", "--json").stdout)
+    for name in ("n_missing", "heldout_r2", "completed", "variance_of", "converged"):
+        assert facts[name] == found[name]
+    text = invoke("fit", file, "--missing", missing, "-k", 3).stdout
+    assert f"{found['n_missing']} missing entries" in text
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"<dt>Missing entries</dt><dd>{found['n_missing']}</dd>" in page
+    assert "which is exact" not in page
+    if missing == "mean":
+        assert (found["heldout_r2"], found["completed"]) == (None, None)
+        assert "with the means in place of missing entries" in text
+        assert "missing entries equal the means of their columns" in page
+    else:
+        assert found["completed"] is True
+        assert isinstance(found["heldout_r2"], float)
+        assert f"R^2 = {found['heldout_r2']:.3f}" in text
+        assert "shares are of the completed matrix" in text
+        assert f"R² = {found['heldout_r2']:.3f}" in page
+        assert "This is not a share of the data" in page
+        assert "of the variance of the completed matrix" in page
+        assert (found["settings"]["penalty"], found["settings"]["max_iter"]) == ("auto", 300)
+
+
+def test_a_fit_without_gaps_says_what_it_said(tmp_path: Path, X: np.ndarray) -> None:
+    np.save(tmp_path / "X.npy", np.nan_to_num(X))
+    found = told(tmp_path / "X.npy", "-o", tmp_path / "out")
+    assert (found["n_missing"], found["heldout_r2"], found["completed"]) == (None, None, None)
+    assert found["variance_of"] == "the data"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "which is exact: it is summed over the data" in page
+    assert "Missing entries" not in page
+
+
+@pytest.mark.parametrize("solver", ["auto", "randomized"])
+def test_a_completion_that_stopped_unfinished_has_not_converged_in_any_output(
+    solver: str, file: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    line = ("fit", file, "--missing", "em", "-k", 3, "--max-iter", 2, "--penalty", 0.5, "--solver", solver)
+    result = invoke(*line, "--tol", 0.5, "--json", "-o", out)
+    assert result.exit_code == 0
+    assert "step after 2: give a larger --max-iter, a larger penalty than 0.5, or fewer" in result.stderr
+    found = json.loads(result.stdout)
+    assert (found["converged"], found["completed"]) == (False, False)
+    assert (found["settings"]["penalty"], found["settings"]["max_iter"]) == (0.5, 2)
+    lines = (out / "variances.csv").read_text().splitlines()
+    assert [row.split(",")[-1] for row in lines[1:]] == ["false"] * 3
+    facts = json.loads(invoke("info", out / "model.safetensors", "--json").stdout)
+    assert (facts["converged"], facts["completed"]) == (False, False)
+    assert (facts["settings"]["penalty"], facts["settings"]["max_iter"]) == (0.5, 2)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "The completion of the missing entries stopped at its limit of steps" in page
+    assert "larger max_iter" in page
+    assert '<td class="yes">' not in page
+    assert "The bounds of the errors of component" not in page
+    assert "the completion stopped unfinished" in invoke(*line).stdout
+
+
+def test_info_counts_what_is_missing_in_a_file(file: Path, ratings: Path, X: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "whole.npy", np.arange(12).reshape(4, 3))
+    (tmp_path / "X.csv").write_text("a,b\n1,nan\n2,3\n")
+    sparse.save_npz(tmp_path / "stored.npz", sparse.csc_array(X))
+    counts = {"X.npy": np.isnan(X).sum(), "whole.npy": 0, "ratings.npz": 0, "stored.npz": np.isnan(X).sum(), "X.csv": 1}
+    for name, count in counts.items():
+        assert json.loads(invoke("info", tmp_path / name, "--json").stdout)["n_missing"] == count
+    assert f"n_missing       {counts['X.npy']}" in invoke("info", file).stdout
+    whole = invoke("info", ratings, "--json").stdout
+    assert json.loads(whole)["stored"] < X.size

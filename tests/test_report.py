@@ -138,7 +138,19 @@ def test_the_table_holds_every_component(bare: Page) -> None:
         assert float(cells[4].split()[0]) == pytest.approx(100 * PCA.explained_variance_ratio_[: j + 1].sum(), abs=0.01)
         assert float(cells[5]) == pytest.approx(PCA.info_.residuals[j], rel=0.1)
         assert float(cells[6]) == pytest.approx(PCA.info_.value_errors[j], rel=0.1)
-        assert cells[7] == "yes"
+        assert float(cells[7]) == pytest.approx(PCA.info_.vector_errors[j], rel=0.1)
+        assert cells[8] == "yes"
+
+
+def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
+    level = PCA.info_.missed_below / PCA.singular_values_[-1]
+    assert f"No value that is not shown exceeds {level:.4g} σ_k, with probability 1 − 10" in bare.text
+    assert "may have been missed" not in bare.text
+    far = ss.PCA(n_components=5, random_state=0).fit(X)
+    far.info_ = replace(PCA.info_, converged=False, missed_below=float(2 * PCA.singular_values_[-1]))
+    assert "Values up to 2 σ_k may have been missed" in page(tmp_path, far).text
+    far.info_ = replace(PCA.info_, missed_below=None, vector_errors=None)  # as in files of older models
+    assert "that is not shown" not in page(tmp_path, far).text
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge")

@@ -1,7 +1,6 @@
 """Solvers: what they return, how often they read, what they do at low rank, and their settings."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, replace
 from importlib import import_module
 from typing import ClassVar
@@ -28,6 +27,7 @@ from helpers import (
     values,
     with_values,
 )
+from shiftsvd.kernels.threads import _Pool
 from shiftsvd.solvers import Solver
 
 RANDOMIZED = (
@@ -271,7 +271,7 @@ def test_auto_iterations_are_those_of_scikit_learn() -> None:
     assert ss.RandomizedSVD()(A, 6, 0).info.n_passes == 2 * 4 + 2
 
 
-class _Pool(ThreadPoolExecutor):
+class _Watched(_Pool):
     """A pool that remembers how many threads it was given."""
 
     sizes: ClassVar[list[int]] = []
@@ -284,34 +284,34 @@ class _Pool(ThreadPoolExecutor):
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
 def test_as_many_threads_run_as_were_asked_for(solver: Solver, monkeypatch) -> None:
-    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "_Pool", _Watched)
     for D in (values((60, 12)), values((12, 60))):
         for X in (D, sparse.csr_array(D), sparse.csc_array(D)):
             for n_threads in (1, 2, 3):
-                _Pool.sizes.clear()
+                _Watched.sizes.clear()
                 ss.svd(X, 3, shift="mean", scale="std", solver=solver, rng=0, n_threads=n_threads, certify=True)
                 # The calling thread is one of them.
-                assert set(_Pool.sizes) == ({n_threads - 1} if n_threads > 1 else set())
+                assert set(_Watched.sizes) == ({n_threads - 1} if n_threads > 1 else set())
 
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("solver", [ss.Exact(), ss.RandomizedSVD(), ss.ShiftedRandomizedSVD()], ids=repr)
 def test_the_long_factor_is_made_in_as_many_threads_as_the_rest(solver: Solver, monkeypatch) -> None:
-    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "_Pool", _Watched)
     for D in (values((60, 12)), values((12, 60))):
-        _Pool.sizes.clear()
+        _Watched.sizes.clear()
         F = ss.svd(D, 3, shift="mean", solver=solver, rng=0, n_threads=1)
         assert (F.U * F.S @ F.Vh).shape == D.shape
-        assert not _Pool.sizes
+        assert not _Watched.sizes
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_the_number_of_threads_holds_for_operators_of_ones_own(monkeypatch) -> None:
-    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "ThreadPoolExecutor", _Pool)
+    monkeypatch.setattr(import_module("shiftsvd.kernels.threads"), "_Pool", _Watched)
     for X in (Minimal(values((60, 12))), Duck(values((60, 12)))):
-        _Pool.sizes.clear()
+        _Watched.sizes.clear()
         ss.svd(X, 3, rng=0, n_threads=1)
-        assert not _Pool.sizes
+        assert not _Watched.sizes
 
 
 # --- info -----------------------------------------------------------------------------------------------------

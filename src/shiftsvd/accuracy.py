@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
 from shiftsvd.moments import Vector
 from shiftsvd.operators import panel_dtype
@@ -27,7 +28,8 @@ def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | 
 
     Notes
     -----
-    Two passes a step. After q steps the estimate is below ``(1 - e) ||A||^2`` with probability at most
+    Two passes a step, and one before, for the Frobenius norm. After q steps the estimate is below
+    ``(1 - e) ||A||^2`` with probability at most
     ``1.648 sqrt(n) exp(-(2q - 1) sqrt(e))`` (Kuczynski & Wozniakowski 1992).
 
     Examples
@@ -36,7 +38,7 @@ def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | 
     >>> round(ss.spectral_norm(np.diag([3.0, 2.0, 1.0])), 6)
     3.0
     """
-    A = as_operator(A)
+    A, unit, _ = in_units(as_operator(A))
     A = A if A.shape[0] >= A.shape[1] else A.H
     n = A.shape[1]
     v = np.random.default_rng(rng).standard_normal((n, 1)).astype(panel_dtype(A.dtype))
@@ -56,7 +58,7 @@ def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | 
         if estimate - previous <= 1e-8 * estimate or beside[-1] <= 1e-14 * estimate:
             break
         v = w
-    return float(np.sqrt(max(estimate, 0)))
+    return float(np.ldexp(np.sqrt(max(estimate, 0)), unit))
 
 
 def residuals(A: Any, F: SVDResult) -> Vector:
@@ -75,10 +77,10 @@ def residuals(A: Any, F: SVDResult) -> Vector:
 
     Notes
     -----
-    Two passes.
+    Two passes, and one for the Frobenius norm, which says whether squares leave the range of numbers.
     """
-    A = as_operator(A)
-    U, S, V = np.asarray(F.U), F.S, F.Vh.conj().T
+    A, unit, _ = in_units(as_operator(A))
+    U, S, V = np.asarray(F.U), np.ldexp(F.S, -unit), F.Vh.conj().T
     right = np.linalg.norm(A.matmat(V) - U * S, axis=0)
     left = np.linalg.norm(A.rmatmat(U) - V * S, axis=0)
     return np.asarray(np.sqrt((right**2 + left**2) / 2) / (S[0] if S[0] > 0 else 1.0))

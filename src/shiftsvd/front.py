@@ -8,15 +8,14 @@ import numpy.typing as npt
 
 from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
-from shiftsvd.missing import completed, with_missing
+from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale
+from shiftsvd.scales import check_scale, moments_in_units
 from shiftsvd.shifts import (
     Shift,
     check_shift,
-    moments_after,
     needs_moments,
     resolve_scale,
     resolve_shift,
@@ -45,6 +44,8 @@ def svd(
     sample_weight: npt.ArrayLike | None = None,
     missing: str = "error",
     unobserved: bool = False,
+    penalty: float | str = "auto",
+    max_iter: int = MAX_ITER,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -84,9 +85,15 @@ def svd(
     missing : "error", "mean" or "em"
         What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
         and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in.
+        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in. `Info.n_missing` counts
+        them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the model's own
+        entries: how well it predicts others is `Info.heldout_r2`.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
+    penalty : float of at least 0, or "auto"
+        Of the completion: what is subtracted from its singular values; see `complete`.
+    max_iter : int
+        Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
 
     Returns
     -------
@@ -104,7 +111,9 @@ def svd(
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments
     where shift or scale need them; one more for "rows", "both", `Covariates` and `GroupMeans`, and one for "std"
-    or "pareto" after a shift that is not the same for all rows.
+    or "pareto" after a shift that is not the same for all rows. Where squares leave the range of numbers (norms beyond
+    1e90, or below 1e-90), a power of two is taken out of the data, which takes two passes more, and with a named scale
+    up to five; operators of SciPy are multiplied by a few vectors first, to see.
 
     References
     ----------
@@ -123,20 +132,25 @@ def svd(
     if not tol >= 0:
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
-    A = with_missing(X, missing, unobserved, n_threads, memory_limit)
-    share = float(k) if isinstance(k, float | np.floating) else None
-    if share is None:
-        check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
-    elif not 0 < share < 1:
-        raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
-    weights = row_weights(sample_weight, A.shape[0])
-    check_shift(shift, A.shape[1])
-    check_scale(scale, A.shape[1], scale_ddof)
-    check_solver(solver, k)
     with threads(n_threads):
-        A, moments = (A, None) if isinstance(A, Operator) else completed(A, missing, shift, k, weights, rng)
+        A = with_missing(X, missing, unobserved, n_threads, memory_limit)
+        check_unused(missing, penalty, max_iter)
+        share = float(k) if isinstance(k, float | np.floating) else None
+        if share is None:
+            check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
+        elif not 0 < share < 1:
+            raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
+        weights = row_weights(sample_weight, A.shape[0])
+        check_shift(shift, A.shape[1])
+        check_scale(scale, A.shape[1], scale_ddof)
+        check_solver(solver, k)
+        moments, account = None, Account()
+        if not isinstance(A, Operator):
+            A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
         A = prepared(A, shift, scale, scale_ddof, weights, moments)
-        return decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
+        F = decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
+        F.info = account.told(F.info)
+        return F
 
 
 def prepared(
@@ -151,8 +165,11 @@ def prepared(
     moments = A.moments(weights) if moments is None and needs_moments(shift, scale) else moments
     S = resolve_shift(shift, A, moments, weights)
     named = scale is True or isinstance(scale, str)
-    after = moments_after(A, S, moments, weights) if moments is not None and named else None
-    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof)
+    after: Moments | None = None
+    e: Vector | int = 0
+    if moments is not None and named:
+        moments, after, e = moments_in_units(A, S, moments, weights)
+    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof, e)
     A = A if S is None else A - S
     rows, cols = None if weights is None else np.sqrt(weights), None if divisor is None else 1 / divisor
     return A if rows is None and cols is None else Scaled(A, rows, cols)

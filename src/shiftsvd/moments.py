@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = npt.NDArray[Any]
+# Squares that leave the range of numbers are infinite, or 0: whoever needs them takes a power of two out of the data.
+unwarned = np.errstate(over="ignore", invalid="ignore")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +33,7 @@ class Moments:
     mean: Vector
     M2: Vector | None
 
+    @unwarned
     def merge(self, other: "Moments") -> "Moments":
         """Moments of the rows of both, as if they had been read together."""
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/test_moments.py).
@@ -52,6 +55,7 @@ class Moments:
         return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 
 
+@unwarned
 def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     """Moments of the columns of one dense block of shape (rows, n), with one weight for each row."""
     dtype = np.result_type(block.dtype, np.float64)

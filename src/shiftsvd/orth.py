@@ -15,6 +15,8 @@ from shiftsvd.operators import Panel
 ROWS = 8192
 # Past condition 1e8 the Cholesky factor of a Gram matrix fails or, worse, does not; a digit of margin.
 REACH = 1e-7
+# Columns shorter than this, or longer than its inverse, have squares that are no numbers or have lost digits.
+SHORTEST = 2.0**-480
 
 
 def orth(Y: Panel) -> Panel:
@@ -59,9 +61,11 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
     """Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past its reach."""
     Q = Y
     for _ in range(steps):
-        G = _gram(Q)
-        lengths = np.sqrt(np.diagonal(G).real)
-        if not lengths.min() > 0:
+        with np.errstate(over="ignore", invalid="ignore"):
+            G = _gram(Q)
+            lengths = np.sqrt(np.diagonal(G).real)
+        # Squares that are no numbers are left to Householder's steps, which LAPACK takes at any scale.
+        if not SHORTEST < lengths.min() <= lengths.max() < 1 / SHORTEST:
             return None
         # Columns of very different lengths are no trouble once they are scaled.
         try:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 from typing import Any, Final, TextIO
 
 from shiftsvd.events import Event, Listener, silent
@@ -20,7 +21,7 @@ def progress(kind: str = "auto") -> Iterator[Listener]:
     """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal, and is silent elsewhere."""
     if kind == "json":
         yield JsonLines(sys.stderr)
-    elif kind == "always" or (kind == "auto" and sys.stderr.isatty()):
+    elif (kind == "always" or (kind == "auto" and sys.stderr.isatty())) and _threads_start():
         with _bars() as listen:
             yield listen
     else:
@@ -32,6 +33,15 @@ def progress_bar() -> Iterator[Listener]:
     """A listener that draws one bar for each stage; silent where stderr is not a terminal."""
     with progress() as listen:
         yield listen
+
+
+def _threads_start() -> bool:
+    """Whether the system starts threads; bars are drawn by one, and where it cannot start they hide the cursor."""
+    try:
+        Thread(target=int).start()
+    except RuntimeError:  # can't start new thread
+        return False
+    return True
 
 
 @contextmanager

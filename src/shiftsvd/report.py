@@ -24,6 +24,7 @@ ROWS: Final = 500  # components in the table
 DRAWN: Final = 4  # components whose loadings are drawn
 LISTED: Final = 10  # components whose loadings are listed
 NAMED: Final = 8  # features at either end of a list
+FAR: Final = 1.05  # times the last value: up to there a fit that converged may have missed others
 LONGEST: Final = 300  # characters of a setting
 
 
@@ -38,6 +39,7 @@ class Row:
     cumulative: float | None
     residual: float | None
     error: float | None
+    angle: float | None
     converged: str
 
 
@@ -135,9 +137,11 @@ def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
         "k": fit.k,
         "quantity": "variance" if fit.is_estimator else "squared norm",
         "rows": rows[:ROWS],
-        "late": [row.number for row in rows if row.converged == "no"],
+        "late": [row.number for row in rows if row.converged == "no" and not _is_unfinished(info)],
+        "gaps": _gaps(info),
         "converged": None if info is None else info.converged,
         "certificate": _certificate(fit),
+        "missed": _missed(fit),
         "settings": _settings(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
         "scores_figures": list(_scores_figures(fit, scores, colors)) if fit.k else [],
@@ -158,6 +162,7 @@ def table(fit: Fit) -> list[Row]:
         None if known is None else known[0],
         getattr(info, "residuals", None),
         fit.errors,
+        getattr(info, "vector_errors", None),
     )
     lists: list[list[Any]] = [[None] * fit.k if column is None else [float(x) for x in column] for column in columns]
     return [Row(*line) for line in zip(range(1, fit.k + 1), *lists, _verdicts(fit), strict=True)]
@@ -165,6 +170,8 @@ def table(fit: Fit) -> list[Row]:
 
 def _verdicts(fit: Fit) -> list[str]:
     """Whether each component converged: yes, no, or a dash where that was not asked for."""
+    if _is_unfinished(fit.info):
+        return ["no"] * fit.k
     converged = getattr(fit.info, "converged", None)
     if converged is None or fit.errors is None:
         return ["–"] * fit.k
@@ -177,6 +184,18 @@ def _verdicts(fit: Fit) -> list[str]:
     return ["no" if one else "yes" if late.any() else "?" for one in late]
 
 
+def _is_unfinished(info: Any) -> bool:
+    """Whether the completion of missing entries stopped before it came to rest: the bounds are of what it had then."""
+    return getattr(info, "completed", None) is False
+
+
+def _gaps(info: Any) -> dict[str, Any]:
+    """How many entries were missing, what stands for them, and what is known of that."""
+    count, completed = getattr(info, "n_missing", None), getattr(info, "completed", None)
+    r2 = getattr(info, "heldout_r2", None)
+    return {"count": count, "model": completed is not None, "unfinished": completed is False, "r2": r2}
+
+
 def _certificate(fit: Fit) -> dict[str, Any]:
     """The total, the share that is explained, and its bounds where they are known."""
     known = fit.cumulative()
@@ -184,6 +203,15 @@ def _certificate(fit: Fit) -> dict[str, Any]:
         return {"total": fit.total, "share": None, "bounds": None}
     share, lower, upper = (float(values[-1]) for values in known)
     return {"total": fit.total, "share": share, "bounds": None if fit.errors is None else (lower, upper)}
+
+
+def _missed(fit: Fit) -> dict[str, Any]:
+    """What no value exceeds that is not shown, in units of the last one, and whether that is far above it."""
+    level = getattr(fit.info, "missed_below", None)
+    S = np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64)
+    if level is None or not len(S):
+        return {"level": None, "far": False}
+    return {"level": f"{level / S[-1]:.4g} σ_k" if S[-1] > 0 else number(level), "far": level > FAR * S[-1]}
 
 
 def _settings(model: Any) -> dict[str, dict[str, str]]:
@@ -203,10 +231,19 @@ def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str,
         facts = {"Solver": str(info.solver), "Reads of the data": str(info.n_passes)}
         seconds = info.seconds if seconds is None else seconds
         peak_bytes = info.peak_bytes if peak_bytes is None else peak_bytes
+        facts |= _facts_of_gaps(_gaps(info))
     if seconds is not None:
         facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
     if peak_bytes is not None:
         facts["Peak memory"] = f"{peak_bytes / 1e9:.3g} GB" if peak_bytes >= 1e9 else f"{peak_bytes / 1e6:.3g} MB"
+    return facts
+
+
+def _facts_of_gaps(gaps: dict[str, Any]) -> dict[str, str]:
+    """Missing entries, and how well a completion predicts others."""
+    facts = {} if gaps["count"] is None else {"Missing entries": f"{gaps['count']:,}"}
+    if gaps["model"]:
+        facts["R² of held-out entries"] = "too few to tell" if gaps["r2"] is None else f"{gaps['r2']:.3f}"
     return facts
 
 

@@ -14,7 +14,7 @@ from shiftsvd.front import decompose
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Scaled, repeated
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import moments_after, resolve_scale
+from shiftsvd.scales import moments_in_units, resolve_scale
 from shiftsvd.solvers.base import TOL
 from shiftsvd.spectrum import Found, evidence
 from shiftsvd.vectors import finite_vector
@@ -63,7 +63,8 @@ def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit:
     if shift is not None:
         mu = moments.mean if isinstance(shift, str) else finite_vector("shift", shift, A.shape[1], "feature")
     S = None if mu is None else repeated(mu, A.shape[0])
-    divisor = resolve_scale(scale, A.shape[1], moments_after(A, S, moments), moments)
+    before, after, e = moments_in_units(A, S, moments)
+    divisor = resolve_scale(scale, A.shape[1], after, before, exponents=e)
     return Rows(X, mu, divisor, n_threads, memory_limit)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.powers import length
 from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.orth import phases
@@ -72,8 +73,16 @@ class Info:
         Bounds of the sine of the angle of each vector, left or right, to the exact space of its value and of those that
         its residual does not tell from it; 1 where no gap says anything. Given what `value_errors` are given.
     missed_below : float or None
-        No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None where
-        nothing is known.
+        No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None
+        where nothing is known.
+    heldout_r2 : float or None
+        With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, which neither was
+        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete`. None
+        without a completion, and where there are too few entries to tell.
+    n_missing : int or None
+        How many entries of X are missing; None where they are an error.
+    completed : bool or None
+        Whether the completion came to rest; if not, `converged` is False. None without a completion.
     """
 
     solver: str
@@ -88,6 +97,9 @@ class Info:
     peak_bytes: int | None
     vector_errors: Vector | None = None
     missed_below: float | None = None
+    heldout_r2: float | None = None
+    n_missing: int | None = None
+    completed: bool | None = None
 
 
 class SVDResult(Operator):
@@ -156,7 +168,7 @@ class SVDResult(Operator):
 
     def frobenius_norm(self) -> float:
         """The length of S."""
-        return float(np.linalg.norm(self.S))
+        return length(self.S)
 
     def as_low_rank(self) -> LowRank:
         """``L R^H`` with L = U S, in double precision."""
@@ -182,6 +194,16 @@ class SVDResult(Operator):
         )
         return SVDResult(lambda: self.U[:, :k], self.S[:k], lambda: self.Vh[:k], info)
 
+    def times_power(self, e: int) -> "SVDResult":
+        """That of ``2^e A``: what is in the units of A is multiplied, and nothing is rounded."""
+        if e == 0:
+            return self
+        error, missed = (
+            None if x is None else float(np.ldexp(x, e)) for x in (self.info.frobenius_error, self.info.missed_below)
+        )
+        info = replace(self.info, frobenius_error=error, missed_below=missed)
+        return SVDResult(lambda: self.U, np.ldexp(self.S, e), lambda: self.Vh, info)
+
     def __repr__(self) -> str:
         return f"<SVDResult of {len(self.S)} components by {self.info.solver}>"
 
@@ -198,7 +220,7 @@ class SVDResult(Operator):
     def _error_of(self, k: int) -> float | None:
         """The Frobenius error after truncation to k."""
         error = self.info.frobenius_error
-        return None if error is None else float(np.hypot(error, np.linalg.norm(self.S[k:])))
+        return None if error is None else float(np.hypot(error, length(self.S[k:])))
 
 
 def _first(values: Vector | None, k: int) -> Vector | None:

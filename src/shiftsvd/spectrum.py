@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.powers import length
 from shiftsvd.moments import Vector
 from shiftsvd.result import SVDResult
 
@@ -15,7 +16,7 @@ Found = tuple[int, dict[str, Vector]]  # a number of components, and the table o
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Leading singular values, what they leave over of the squares, and the degrees of freedom of rows and columns."""
+    """Leading singular values, the length of what they leave over, and the degrees of freedom of rows and columns."""
 
     S: Vector
     rest: float | None
@@ -23,16 +24,16 @@ class Spectrum:
 
     def first(self, k: int) -> "Spectrum":
         """The same with k values at most."""
-        rest = None if self.rest is None else self.rest + float(self.S[k:] @ self.S[k:])
+        rest = None if self.rest is None else float(np.hypot(self.rest, length(self.S[k:])))
         return Spectrum(self.S[:k], rest, self.shape)
 
     def noise(self, k: int) -> float:
-        """The variance of an entry that k components leave over."""
+        """The deviation of an entry that k components leave over."""
         rest = self.first(k).rest
         if rest is None:
             raise ValueError('this needs the Frobenius norm, which the operator does not know; use "elbow"')
-        (m, n), floor = self.shape, (EPS * float(np.linalg.norm(self.S))) ** 2  # rounding is not noise
-        return max(rest, floor) / (max(m - k, 1) * max(n - k, 1))
+        (m, n), floor = self.shape, EPS * length(self.S)  # rounding is not noise
+        return max(rest, floor) / float(np.sqrt(max(m - k, 1) * max(n - k, 1)))
 
 
 def spectrum_of(fitted: Any) -> Spectrum | None:
@@ -44,8 +45,7 @@ def spectrum_of(fitted: Any) -> Spectrum | None:
 
 def of_result(F: SVDResult, centred: bool = False) -> Spectrum:
     """What a factorization knows, of a matrix whose column means were subtracted or not."""
-    error = F.info.frobenius_error
-    return Spectrum(F.S.astype(np.float64), None if error is None else error**2, (F.shape[0] - centred, F.shape[1]))
+    return Spectrum(F.S.astype(np.float64), F.info.frobenius_error, (F.shape[0] - centred, F.shape[1]))
 
 
 def of_estimator(fitted: Any) -> Spectrum:
@@ -54,9 +54,9 @@ def of_estimator(fitted: Any) -> Spectrum:
     share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
     centred = isinstance(getattr(fitted, "shift", "mean"), str)
     error = getattr(getattr(fitted, "info_", None), "frobenius_error", None)
-    of_shares = float(S @ S) * (1 / share - 1) if share > 0 else 0.0
-    rest = of_shares if error is None or not len(S) else error**2
-    return Spectrum(S, max(rest, 0.0), (fitted.n_samples_ - centred, fitted.n_features_in_))
+    of_shares = length(S) * float(np.sqrt(max(1 / share - 1, 0))) if share > 0 else 0.0
+    rest = of_shares if error is None or not len(S) else error
+    return Spectrum(S, rest, (fitted.n_samples_ - centred, fitted.n_features_in_))
 
 
 def elbow(known: Spectrum) -> Found:
@@ -76,7 +76,7 @@ def hard_threshold(known: Spectrum) -> Found:
     above, k = 0, -1
     while above > k:  # each step leaves out more of the signal, so that the threshold falls
         k = above
-        threshold = factor * np.sqrt(max(m, n) * known.noise(k))
+        threshold = factor * np.sqrt(max(m, n)) * known.noise(k)
         above = int(np.sum(threshold < S))
     return k, evidence(S, threshold=np.full(len(S), threshold))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shiftsvd.algebra.costs import QR_ENTRIES, Costs
 from shiftsvd.algebra.diagonal import scaled
 from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.algebra.powers import NOTHING, plus
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.moments import Moments, Vector
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 # Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
+# Sums of squares between these have lost nothing to the ends of the range of numbers.
+LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 
 class Operator(Costs):
@@ -82,6 +85,10 @@ class Operator(Costs):
         blocks = (scaled(None if roots is None else roots[lo : lo + len(block)], block) for lo, block in parts)
         return reduce(folded, ordered(_r_factor, blocks, default_threads()))
 
+    def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
+        """`triangle` of the adjoint, for backends that keep what they read."""
+        return Operator.triangle(self.H, weights)
+
     def fused(self, passes: float) -> "Operator":
         """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
         return self
@@ -128,9 +135,40 @@ class Operator(Costs):
         return np.concatenate(parts)
 
     def frobenius_norm(self) -> float | None:
-        """``||A||_F`` without cancellation, in one pass; None where it cannot be had cheaply."""
+        """``||A||_F`` without cancellation, in one pass; None where it cannot be had cheaply.
+
+        Where the squares leave the range of numbers, it takes one more pass to find the largest entry, and one for the
+        squares of the entries over a power of two.
+        """
         squares = self.column_squares()
-        return None if squares is None else float(np.sqrt(squares.sum()))
+        if squares is None:
+            return None
+        with np.errstate(over="ignore"):
+            total = float(squares.sum())
+        if LEAST_SQUARES < total < MOST_SQUARES:
+            return float(np.sqrt(total))
+        exponents = self.column_exponents()
+        if exponents is None or exponents.max() == NOTHING:
+            return None if exponents is None else 0.0
+        unit = int(exponents.max())
+        B = self.ldexp(0, -unit)
+        squares = None if B is None else B.column_squares()
+        return None if squares is None else float(np.ldexp(np.sqrt(squares.sum()), unit))
+
+    def column_exponents(self) -> Vector | None:
+        """Integers e with ``|a_ij| < 2^e_j``, near the largest of each column; None where entries cannot be seen.
+
+        One read. `NOTHING` stands for columns of zeros. Asked for where squares leave the range of numbers.
+        """
+        return None
+
+    def row_exponents(self) -> Vector | None:
+        """The same of the rows."""
+        return None
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Operator | None":
+        """``diag(2^rows) A diag(2^cols)`` without rounding, as an operator of the same kind; None if it cannot."""
+        return None
 
     def with_shift(self, shift: "LowRank") -> "Operator | None":
         """This matrix minus `shift`, with the subtraction fused into its blocks; None if it cannot."""
@@ -245,6 +283,11 @@ class Derived(Operator):
         """As of A."""
         return self.A.n_threads
 
+    @property
+    def strain(self) -> int:
+        """As of A."""
+        return self.A.strain
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
@@ -285,6 +328,10 @@ class Adjoint(Derived):
         moments = self.A.moments(weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """As A reads itself."""
+        return self.A.adjoint_triangle(weights)
+
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """Squared norms of the rows of A."""
         return self.A.row_squares(weights)
@@ -297,6 +344,19 @@ class Adjoint(Derived):
         """Those of A sorted by its columns; None where it cannot be."""
         by_columns = self.A.transposed(np.inf)
         return None if by_columns is None else by_columns.squares_beyond(V, W, weights)
+
+    def column_exponents(self) -> Vector | None:
+        """Those of the rows of A."""
+        return self.A.row_exponents()
+
+    def row_exponents(self) -> Vector | None:
+        """Those of the columns of A."""
+        return self.A.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """``(diag(2^cols) A diag(2^rows))^H``."""
+        B = self.A.ldexp(cols, rows)
+        return None if B is None else B.H
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """The column blocks of A."""
@@ -375,6 +435,20 @@ class Shifted(Derived):
         """Both shifts in one, where this one is of low rank too."""
         S = self.S.as_low_rank()
         return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def column_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        a, b = self.A.column_exponents(), self.S.column_exponents()
+        return None if a is None or b is None else plus(np.maximum(a, b), 1)
+
+    def row_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        return self.H.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """The difference of both."""
+        A, S = self.A.ldexp(rows, cols), self.S.ldexp(rows, cols)
+        return None if A is None or S is None else Shifted(A, S)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A minus those of S."""

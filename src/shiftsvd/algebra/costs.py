@@ -69,6 +69,11 @@ class Costs(ABC):
         return self.shape[0] * self.shape[1]
 
     @property
+    def strain(self) -> int:
+        """How far from 1 the scales that panels are multiplied by are, as an exponent of two."""
+        return 0
+
+    @property
     def n_threads(self) -> int | None:
         """Threads that a solver may use; None: the cores that this process may use."""
         return None

@@ -9,7 +9,10 @@ import numpy.typing as npt
 
 from shiftsvd.algebra.base import Operator, check_same_shape
 from shiftsvd.algebra.panels import Panel, panel_dtype
+from shiftsvd.algebra.powers import NOTHING, exponents_of, plus, two_to
 from shiftsvd.moments import Vector
+
+FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +84,24 @@ class LowRank(Operator):
     def as_low_rank(self) -> "LowRank":
         """Itself."""
         return self
+
+    def column_exponents(self) -> Vector:
+        """From the largest of each column of L."""
+        left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
+        return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
+
+    def row_exponents(self) -> Vector:
+        """The same of the adjoint."""
+        return self.H.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
+        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one."""
+        L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
+        e = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
+        e = np.where((np.abs(e) > FAR) & (e != NOTHING), e, 0)
+        L = L * two_to(-e) if np.any(e) else L
+        # One power for each entry: first one and then the other could leave the range on the way.
+        return LowRank(L, self.R * two_to(np.reshape(cols, (-1, 1)) + e))
 
     @property
     def level(self) -> bool:

@@ -10,7 +10,8 @@ from shiftsvd.algebra.base import Derived, Operator
 from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.panels import Panel, field_of
-from shiftsvd.moments import Vector
+from shiftsvd.algebra.powers import exponents_of, plus, split, two_to
+from shiftsvd.moments import Vector, unwarned
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,11 +73,13 @@ class Scaled(Derived):
         """As A."""
         return Scaled(self.A.fused(passes), self.rows, self.cols)
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """``|c_j|^2`` times the weighted squares of A."""
         squares = self.A.column_squares(power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         """``|r_i|^2`` times the weighted squares of A."""
         squares = self.A.row_squares(power(self.cols, weights))
@@ -88,6 +91,27 @@ class Scaled(Derived):
             V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
         squares = self.A.squares_beyond(V, W, power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
+
+    def column_exponents(self) -> Vector | None:
+        """Those of A with its scales."""
+        e = self.A.column_exponents()
+        return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
+
+    def row_exponents(self) -> Vector | None:
+        """Those of A with its scales."""
+        e = self.A.row_exponents()
+        return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
+        """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then."""
+        (left, e), (right, f) = split(self.rows), split(self.cols)
+        return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
+
+    @property
+    def strain(self) -> int:
+        """Of these scales and those of A."""
+        here = [np.abs(split(scale)[1]).max() for scale in (self.rows, self.cols) if scale is not None]
+        return int(max(here, default=0)) + self.A.strain
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``D_c V``, scaled."""
@@ -132,3 +156,23 @@ class Scaled(Derived):
 def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
     """The precision of V, made complex if the scale is."""
     return field_of(V.dtype, *() if scale is None else (scale,))
+
+
+def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
+    """``diag(2^rows) A diag(2^cols)``; of an operator that knows no better, by its panels."""
+    B = A.ldexp(rows, cols)
+    if B is not None:
+        return B
+    if np.ndim(rows) == 0 and np.ndim(cols) == 0:  # half on either side, or a panel could leave the range
+        both = int(rows + cols)
+        rows, cols = both // 2, both - both // 2
+    D = [np.broadcast_to(two_to(e), (size,)) for e, size in zip((rows, cols), A.shape, strict=True)]
+    return Scaled(A, *D)
+
+
+def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
+    """Exponents of products with a scale: with each of its numbers, or with the largest of them."""
+    if scale is None:
+        return e
+    more = exponents_of(scale)
+    return plus(e, more.max() if whole else more)

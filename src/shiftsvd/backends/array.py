@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 import numpy as np
 
+from shiftsvd.algebra.powers import Times, exponents_of
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
 from shiftsvd.kernels import kernels_for
-from shiftsvd.moments import Moments, Vector, of_block
+from shiftsvd.moments import Moments, Vector, of_block, unwarned
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
@@ -115,6 +117,7 @@ class DenseRows(Blocked):
         if known is not None:
             return known
 
+        @unwarned
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
             return np.asarray(squares.sum(axis=0) if weights is None else weights[rows[0] : rows[1]] @ squares)
@@ -124,6 +127,7 @@ class DenseRows(Blocked):
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms of the shifted blocks themselves."""
 
+        @unwarned
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
             return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
@@ -134,6 +138,24 @@ class DenseRows(Blocked):
         """The shifted block, a part at a time: what is left of it takes as much again."""
         for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
             yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
+
+    def column_exponents(self) -> Vector:
+        """From the shifted blocks themselves."""
+        parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=0)))
+        return np.asarray(reduce(np.maximum, parts))
+
+    def row_exponents(self) -> Vector:
+        """From the shifted blocks themselves."""
+        return np.concatenate([e for _, e in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=1))])
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
+        """Blocks are multiplied as they are made."""
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
+
+    def _double(self, rows: Rows) -> Panel:
+        """These rows in double precision."""
+        return self.block(rows, panel_dtype(self.dtype))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of `rows` rows in double precision."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 
 Rows = tuple[int, int]  # first row and one past the last
@@ -132,6 +132,7 @@ class Blocked(Operator):
         return total
 
 
+@unwarned
 def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
     """Squared column norms of ``X - 1 mu^T`` from the moments of X; None if there are none, or for other shifts."""
     if moments is None:

@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from shiftsvd import journal
 from shiftsvd.algebra.base import folded
+from shiftsvd.algebra.powers import times, times_sparse
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask_graph import Blocks, Chunks, Graph, computed, named, summed
@@ -259,6 +260,23 @@ class DaskRows(Operator):
         """Squared row norms; one read."""
         return np.concatenate([part for _, part in self._rows("row_squares", in_double(weights))])
 
+    def column_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        return np.asarray(self._sum("column_exponents", merge=np.maximum))
+
+    def row_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        return np.concatenate([part for _, part in self._rows("row_exponents")])
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
+        """Chunks are multiplied in the tasks that load them."""
+        e = np.broadcast_to(rows, self.shape[0])[:, None]
+        lines = da.from_array(np.ascontiguousarray(e), chunks=(self.X.chunks[0], 1), name=named("powers"))
+        kinds = {"dtype": self.dtype, "chunks": self.X.chunks, "meta": self.X._meta}
+        X = da.map_blocks(_multiplied, self.X, lines, cols=cols, **kinds)
+        kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "stored", "name") if name in self.memo}
+        return replace(self, X=X, shift=self.shift and self.shift.ldexp(rows, cols), memo=kept)
+
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of at most `rows` rows in double precision, made here: chunks are brought in one by one."""
         for block in self.blocks():
@@ -334,6 +352,13 @@ class DaskRows(Operator):
         full = self.full if self.sparse and self.shift is not None else None
         right, name = None if self.shift is None else self.shift.R, str(self.memo.get("name", "the Dask array"))
         return Shared(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
+
+
+def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:
+    """A chunk times powers of two."""
+    rows = lines[:, 0]
+    out = times_sparse(chunk, rows, cols) if issparse(chunk) else times(chunk, rows, cols)
+    return out.astype(native_dtype(chunk.dtype), copy=False)
 
 
 def graded_tsqr(Y: Any) -> Any:

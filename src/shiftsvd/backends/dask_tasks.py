@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse, sparray
-from threadpoolctl import ThreadpoolController
 
 from shiftsvd.backends.array import native_dtype
 from shiftsvd.backends.blocked import Rows
@@ -19,7 +16,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, threads
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel
 
 
@@ -117,7 +114,7 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
     """What one block contributes to a read."""
     if shared.what == "chunk":
         return chunk
-    with _alone, unheard(), threads(1):
+    with unheard(), threads(1):
         A = block_operator(chunk, own, shared)
         work = OURS.get(shared.what) or getattr(type(A), shared.what)
         return work(A, *map(in_order, shared.panels), *map(in_order, own.panels))
@@ -127,7 +124,7 @@ def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
     """What a method of an estimator gives of the rows of one chunk."""
     if not chunk.shape[0]:
         return np.empty((0, columns), native_dtype(chunk.dtype))
-    with _alone, unheard(), threads(1):
+    with unheard(), threads(1):
         return np.asarray(getattr(estimator, method)(chunk))
 
 
@@ -167,6 +164,7 @@ def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moment
     return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
 
 
+@unwarned
 def added(a: Panel, b: Panel) -> Panel:
     """The sum in double precision; neither is written to, since the scheduler may give it out again."""
     return np.add(a, b, dtype=wide(a))
@@ -175,35 +173,6 @@ def added(a: Panel, b: Panel) -> Panel:
 def wide(part: Panel) -> np.dtype[Any]:
     """The type that parts are added in: double for floats."""
     return part.dtype if part.dtype.kind in "iu" else np.result_type(part, np.float64)
-
-
-class _Alone:
-    """One BLAS thread as long as any task runs in this process: the splitting that BLAS does changes bits."""
-
-    def __init__(self) -> None:
-        self.lock, self.running, self.limiter = Lock(), 0, None
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if not self.running:
-                self.limiter = _pools().limit(limits=1, user_api="blas")
-            self.running += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.running -= 1
-            if not self.running and self.limiter is not None:
-                self.limiter.restore_original_limits()
-                self.limiter = None
-
-
-_alone = _Alone()
-
-
-@cache
-def _pools() -> ThreadpoolController:
-    """The thread pools of the libraries that are loaded."""
-    return ThreadpoolController()
 
 
 def _bytes_of(X: Any) -> int:

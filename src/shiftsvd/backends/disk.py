@@ -14,9 +14,9 @@ from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
 from shiftsvd.backends.checks import finite_dense, finite_sparse
 from shiftsvd.backends.memory import parse_bytes
-from shiftsvd.backends.source import RowSource, wide_panels
+from shiftsvd.backends.source import Multiplied, RowSource, wide_panels
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
-from shiftsvd.events import unheard
+from shiftsvd.events import read_part, unheard
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
@@ -164,6 +164,16 @@ class DiskRows(Blocked):
         part = lambda rows: self._block(rows).gram_matrix(slice_of(weights, rows))  # noqa: E731
         return self._once("gram_matrix", (weights,), lambda: {"G": self._sum(part)})["G"]
 
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """R of ``diag(sqrt(weights)) A``; one read."""
+        read = lambda: {"R": Operator.triangle(self, weights)}  # noqa: E731
+        return self._once("triangle", (weights,), read)["R"]
+
+    def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
+        """The same of the adjoint, all of which is held."""
+        read = lambda: {"R": Operator.triangle(self.H, weights)}  # noqa: E731
+        return self._once("adjoint_triangle", (weights,), read)["R"]
+
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks; one read."""
         if self.shift is not None and self.source.sparse:
@@ -230,10 +240,28 @@ class DiskRows(Blocked):
         parts = [part for _, part in self._each(lambda rows: self._block(rows).row_squares(weights))]
         return np.concatenate(parts)
 
+    def column_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        parts = [part for _, part in self._each(lambda rows: self._block(rows).column_exponents())]
+        return np.asarray(np.max(parts, axis=0))
+
+    def row_exponents(self) -> Vector:
+        """From the blocks; one read."""
+        return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).row_exponents())])
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
+        """Blocks are multiplied as they are read."""
+        kept: dict[str, Any] = {name: self.memo[name] for name in ("full", "blocks") if name in self.memo}
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=kept)
+
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of at most `rows` rows in double precision."""
-        for lo, hi in self.blocks():
-            for first, block in self._block((lo, hi)).row_blocks(rows):
+        """Dense blocks of at most `rows` rows in double precision; each block of the file counts when it was read."""
+        blocks = self.blocks()
+        for lo, hi in blocks:
+            part = self._block((lo, hi))
+            read_part(1 / len(blocks))
+            for first, block in part.row_blocks(rows):
                 yield lo + first, block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:

@@ -1,12 +1,17 @@
 """SciPy LinearOperators, and any object with shape, dtype, matmat and rmatmat."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.algebra.powers import exponents_of
+from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
+
+FEW = 4  # random vectors that tell how large the entries are
 
 
 class MatrixLike(Protocol):
@@ -48,3 +53,17 @@ class Foreign(Operator):
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``."""
         return np.asarray(self.A.rmatmat(W))
+
+    def column_exponents(self) -> Vector:
+        """The same for all columns, near the largest entry of a product with a few random vectors."""
+        return np.full(self.shape[1], self._exponent)
+
+    def row_exponents(self) -> Vector:
+        """The same for all rows."""
+        return np.full(self.shape[0], self._exponent)
+
+    @cached_property
+    def _exponent(self) -> int:
+        """One more product, once."""
+        Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
+        return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())

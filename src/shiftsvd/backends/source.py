@@ -1,12 +1,15 @@
 """What a file must be able to do to be fitted without being loaded: hand out ranges of its rows."""
 
 from abc import ABC, abstractmethod
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from shiftsvd.algebra.powers import part_of, times, times_sparse
 from shiftsvd.backends.memory import parse_bytes
+from shiftsvd.moments import Vector
 
 # Panels for data that are read again in each pass are at least this wide.
 LEAST_COLUMNS = 32
@@ -60,6 +63,29 @@ class RowSource(ABC):
         ValueError
             If the file is damaged or cut off; the message begins with `name`.
         """
+
+
+class Multiplied(RowSource):
+    """``diag(2^rows) X diag(2^cols)`` of a matrix X in a file, multiplied as it is read."""
+
+    def __init__(self, source: RowSource, rows: Vector | int, cols: Vector | int) -> None:
+        self.source, self.rows, self.cols = source, rows, cols
+        self.shape, self.sparse, self.stored, self.name = source.shape, source.sparse, source.stored, source.name
+        self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
+        powers = b"".join(np.asarray(e, np.int64).tobytes() for e in (rows, cols))
+        self.fingerprint = f"{source.fingerprint} times {sha256(powers).hexdigest()}"
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Those of the file."""
+        return self.source.edges(n_bytes)
+
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        """Rows of the file, multiplied; damaged ones are left to be refused as they are."""
+        X, rows = self.source.read(lo, hi), part_of(self.rows, slice(lo, hi))
+        if X.shape != (hi - lo, self.shape[1]):
+            return X
+        out = times_sparse(X, rows, self.cols) if isinstance(X, csr_array) else times(X, rows, self.cols)
+        return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
 def wide_panels(shape: tuple[int, int], most: int, memory_limit: int | str | None) -> tuple[int, int]:

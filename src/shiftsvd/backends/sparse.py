@@ -9,13 +9,16 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.costs import PANEL_CACHE
+from shiftsvd.algebra.powers import exponents_of, part_of, times_sparse
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.backends.memory import spare
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+
+Powers = tuple[Vector | int, Vector | int]
 
 # A column whose stored fraction is p has |mean|/sd <= sqrt(p/(1-p)): up to this p it cannot cancel.
 FULL = 0.99
@@ -44,6 +47,7 @@ class SparseRows(Blocked):
     memo: dict[str, Moments] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     inside: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
+    powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -210,6 +214,7 @@ class SparseRows(Blocked):
         X, place = self.block(rows)
         return Moments(total, *self.kernels.row_moments(X, place, weights, total))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms: the stored entries, and what the shift puts everywhere else."""
         known = self.known_squares() if weights is None else None
@@ -233,6 +238,7 @@ class SparseRows(Blocked):
             return np.asarray(sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self._pieces()))
         return squares
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms: the stored entries, and what the shift puts everywhere else."""
         w = np.ones(self.shape[1]) if weights is None else weights
@@ -244,6 +250,27 @@ class SparseRows(Blocked):
         if np.any(squares < CANCELLED * absent):
             squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self._pieces()])
         return np.asarray(squares)
+
+    def column_exponents(self) -> Vector:
+        """From the stored entries, and from the shift where it is not inside them."""
+        found = self.outside.column_exponents()
+        for rows in self.blocks():
+            X = self._made(rows, panel_dtype(self.dtype))
+            np.maximum.at(found, X.indices, exponents_of(X.data))
+        return found
+
+    def row_exponents(self) -> Vector:
+        """From the stored entries, and from the shift where it is not inside them."""
+        found = self.outside.row_exponents()
+        for rows in self.blocks():
+            X = self._made(rows, panel_dtype(self.dtype))
+            np.maximum.at(found, rows[0] + _coordinates(X)[0], exponents_of(X.data))
+        return found
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "SparseRows":
+        """The entries are multiplied in the copy that the kernels take, or block by block as they are made."""
+        powers = self.powers[0] + rows, self.powers[1] + cols
+        return replace(self, shift=self.shift and self.shift.ldexp(rows, cols), memo={}, powers=powers)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, one alive at a time."""
@@ -261,7 +288,7 @@ class SparseRows(Blocked):
 
     def _dense(self, rows: Rows) -> Panel:
         """These rows, shifted, in double precision."""
-        X = take_rows(self.X, *rows)
+        X = self._stored(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[_coordinates(X)] = X.data
         if self.shift is not None:
@@ -270,21 +297,21 @@ class SparseRows(Blocked):
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of rows of the adjoint, which is sorted by columns once."""
-        return self._adjoint(self.X, self.shift, self.inside).row_blocks(columns)
+        return self._adjoint(self.X, self.shift, self.inside, self.powers).row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
         """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
         if passes < SORT_PASSES or not spare(self._bytes_the_other_way, self.memory_limit):
             return None
         if self.full is None or self.ready is None:
-            return self._adjoint(self.X, self.shift, self.inside)
+            return self._adjoint(self.X, self.shift, self.inside, self.powers)
         return self._adjoint(self.ready, self.outside, inside=True)  # full lines need not be shifted again
 
-    def _adjoint(self, X: CSR, shift: LowRank | None, inside: bool) -> "SparseRows":
-        """The adjoint of this matrix minus its shift, sorted by its own rows."""
+    def _adjoint(self, X: CSR, shift: LowRank | None, inside: bool, powers: Powers = (0, 0)) -> "SparseRows":
+        """The adjoint of X minus its shift, sorted by its own rows."""
         X = X.conj() if X.dtype.kind == "c" else X
-        shift = shift and shift.H
-        return replace(self, X=csr_array(X.T.tocsr()), shift=shift, memo={}, full_columns=None, inside=inside)
+        X, shift = csr_array(X.T.tocsr()), shift and shift.H
+        return replace(self, X=X, shift=shift, memo={}, full_columns=None, inside=inside, powers=powers[::-1])
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
@@ -333,11 +360,13 @@ class SparseRows(Blocked):
             i, j = _coordinates(X)
             i = rows[0] + i
             x = X.data.astype(panel_dtype(X.dtype), copy=False)
-            yield i, j, np.abs(x) ** 2 - 2 * (x.conj() * _entries(self.outside, i, j)).real
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = np.abs(x) ** 2 - 2 * (x.conj() * _entries(self.outside, i, j)).real
+            yield i, j, change
 
     def _ready(self) -> CSR | None:
         """The matrix for the kernels: X itself, or one copy with its full lines shifted if the memory allows it."""
-        if self.full is None:
+        if self.full is None and not self._multiplied:
             return self.X if self.X.dtype.kind in "fc" else None
         nnz = self.X.nnz + (0 if self.missing is None else self.missing.nnz)
         if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), self.memory_limit):
@@ -355,7 +384,7 @@ class SparseRows(Blocked):
 
     def _made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
         """These rows in `dtype`, full lines shifted; rounded once, after the subtraction in double."""
-        X = take_rows(self.X, *rows)
+        X = self._stored(rows)
         if self.full is None:
             return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
         full_rows, full_columns = self.full
@@ -372,10 +401,20 @@ class SparseRows(Blocked):
         data = np.insert(data.astype(dtype, copy=False), place, more.data.astype(dtype, copy=False))
         return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
 
+    @property
+    def _multiplied(self) -> bool:
+        """Whether the entries are to be multiplied by powers of two."""
+        return any(np.any(e) for e in self.powers)
+
+    def _stored(self, rows: Rows) -> CSR:
+        """The stored entries of these rows."""
+        X, (e, f) = take_rows(self.X, *rows), self.powers
+        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
+
     def _inside(self) -> "SparseRows":
         """The stored entries with full lines shifted, as an operator of its own."""
         X = self._made((0, self.shape[0]), self.dtype) if self.ready is None else self.ready
-        return replace(self, X=X, shift=None, memo={})
+        return replace(self, X=X, shift=None, memo={}, powers=(0, 0))
 
     def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
         """The sums of panels in their order, in double precision."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.tables import Block, Table, Write
 from shiftsvd.io import Names
 
@@ -76,6 +77,16 @@ def _uns(uns: Any, pca: Any) -> None:
         _encode(params.create_dataset(name, data=value), "numeric-scalar", "0.2.0")
     for name, text in (("scale", str(pca.scale)), ("svd_solver", pca.info_.solver)):
         _encode(params.create_dataset(name, data=text), "string", "0.2.0")
+    _completed(params, pca.info_)
+
+
+def _completed(params: Any, info: Any) -> None:
+    """That the shares are of a completed matrix, and what is known of the completion."""
+    if info.completed is None:
+        return
+    _encode(params.create_dataset("variance_of", data=of_gaps(info)["variance_of"]), "string", "0.2.0")
+    if info.heldout_r2 is not None:
+        _encode(params.create_dataset("heldout_r2", data=info.heldout_r2), "numeric-scalar", "0.2.0")
 
 
 def _frame(file: Any, name: str, labels: Any, count: int) -> None:

@@ -10,8 +10,10 @@ import numpy as np
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.options import within
+from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io import open_matrix
+from shiftsvd.io.counting import n_missing
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import format_of
 from shiftsvd.kernels import default_threads, instruction_set
@@ -19,6 +21,7 @@ from shiftsvd.model_file import describe, load
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
+COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which takes a read of all of it
 
 
 def lines(facts: Facts, as_json: bool) -> str:
@@ -50,13 +53,14 @@ def installation() -> Facts:
 
 
 def matrix(given: dict[str, Any]) -> Facts:
-    """What a file holds; no more of it is read than that takes."""
+    """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
     if given["file"] == "-":
         A, names = open_matrix(
             "-", format=given["format_"], key=given["key"], orient=given["orient"], memory_limit=given["memory"]
         )
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
-        return facts | _numbers(A.shape, A.stored, A.dtype) | _named(names.samples, names.features)
+        facts |= _numbers(A.shape, A.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
+        return facts | _named(names.samples, names.features)
     path = Path(given["file"])
     opened = read_file(path, given["format_"], given["key"], given["memory"])
     X = opened.matrix
@@ -67,7 +71,8 @@ def matrix(given: dict[str, Any]) -> Facts:
     facts = {"file": given["file"], "format": format_of(path, given["format_"])}
     facts |= {"samples": shape[0], "features": shape[1], "samples_are": samples}
     stored, held = _size(X)
-    facts |= _numbers(shape, stored, X.dtype) | {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
+    facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if held <= COUNTED else None}
+    facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
     return facts | _named(*named)
 
 
@@ -113,6 +118,7 @@ def model(file: str) -> Facts:
         "converged": info.converged,
         "provenance": describe(file)["provenance"],
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
+        **of_gaps(info),
         "feature_names": None if names is None else [str(name) for name in names[:3]],
     }
 

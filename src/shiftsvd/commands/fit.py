@@ -63,7 +63,8 @@ def fit(**given: Any) -> None:
     its path. Without -o a table is printed; with it the folder gets
     model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
     converge are named in a warning. With --missing the model keeps how missing entries are treated, and `transform`
-    treats them alike.
+    treats them alike. Shares of the variance are then of the matrix with its gaps filled; with --missing em,
+    "heldout_r2" says how much better than the means the model predicts entries that it has not seen.
 
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
@@ -76,6 +77,7 @@ def fit(**given: Any) -> None:
     options.check_workers(given["scheduler"], given["workers"], given["file"])
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
+    given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")

@@ -27,10 +27,13 @@ from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import operator_of
+from shiftsvd.missing import MAX_ITER
 from shiftsvd.operators import LowRank
 from shiftsvd.outputs import Outputs
 from shiftsvd.progress import progress
+from shiftsvd.result import Info
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
+from shiftsvd.solvers.probe import MISSED_TOL
 
 LOG = logging.getLogger("shiftsvd")
 # For bounds of errors that a solver does not give by itself, where no limit is set.
@@ -71,6 +74,8 @@ class Fit:
     verbose: int
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
+    penalty: float | str | None = None
+    max_iter: int | None = None
 
     @property
     def left_missing(self) -> str:
@@ -86,7 +91,7 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("file", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        ours = (*data, "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ours = (*data, "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -108,6 +113,8 @@ def run(options: Fit) -> None:
             pca = fitted(A, names, k, options)
             raster = write_scores(pca, A, names, options, outputs, paths)
         pca.set_params(missing=options.missing_later)
+        if options.filled:
+            pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
         result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
@@ -190,16 +197,29 @@ def fitted(A: Samples, names: Names, k: int | float, options: Fit) -> PCA:
         n_threads=options.threads,
         memory_limit=options.memory,
         unobserved=options.unobserved,
+        penalty="auto" if options.penalty is None else options.penalty,
+        max_iter=options.max_iter or MAX_ITER,
     ).fit(A)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
-    errors = pca.info_.value_errors
-    if isinstance(solver, Solver) and errors is not None:
-        late = int(np.sum(~(errors <= options.tol)))
-        pca.info_ = replace(pca.info_, converged=not late)
-        if late:
-            warnings.warn(f"{late} components are not certain to {options.tol:g}: see value_errors", stacklevel=2)
+    if isinstance(solver, Solver) and pca.info_.value_errors is not None:
+        pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
+
+
+def _judged(info: Info, last: float, tol: float) -> Info:
+    """The account of a fit by a solver that knows no tolerance, with what did not converge by this one."""
+    assert info.value_errors is not None
+    late = int(np.sum(~(info.value_errors <= tol)))
+    # By a smaller tolerance it was judged already, and the level has a floor of its own.
+    complete = bool(info.converged) or (
+        info.missed_below is not None and info.missed_below <= last * (1 + max(tol, MISSED_TOL))
+    )
+    if late:
+        warnings.warn(f"{late} components are not certain to {tol:g}: see value_errors", stacklevel=3)
+    elif not complete:
+        warnings.warn("values above the last one may have been missed: see missed_below", stacklevel=3)
+    return replace(info, converged=not late and complete and info.completed is not False)
 
 
 def _solver(given: Samples, k: int | float, options: Fit) -> str | Solver:

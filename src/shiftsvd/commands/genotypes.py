@@ -12,6 +12,7 @@ from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.integrations.alleles import read_chromosomes, read_samples
 from shiftsvd.integrations.chromosomes import CHOICES, autosomal, chosen
 from shiftsvd.io import bed
+from shiftsvd.io.counting import n_missing
 from shiftsvd.io.opening import Labels, Opened, read_file
 from shiftsvd.moments import Vector
 
@@ -97,6 +98,11 @@ def values(path: Path, pca: Any) -> None:
 def n_left_out(options: Any, n_variants: int) -> int:
     """How many variants of a file are not among the ones fitted."""
     return len(_chromosomes(options.file)) - n_variants if options.filled else 0
+
+
+def n_missing_of(options: Any) -> int:
+    """How many genotypes are missing of the variants fitted, in whose place their reader puts means; one read."""
+    return n_missing(of_choice(options.file, options.chromosomes, options.key, options.memory).matrix)
 
 
 def told(pca: Any, n_left_out: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-ran
 SCALES: Final = ("std", "pareto", "patterson", "none")
 MISSING: Final = ("error", "mean", "em")
 CHROMOSOMES: Final = ("autosomes", "all")
+STEPS: Final = 300  # of a completion, as in the library
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
@@ -37,6 +38,19 @@ def _components(ctx: click.Context, parameter: click.Parameter, value: str | Non
     if number < 1 or not number.is_integer():
         raise click.BadParameter(f"{value!r} is neither a number of components nor a share of the variance in (0, 1)")
     return int(number)
+
+
+def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | str | None:
+    """ "auto", or a number of at least 0."""
+    if value is None or value == "auto":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise click.BadParameter(f'{value!r} is neither "auto" nor a number of at least 0')
+    return number
 
 
 def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -78,6 +92,15 @@ missing = _options(
         help="What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.",
     ),
     click.option("--unobserved", is_flag=True, help="What a sparse file does not store is missing too, as in ratings."),
+    click.option(
+        "--penalty",
+        metavar="NUMBER",
+        callback=_penalty,
+        help="Of --missing em: by what singular values are lessened.  [default: auto, by held-out entries]",
+    ),
+    click.option(
+        "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {STEPS}]"
+    ),
 )
 solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 tol = click.option(
@@ -144,6 +167,16 @@ def check_missing(missing: str, unobserved: bool, k: int | float | None, on_work
         raise click.BadParameter("--missing em needs a number of components, not a share", param_hint="'-k'")
     if missing != "error" and on_workers:
         raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
+
+
+def completion_of(missing: str, penalty: float | str | None, max_iter: int | None) -> dict[str, Any]:
+    """Settings of the completion, if there is one; refuses them where there is none."""
+    for name, value in (("--penalty", penalty), ("--max-iter", max_iter)):
+        if missing != "em" and value is not None:
+            raise click.UsageError(f"{name} is for --missing em, got --missing {missing}")
+    if missing != "em":
+        return {}
+    return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or STEPS}
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:

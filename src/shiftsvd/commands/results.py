@@ -12,7 +12,19 @@ from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.io.gaps import Samples
 
-SETTINGS = ("k", "chromosomes", "shift", "scale", "missing", "unobserved", "solver", "tol", "seed")
+SETTINGS = (
+    "k",
+    "chromosomes",
+    "shift",
+    "scale",
+    "missing",
+    "unobserved",
+    "penalty",
+    "max_iter",
+    "solver",
+    "tol",
+    "seed",
+)
 COLUMNS = ("singular_value", "explained_variance", "ratio", "cumulative", "residual", "value_error", "converged")
 
 
@@ -45,7 +57,10 @@ class Result:
             "explained_variance_ratio": numbers(pca.explained_variance_ratio_),
             "residuals": numbers(info.residuals),
             "value_errors": numbers(info.value_errors),
+            "vector_errors": numbers(info.vector_errors),
+            "missed_below": info.missed_below,
             "converged": info.converged,
+            **of_gaps(info),
             "n_passes": info.n_passes,
             "seconds": round(seconds, 3),
             "peak_bytes": peak_bytes(),
@@ -79,9 +94,27 @@ class Result:
         blank = [None] * told["n_components"]
         cumulative = np.cumsum(np.array(told["explained_variance_ratio"], float)).tolist()
         errors = told["value_errors"] or blank
-        certain = [None if told["value_errors"] is None else e is not None and e <= self.tol for e in errors]
+        certain: list[bool | None] = [
+            None if told["value_errors"] is None else e is not None and e <= self.tol for e in errors
+        ]
+        if told["completed"] is False:  # the bounds are of a matrix that would still have changed
+            certain = [False] * told["n_components"]
+        elif told["converged"] is False and all(certain):  # a value may be missing: which of them is which is not known
+            certain = [None] * told["n_components"]
         columns = (told["singular_values"], told["explained_variance"], told["explained_variance_ratio"], cumulative)
         return [list(row) for row in zip(*columns, told["residuals"] or blank, errors, certain, strict=True)]
+
+
+def of_gaps(info: Any) -> dict[str, Any]:
+    """What the account of a fit says of missing entries, and what shares of the variance are of."""
+    if info.completed is not None:
+        whole = "the completed matrix: the observed entries, and the model's own in place of the missing ones"
+    elif info.n_missing is not None:
+        whole = "the data, with the means in place of missing entries"
+    else:
+        whole = "the data"
+    known = {"n_missing": info.n_missing, "heldout_r2": info.heldout_r2, "completed": info.completed}
+    return {**known, "variance_of": whole}
 
 
 def numbers(values: Any) -> list[float | None] | None:
@@ -102,6 +135,7 @@ def printed(result: Result) -> str:
             f"{variants['monomorphic']:,} monomorphic left out, {variants['not_on_autosomes']:,} not on autosomes"
         )
         lines.append(f"{used}, {left_out}")
+    lines += _gap_lines(told)
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
@@ -109,7 +143,36 @@ def printed(result: Result) -> str:
             f"{j + 1:9}  {_text(value, '14.6g')}  {_text(variance, '10.4g')}  {_text(share, '6.2%')}  "
             f"{_text(cumulative, '10.2%')}  {_text(residual, '8.0e')}  {_text(error, '8.0e')}"
         )
+    if told["missed_below"] is not None:
+        lines.append(missed(told["missed_below"], told["singular_values"][-1]))
     return "\n".join(lines)
+
+
+def missed(level: float, last: float) -> str:
+    """What is known of the values that are not shown, of which none exceeds a level."""
+    above = f"{level / last:.4g} sigma_k" if last > 0 else f"{level:.4g}"
+    return f"no value that is not shown exceeds {above}, with probability 1 - 1e-9"
+
+
+def _gap_lines(told: dict[str, Any]) -> list[str]:
+    """What people are told of missing entries, if some were asked about."""
+    if told["n_missing"] is None:
+        return []
+    m, n = told["shape"]
+    lines = [
+        f"{told['n_missing']:,} missing entries ({told['n_missing'] / (m * n):.1%})",
+        f"shares are of {told['variance_of']}",
+    ]
+    if told["completed"] is not None:
+        r2 = (
+            "too few to tell"
+            if told["heldout_r2"] is None
+            else f"R^2 = {told['heldout_r2']:.3f} (0: no better than the shift)"
+        )
+        lines.append(f"observed entries that were held out: {r2}")
+    if told["completed"] is False:
+        lines.append("not converged: the completion stopped unfinished; give a larger --max-iter or --penalty")
+    return lines
 
 
 def _text(value: float | None, form: str) -> str:

@@ -17,8 +17,14 @@ from shiftsvd.commands.options import SCALES
 
 LINE = "shiftsvd.commands.line"
 # What the library calls its arguments, and what they are called here.
-SPELLED = {"memory_limit": "--memory", "force=True": "--force", "stream=True": "--scheduler and --workers"}
+SPELLED = {
+    "memory_limit": "--memory",
+    "force=True": "--force",
+    "stream=True": "--scheduler and --workers",
+    "max_iter": "--max-iter",
+}
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
+NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
 
 
 class Subcommand(click.Command):
@@ -42,7 +48,9 @@ class Subcommand(click.Command):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
-        except CAUGHT as error:
+        except (*CAUGHT, RuntimeError) as error:
+            if not isinstance(error, CAUGHT) and NO_THREAD not in str(error):
+                raise  # a fault of the program, which wants its traceback
             if verbose >= 2:
                 click.echo(traceback.format_exc(), err=True)
             raise click.ClickException(_line(error)) from None
@@ -60,11 +68,19 @@ def _line(error: BaseException) -> str:
         text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
+    elif NO_THREAD in text:
+        text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
+    text = _spelled(text)
+    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+
+
+def _spelled(text: str) -> str:
+    """A message with the names of options in place of those of arguments."""
     for name, option in SPELLED.items():
         text = text.replace(name, option)
-    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+    return text
 
 
 @contextmanager
@@ -75,7 +91,7 @@ def _warnings_told() -> Iterator[None]:
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if str(message) not in told:
             told.add(str(message))
-            click.echo(f"warning: {message}", err=True)
+            click.echo(f"warning: {_spelled(str(message))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

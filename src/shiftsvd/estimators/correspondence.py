@@ -10,6 +10,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.estimators.features import counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
@@ -96,6 +97,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of a table.
 
@@ -160,6 +162,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """`row_coordinates` as an array, or as `set_output` says."""
         return self._project(X)
 
+    @as_one_fit
     def row_cosine_similarities(self, X: Any) -> Any:
         """Squared cosines: how much of a row's squared distance from the centre each component shows.
 
@@ -171,6 +174,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         profiles = self._row_profiles(self._table(X, reset=False))
         return labelled(_cosines(profiles, self.components_.T), labels_of(X)[0])
 
+    @as_one_fit
     def column_coordinates(self, X: Any) -> Any:
         """Principal coordinates of columns, of the fitted table or further ones with the same rows.
 
@@ -185,17 +189,18 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         profiles, U = self._column_profiles(X)
         return labelled(profiles.matmat(U), self._column_names(X))
 
+    @as_one_fit
     def column_cosine_similarities(self, X: Any) -> Any:
         """Squared cosines of columns, as `row_cosine_similarities`."""
         profiles, U = self._column_profiles(X)
         return labelled(_cosines(profiles, U), self._column_names(X))
 
+    @as_one_fit
     def _project(self, X: Any) -> Panel:
         """Coordinates of rows."""
         check_is_fitted(self, "components_")
         A = self._table(X, reset=False)
-        with threads(A.n_threads):
-            F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
+        F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
         return np.asarray(F, A.dtype)
 
     def _row_profiles(self, A: Operator) -> Scaled:

@@ -7,7 +7,7 @@ from sklearn import decomposition, pipeline, preprocessing
 
 from shiftsvd.shifts import of_each_row
 
-OURS = {"scale_", "info_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
+OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
 
 VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
 

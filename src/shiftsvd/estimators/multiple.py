@@ -11,6 +11,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.memory import affordable
 from shiftsvd.estimators.correspondence import CorrespondenceAnalysis, independent
 from shiftsvd.estimators.labels import is_pandas, labels_of
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel
@@ -93,6 +94,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         self.correction = correction
         self.unknown = unknown
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of categories.
 

@@ -1,6 +1,6 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Self
 
@@ -9,6 +9,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd import streaming
+from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.estimators.extremes import beyond, deviations, in_range, refuse_beyond
 from shiftsvd.estimators.features import points, scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
 from shiftsvd.estimators.missing import given, new_rows
@@ -21,13 +23,14 @@ from shiftsvd.estimators.settings import (
     random_generator,
     wanted,
 )
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
-from shiftsvd.kernels import threads
-from shiftsvd.missing import completed
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.kernels import stepwise
+from shiftsvd.missing import MAX_ITER, completed
+from shiftsvd.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale, moments_after, resolve_scale
+from shiftsvd.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL
@@ -73,7 +76,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
         cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
         of n_components and column means fitted to the observed entries (`complete`), and new rows
-        are projected by a regression on theirs. Neither fills X in.
+        are projected by a regression on theirs. Neither fills X in. The variances are then those of the completed
+        matrix, which holds the model's own entries; `Info.heldout_r2` in `info_` says how well it predicts others.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -84,6 +88,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
+    penalty : float of at least 0, or "auto"
+        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete`.
+    max_iter : int
+        Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
 
     Attributes
     ----------
@@ -91,9 +99,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         The largest entry of each is positive.
     explained_variance_ : array of shape (n_components_,)
         ``singular_values_**2 / (n_samples - 1)``, in scaled units; for a shift that is not the mean, a second
-        moment about the shift.
+        moment about the shift. Where the square leaves the range of numbers (data beyond 1e154, or below 1e-154), it is
+        the largest number there is, or 0 or short of digits, and so is `noise_variance_`; a warning says so, and all
+        else that is fitted is right at any scale.
     explained_variance_ratio_ : array of shape (n_components_,)
-        Its share of the exact total variance of the shifted, scaled matrix; 0 where that is 0.
+        Its share of the total variance of the shifted, scaled matrix, which is summed over the data; 0 where that is
+        0. With ``missing="mean"`` the matrix has means in place of what is missing, which add nothing to the total.
+        With ``missing="em"`` it is the completed one, most of which may be the model's own: the shares are then close
+        to 1 for data that no model predicts, and say nothing of the fit. ``info_.heldout_r2`` does.
     singular_values_ : array of shape (n_components_,)
         Values, variances and ratios are float64 whatever the data are; components and scores are as the data.
     mean_ : array of shape (n_features,)
@@ -104,7 +117,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         What the columns are divided by.
     noise_variance_ : float
         Mean variance of the left out components (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
-        right where it is a tiny share of the total; 0 where what is left is rounding.
+        right where it is a tiny share of the total; 0 where what is left is rounding. With ``missing="em"`` too small
+        by what the completed entries, which have no noise, take from it.
+    n_iter_ : int
+        Steps of the completion with ``missing="em"``, otherwise 1.
     n_components_, n_samples_, n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -155,6 +171,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         verbose: int = 0,
         scale_ddof: int = 0,
         unobserved: bool = False,
+        penalty: float | str = "auto",
+        max_iter: int = MAX_ITER,
     ) -> None:
         self.n_components = n_components
         self.copy = copy
@@ -174,7 +192,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.verbose = verbose
         self.scale_ddof = scale_ddof
         self.unobserved = unobserved
+        self.penalty = penalty
+        self.max_iter = max_iter
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
 
@@ -208,42 +229,51 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         check_shift(self.shift, A.shape[1], data)
         check_scale(self.scale, A.shape[1], self.scale_ddof)
         check_solver(solver, k)
-        A, moments = completed(A, self.missing, self.shift, k, weights, rng)
+        A, moments, account = completed(A, self.missing, self.shift, k, weights, rng, self.penalty, self.max_iter)
         if moments.M2 is None:
             raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         S, learned = learned_shift(self.shift, A, moments, weights, data)
-        after = moments_after(A, S, moments, weights)
-        scale = resolve_scale(self.scale, A.shape[1], after, moments, self.scale_ddof)
-        variance = float(_squares(after, scale).sum()) / (total - 1)
+        before, after, e = moments_in_units(A, S, moments, weights)
+        scale = resolve_scale(self.scale, A.shape[1], after, before, self.scale_ddof, e)
         B = _shifted(A, S, scale)
         if weights is not None:
             B = Scaled(B, rows=np.sqrt(weights))
+        squares, unit = squares_in_units(after, scale, e, B)
+        variance = squares / (total - 1)
         tol = TOL if self.tol is None else self.tol
         F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
+        F.info = account.told(F.info)
         if k == "mle":
-            F = F.truncate(minka_rank(F.S**2 / (total - 1), int(total)))
+            F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (total - 1), int(total)))
         # Only now: a fit that is refused leaves the estimator as it was.
         streaming.forget(self)
         self.mean_, self.scale_ = learned.mean if isinstance(learned, Plain) else moments.mean, scale
         self.__dict__.pop("shift_", None)
+        self.n_iter_ = account.n_iter
         if not isinstance(learned, Plain):
             self.shift_ = learned
-        self._set(F, variance, total, B, len(F.S) if k else 0)
+        self._set(F, variance, total, B, len(F.S) if k else 0, unit)
         return self
 
-    def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int) -> None:
-        """The fitted attributes of the first k components of B."""
+    def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int, unit: int) -> None:
+        """The fitted attributes of the first k components of B; `variance` is over ``4^unit``."""
         S = F.S[:k]
-        explained = S**2 / (total - 1)
+        explained = np.ldexp(S, -unit) ** 2 / (total - 1)
         left_out = min(B.shape[1], total) - k
         self.n_samples_ = B.shape[0]
         self.n_components_ = k
         self.components_ = np.asarray(F.Vh[:k], B.dtype)
         self.singular_values_ = S
-        self.explained_variance_ = explained
+        self.explained_variance_ = in_range(explained, unit)
         self.explained_variance_ratio_ = explained / variance if variance > 0 else np.zeros(k)
-        rest = left_over(B, F, k, variance * (total - 1))
-        self.noise_variance_ = rest / (total - 1) / left_out if left_out >= 1 else 0.0
+        C = times_powers(B, 0, -unit) if unit else B
+        rest = left_over(C, F.times_power(-unit), k, variance * (total - 1)) / (total - 1)
+        with np.errstate(over="ignore"):  # the warning is that of `in_range`
+            noise = float(np.ldexp(rest / left_out, 2 * unit)) if left_out >= 1 else 0.0
+        self.noise_variance_ = min(noise, float(np.finfo(np.float64).max))
+        self.__dict__.pop("_freedom", None)
+        if total != B.shape[0] and beyond(self):
+            self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
 
     def fit_transform(
@@ -253,6 +283,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         data = {"groups": groups, "covariates": covariates}
         return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)
 
+    @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
 
@@ -298,11 +329,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         One pass. Data that are read from a file are never held, nor are their scores.
         """
+        yield from stepwise(self._scored(X, groups, covariates), self.n_threads)
+
+    def _scored(self, X: Any, groups: Any, covariates: Any) -> Generator[tuple[int, Panel], None, None]:
+        """Scores part by part."""
         check_is_fitted(self, "components_")
         A = self._operator(X, reset=False)
         for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
 
+    @as_one_fit
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
 
@@ -326,6 +362,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
         return points(self, X, found, learned.needs is None)
 
+    @as_one_fit
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
 
@@ -333,9 +370,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         -----
         Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
         variance is 0 the model lives on the space of the components: the likelihood is that of the
-        degenerate normal distribution there, minus infinity elsewhere.
+        degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
+        numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
         """
         check_is_fitted(self, "components_")
+        refuse_beyond(self)
         A = self._minus_shift(self._operator(X, reset=False), groups, covariates)
         Z = _joined(self._score_parts(A))
         rest = (A - LowRank(Z, self.components_.T)).row_squares()
@@ -345,11 +384,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """Mean log-likelihood of the rows."""
         return float(np.mean(self.score_samples(X, groups, covariates)))
 
+    @as_one_fit
     def get_covariance(self) -> Panel:
         """Covariance of the model in the units of X, shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
         return self._model().covariance()
 
+    @as_one_fit
     def get_precision(self) -> Panel:
         """Inverse of `get_covariance`, by the formula of Woodbury."""
         check_is_fitted(self, "components_")
@@ -382,16 +423,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
         """Scores of shifted rows before whitening, part by part."""
-        with threads(A.n_threads):
-            yield from A.row_products(self.components_.T.astype(np.float64))
+        return A.row_products(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
         """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
-        deviations = np.sqrt(self.explained_variance_)
-        return np.asarray(np.maximum(deviations, np.finfo(self.components_.dtype).eps))
+        return deviations(self)
 
     def _model(self) -> PPCA:
         """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
+        refuse_beyond(self)
         variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
         if self.whiten:
             # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
@@ -535,13 +575,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         """
         streaming.refine(self, X, passes, sample_weight)
         return self
-
-
-def _squares(after: Moments, scale: Vector | None) -> Vector:
-    """Sum of squares of each shifted, scaled column, without cancellation."""
-    assert after.M2 is not None
-    squares = after.M2 + after.count * after.mean**2
-    return squares if scale is None else squares / scale**2
 
 
 def _shifted(A: Operator, S: LowRank | None, scale: Vector | None) -> Operator:

@@ -15,12 +15,14 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.memory import affordable
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import default_threads, ordered, threads
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 
+LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
 
 
@@ -101,6 +103,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the coordinates.
 
@@ -134,7 +137,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if not found.converged:
             worst = float(found.value_errors.max())
             warnings.warn(
-                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=2
+                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=3
             )
         self._set(found, means, n <= SMALL, names)
         return self
@@ -158,6 +161,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         """``fit(X).coordinates_`` as an array."""
         return np.asarray(self.fit(X).coordinates_)
 
+    @as_one_fit
     def transform(self, X: Any) -> Any:
         """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
 
@@ -301,6 +305,11 @@ def _distances(D: Panel) -> None:
     least, largest = float(D.min()), float(D.max())
     if least < 0:
         raise ValueError(f"Negative values in data passed to PCoA: distances must be at least 0, got {least:g}")
+    if largest > 0 and not 1 / LARGEST < largest < LARGEST:
+        raise ValueError(
+            f"distances are squared, and those squares leave the range of numbers: the largest is {largest:.3g}; "
+            "multiply them by a power of two"
+        )
     tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
     diagonal = float(np.abs(np.diagonal(D)).max())
     if diagonal > tolerance:

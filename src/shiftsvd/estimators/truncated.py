@@ -7,9 +7,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
+from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.moments import Moments
@@ -54,7 +57,8 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         The largest entry of each is positive.
     singular_values_ : array of shape (n_components,)
     explained_variance_ : array of shape (n_components,)
-        Variance of the scores, about their mean. It need not descend: most of a first component that is the mean is
+        Variance of the scores, about their mean; the largest number, or 0 or short of digits, with a warning, where
+        the square leaves the range of numbers. It need not descend: most of a first component that is the mean is
         no variance.
     explained_variance_ratio_ : array of shape (n_components,)
         Its share of the exact total variance of X.
@@ -110,6 +114,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_threads = n_threads
         self.memory_limit = memory_limit
 
+    @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the components of X.
 
@@ -141,7 +146,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
                 f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
                 "sparse data sparse",
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
@@ -151,12 +156,15 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         V, mean = F.Vh.T.astype(np.float64), moments.mean
         with threads(A.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
-            G = (A - repeated(mean, A.shape[0])).gram(V)
+            B, unit, norm = in_units(A - repeated(mean, A.shape[0]))
+            G = B.gram(V)
         variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
-        total, length = float(moments.M2.sum()) / A.shape[0], float(np.linalg.norm(mean))
+        total = (norm**2 if unit and norm is not None else float(moments.M2.sum())) / A.shape[0]
+        mean = np.ldexp(mean, -np.frexp(np.abs(mean).max(initial=0))[1])
+        length = float(np.linalg.norm(mean))
         self.components_ = np.asarray(F.Vh, A.dtype)
         self.singular_values_ = F.S
-        self.explained_variance_ = variance
+        self.explained_variance_ = in_range(variance, unit)
         self.explained_variance_ratio_ = variance / total if total > 0 else 0 * variance
         self.mean_alignment_ = np.abs(mean @ V) / length if length > 0 else np.zeros(len(F.S))
         self.info_ = F.info
@@ -187,6 +195,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             Z = A.matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
 
+    @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
         """Points in the space of the data from scores of shape (n_samples, n_components).
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftsvd.kernels import twin
 from shiftsvd.kernels.panels import Array, Groups
-from shiftsvd.kernels.threads import default_threads, given_threads, ordered, threads
+from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, threads
 
 __all__ = [
     "Kernels",
@@ -22,6 +22,7 @@ __all__ = [
     "instruction_set",
     "kernels_for",
     "ordered",
+    "stepwise",
     "threads",
 ]
 

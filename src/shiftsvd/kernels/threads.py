@@ -1,142 +1,265 @@
 """Threads over fixed blocks: the same blocks and the same order of sums for any number of threads."""
 
 import os
+from _thread import start_new_thread
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache
 from itertools import chain, islice
+from queue import Empty, SimpleQueue
+from threading import Thread, get_ident
 from typing import Generic, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from shiftsvd.kernels.blas import limit_here, limited_here, one_thread, process
 
 Block = TypeVar("Block")
 Part = TypeVar("Part")
 
 
-_limit: ContextVar[int | None] = ContextVar("_limit", default=None)
+class _Pool:
+    """Threads that help; fewer of them, or none, where the system starts no more."""
+
+    # Not a ThreadPoolExecutor, nor events: an interrupt inside their Python code can leave a lock of theirs taken for
+    # good, and whoever waits next waits for ever (tests/test_overlap.py). So can one inside `Thread.start`: another
+    # thread, which no signal interrupts, does that. What is left for this one are single calls of C.
+
+    def __init__(self, n_threads: int) -> None:
+        self.wanted, self.launched = n_threads, False
+        self.queue: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self.ready: SimpleQueue[None] = SimpleQueue()
+        self.threads: list[Thread] = []
+
+    def submit(self, run: Callable[[], object]) -> None:
+        """Have it run some time; who needs it earlier runs it."""
+        if not self.launched:
+            self.launched = True
+            try:
+                start_new_thread(self._launch, ())
+            except RuntimeError:  # can't start new thread
+                self.wanted = 0
+                self.ready.put(None)
+        if self.wanted:
+            self.queue.put(run)
+
+    def _launch(self) -> None:
+        """Start the threads that there can be."""
+        try:
+            while len(self.threads) < self.wanted:
+                thread = Thread(target=_work, args=(self.queue,), daemon=True)
+                thread.start()
+                self.threads.append(thread)
+        except RuntimeError:  # can't start new thread
+            self.wanted = len(self.threads)
+        finally:
+            self.ready.put(None)
+
+    def close(self) -> None:
+        """End the threads; may be called again."""
+        self.wanted = 0
+        if self.launched:
+            with suppress(Empty):  # as after an interrupt between `launched` and the launch
+                self.ready.get(timeout=1)
+            self.ready.put(None)
+        for thread in self.threads:
+            while thread.is_alive():
+                self.queue.put(None)
+                thread.join(0.05)
+
+
+def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
+    """What a thread of a pool does."""
+    limit_here()
+    while (run := queue.get()) is not None:
+        with suppress(BaseException):  # the task keeps its error for whoever wants its part
+            run()
+        del run
 
 
 class _Pools:
     """The threads of one fit, started when first needed; starting them for each product takes milliseconds."""
 
     def __init__(self) -> None:
-        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._pools: dict[int, _Pool] = {}
 
-    def of(self, n_threads: int) -> ThreadPoolExecutor:
+    def of(self, n_threads: int) -> _Pool:
         """A pool of so many threads."""
         if n_threads not in self._pools:
-            self._pools[n_threads] = ThreadPoolExecutor(n_threads)
+            self._pools[n_threads] = _Pool(n_threads)
         return self._pools[n_threads]
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads; may be called again."""
         for pool in self._pools.values():
-            pool.shutdown()
+            pool.close()
 
 
-_pools: ContextVar[_Pools | None] = ContextVar("_pools", default=None)
+class _Fit:
+    """A running fit: the threads that it was given, and its pools, which are those of the fit around it."""
+
+    def __init__(self, n_threads: int | None, pools: _Pools | None) -> None:
+        self.outer: _Fit | None = _running.get()
+        self.n_threads = n_threads or given_threads()
+        around = self.outer.pools if pools is None and self.outer else pools
+        self.pools: _Pools = _Pools() if around is None else around
+        self.owns, self.over = around is None, False
+
+    def end(self) -> None:
+        """Leave everything as it was; may be called again, and late, in whatever context the garbage is collected."""
+        self.over = True
+        left = fit = _running.get()
+        while (
+            fit is not None
+        ):  # fits inside one that is over are over, too: an interrupt may have kept them from saying so
+            left, fit = (fit.outer if fit.over else left), fit.outer
+        _running.set(left)
+        if self.owns:
+            self.pools.close()
+
+
+_running: ContextVar[_Fit | None] = ContextVar("_running", default=None)
+
+
+def given_threads() -> int | None:
+    """The threads that the running fit was given, if it was."""
+    fit = _running.get()
+    return fit.n_threads if fit else None
 
 
 def default_threads() -> int:
     """The threads of the running fit; outside of one, the cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
-    return _limit.get() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
+    return given_threads() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
+
+
+@contextmanager
+def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
+    """Run blocks in so many threads (None: as many as around this), and BLAS in one.
+
+    The splitting that BLAS does by itself would make results depend on the number of threads.
+    """
+    fit = _Fit(n_threads, pools)
+    with one_thread():
+        try:
+            _running.set(fit)
+            yield
+        finally:
+            try:
+                fit.end()
+            except BaseException:  # an interrupt
+                fit.end()
+                raise
+
+
+def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -> Iterator[Part]:
+    """The same parts, each made inside `threads`; between them the caller has the settings of its own."""
+    pools = _Pools()
+    try:
+        with closing(parts):
+            while True:
+                with threads(n_threads, pools):
+                    part = next(parts, _END)
+                if part is _END:
+                    return
+                yield part  # type: ignore[misc]
+    finally:
+        pools.close()
 
 
 def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_threads: int) -> Iterator[Part]:
     """``function(block)`` for each block, in the order of the blocks, at most ``n_threads + 1`` alive.
 
-    The calling thread is one of the `n_threads`: it works on a block of its own while the others are busy.
+    The calling thread is one of the `n_threads`: it works on a block of its own while the others are busy, and on all
+    of them where there are no others. BLAS has one thread meanwhile.
     """
     source = iter(blocks)
     ahead = list(islice(source, 2))
-    if n_threads == 1 or len(ahead) < 2:
-        yield from map(function, chain(ahead, source))
-        return
     source = chain(ahead, source)
-    with _borrowed(n_threads - 1) as pool:
-        waiting: deque[_Task[Block, Part]] = deque()
+    if n_threads == 1 or len(ahead) < 2:
+        yield from (_alone(function, block) for block in source)
+        return
+    waiting: deque[_Task[Block, Part]] = deque()
+    with process.held(), _borrowed(n_threads - 1) as pool:
         try:
             while True:
                 while len(waiting) <= n_threads and (block := next(source, _END)) is not _END:
-                    waiting.append(_Task(function, block, pool))  # type: ignore[arg-type]
+                    waiting.append(_Task(function, block))  # type: ignore[arg-type]
+                    pool.submit(waiting[-1].run)
                 if not waiting:
                     return
-                while not waiting[0].done and any(task.run_here() for task in waiting):
+                while not waiting[0].over and any(_alone(_Task.run, task) for task in waiting):
                     pass
+                waiting[0].wait()
                 yield waiting.popleft().result()
         finally:
             for task in waiting:  # after an error: nothing goes on in the background
-                task.future.cancel()
+                task.give_up()
 
 
 _END = object()
 
 
+def _alone(function: Callable[[Block], Part], block: Block) -> Part:
+    """``function(block)`` in this thread, with one BLAS thread."""
+    if limited_here():
+        return function(block)
+    with one_thread():
+        return function(block)
+
+
 class _Task(Generic[Block, Part]):
     """A block that a thread of the pool works on, unless the caller is first."""
 
-    def __init__(self, function: Callable[[Block], Part], block: Block, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, function: Callable[[Block], Part], block: Block) -> None:
         self.function, self.block = function, block
-        self.future: Future[Part] = pool.submit(function, block)
-        self.part: list[Part] = []
+        self.over, self.part = False, list[Part]()
+        self.error: BaseException | None = None
+        self._told: SimpleQueue[None] = SimpleQueue()
+        self._thread: dict[str, int] = {}
 
-    @property
-    def done(self) -> bool:
-        """Whether there is a result, or an error."""
-        return bool(self.part) or (self.future.done() and not self.future.cancelled())
+    def _mine(self) -> bool:
+        """Whether it is this thread's, which it is from now on if it was nobody's."""
+        return self._thread.setdefault("thread", get_ident()) == get_ident()  # in one step, whatever interrupts
 
-    def run_here(self) -> bool:
-        """Do it in this thread, if no other has begun."""
-        if self.part or not self.future.cancel():
+    def run(self) -> bool:
+        """Do it, if no other thread has begun; whether it was done now."""
+        if self.over or not self._mine():
             return False
-        self.part.append(self.function(self.block))
+        try:
+            self.part.append(self.function(self.block))
+        except BaseException as error:
+            self.error = error
+            raise
+        finally:
+            self.over = True
+            self._told.put(None)
         return True
 
+    def wait(self) -> None:
+        """Until it is over."""
+        while not self.over:
+            self._told.get()
+
     def result(self) -> Part:
-        """The part; waits for it."""
-        return self.part[0] if self.part else self.future.result()
+        """The part of a task that is over, once: nobody holds it here afterwards."""
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # whose traceback holds this task
+        return self.part.pop()
+
+    def give_up(self) -> None:
+        """Nobody begins it any more, and whoever has begun it ends."""
+        if not self._mine():
+            self.wait()
 
 
 @contextmanager
-def _borrowed(n_threads: int) -> Iterator[ThreadPoolExecutor]:
+def _borrowed(n_threads: int) -> Iterator[_Pool]:
     """The pool of the running fit, or one of its own outside of any."""
-    pools = _pools.get()
-    if pools is not None:
-        yield pools.of(n_threads)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        yield pool
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    """The thread pools of the libraries that are loaded; found once, since looking takes milliseconds."""
-    return ThreadpoolController()
-
-
-def given_threads() -> int | None:
-    """The threads that the running fit was given, if it was."""
-    return _limit.get()
-
-
-@contextmanager
-def threads(n_threads: int | None = None) -> Iterator[None]:
-    """Run blocks in so many threads (None: as many as around this), and BLAS in one.
-
-    The splitting that BLAS does by itself would make results depend on the number of threads.
-    """
-    before = _limit.set(n_threads or _limit.get())
-    pools = None if _pools.get() else _Pools()
-    outer = _pools.set(_pools.get() or pools)
+    fit, pools = _running.get(), _Pools()
     try:
-        with _controller().limit(limits=1, user_api="blas"):
-            yield
+        yield (fit.pools if fit else pools).of(n_threads)
     finally:
-        _pools.reset(outer)
-        _limit.reset(before)
-        if pools is not None:
-            pools.close()
+        pools.close()

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.kernels.panels import Array, Groups
+from shiftsvd.moments import unwarned
 
 CSR = Any  # csr_array: SciPy's stubs make it generic in ways that say nothing here
 Range = tuple[int, int]
@@ -79,6 +80,7 @@ def column_counts(X: CSR, rows: Range) -> Array:
     return np.bincount(X.indices[X.indptr[rows[0]] : X.indptr[rows[1]]], minlength=X.shape[1])
 
 
+@unwarned
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
     """``sum_i w_i (|x_ij|^2 - 2 Re conj(x_ij) (L R^T)_ij)`` over the stored entries of these rows."""
     X = take_rows(X, *rows)
@@ -111,6 +113,7 @@ def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
     return n_nan, int((~finite).sum()) - n_nan, int(indices.min()), int(indices.max()), ordered
 
 
+@unwarned
 def grouped_moments(data: Array, groups: Array, n_groups: int, w: Array, total: float) -> tuple[Array, Array]:
     """Weighted mean of each group and squares about it; the weights sum to `total` with the absent zeros."""
     data = data.astype(np.result_type(data.dtype, np.float64), copy=False)

@@ -10,7 +10,9 @@ import numpy.typing as npt
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.missing import Gaps, entries, gaps_of
 from shiftsvd.kernels import threads
-from shiftsvd.missing.descent import chosen, descend, start
+from shiftsvd.missing.account import MAX_ITER, Account, check_unused
+from shiftsvd.missing.descent import State, chosen, descend, start
+from shiftsvd.missing.held_out import explained, kept_apart
 from shiftsvd.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.sketch import generator
@@ -18,6 +20,8 @@ from shiftsvd.solvers.base import check_rank
 
 BIASES = (None, "columns", "rows", "both")
 MISSING = ("error", "mean", "em")
+
+__all__ = ["MAX_ITER", "MISSING", "Account", "Completion", "check_unused", "complete", "completed", "with_missing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +41,13 @@ class Completion:
     penalty : float
         What was subtracted from every singular value.
     n_iter : int
-        Steps taken; each is a pass over the observed entries.
+        Steps taken to the model of all observed entries.
     converged : bool
+        Whether they ended because one changed little, and not at `max_iter`.
     held_out_rmse : float or None
         Root mean square error on the entries that were held out to choose the penalty.
+    heldout_r2 : float or None
+        ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete`.
 
     Examples
     --------
@@ -65,6 +72,7 @@ class Completion:
     n_iter: int
     converged: bool
     held_out_rmse: float | None
+    heldout_r2: float | None = None
 
     def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
         """Entries of the model at these rows and columns, two integer arrays of equal length."""
@@ -80,7 +88,7 @@ def complete(
     penalty: float | str = "auto",
     unobserved: bool = False,
     tol: float = 1e-4,
-    max_iter: int = 300,
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -102,13 +110,14 @@ def complete(
         "both" is for ratings: users and items have levels of their own, which no penalty shrinks.
     penalty : float of at least 0, or "auto"
         "auto" holds out a tenth of the observed entries (100 000 at most) and takes the best of a path from large to
-        small; 0 leaves only the rank to hold the model back.
+        small; 0 leaves only the rank to hold the model back. A matrix in a file needs a number.
     unobserved : bool
         Whether entries that a sparse matrix does not store are missing; by default they are zeros, and only stored
         NaN are missing.
     tol : float
         Relative change of M in a step that ends the iteration.
     max_iter : int
+        The most steps, at least 1. Where they do not suffice a warning says so, and `Completion.converged` is False.
     rng : int, Generator or None
     n_threads : int, optional
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -125,7 +134,16 @@ def complete(
     Notes
     -----
     Two passes over the observed entries a step. Memory ``O(nnz + (m + n) k)`` for sparse X with `unobserved`; arrays
-    are read in blocks.
+    are read in blocks. Where entries are held out, the stored numbers of a sparse X are copied.
+
+    `Completion.heldout_r2` takes a second fit. 4 % of the observed entries (100 000 at most) are left out of it, drawn
+    with `rng`, but never the last one of a row or column. Penalty and model are found without them, and
+    ``1 - SSE(model) / SSE(biases)`` is taken on them, where the biases, too, are those of the other entries: 1 is a
+    perfect prediction, and 0 one that is no better than the biases. The model that is returned is fitted to all
+    entries. With a number as `penalty` both fits take about twice the steps of one; with "auto" both begin where the
+    choice of the penalty ends, and all takes 1.3 to 1.5 times the steps of one fit. `heldout_r2` is that of a model of
+    96 % of the entries, a little lower than that of the final one. It is None where less than 10 entries could be left
+    out, where the biases explain all of them, and for files that stay where they are, which are fitted once.
 
     References
     ----------
@@ -152,22 +170,63 @@ def complete(
     check_rank(k, gaps.shape)
     if biases not in BIASES:
         raise ValueError(f"biases must be one of {', '.join(map(repr, BIASES))}, got {biases!r}")
-    automatic = isinstance(penalty, str)
-    if (automatic and penalty != "auto") or (not automatic and not 0 <= float(penalty) < np.inf):
-        raise ValueError(f'penalty must be "auto" or a number of at least 0, got {penalty!r}')
-    rng, error = generator(rng), None
+    _check_descent(penalty, max_iter)
     with threads(n_threads):
-        if automatic:
-            penalty, error, state = chosen(gaps, k, biases, rng)
-        else:
-            state = start(gaps, k, biases, rng)[0]
-        state, n_iter, converged = descend(gaps, state, k, biases, float(penalty), tol, max_iter)
+        first = _held_out(gaps, k, biases, penalty, tol, max_iter, generator(rng))
+        state, n_iter, converged = descend(gaps, first.state, k, biases, first.penalty, tol, max_iter)
         if not converged:
-            warnings.warn(f"the completion still changes by more than tol={tol} a step after {n_iter}", stacklevel=2)
+            warnings.warn(
+                f"the completion still changes by more than tol={tol:g} a step after {n_iter}: give a larger max_iter, "
+                f"a larger penalty than {first.penalty:.3g}, or fewer components",
+                stacklevel=2,
+            )
         M, S = state.low_rank(), np.linalg.norm(state.L, axis=0)
         U = state.L / np.where(S > 0, S, 1)
         parts = (U, S, state.R, state.row, state.column)
-        return Completion(gaps.filled(M), M, *parts, float(penalty), n_iter, converged, error)
+        return Completion(gaps.filled(M), M, *parts, first.penalty, n_iter, converged, first.error, first.r2)
+
+
+@dataclass(frozen=True, eq=False)
+class _First:
+    """Where the fit to all entries goes on from: a penalty, a state, and what entries held out said of both."""
+
+    penalty: float
+    error: float | None
+    r2: float | None
+    state: State
+
+
+def _held_out(
+    gaps: Gaps, k: int, biases: str | None, penalty: Any, tol: float, max_iter: int, rng: np.random.Generator
+) -> _First:
+    """The fit without the entries that are to judge it, where they are enough; those that choose are others."""
+    apart, error = kept_apart(gaps, rng), None
+    train = gaps if apart is None else apart[0]
+    if isinstance(penalty, str):
+        penalty, error, state = chosen(train, k, biases, rng)
+        begun = state
+    else:
+        state = start(gaps, k, biases, rng)[0]
+        begun = state if apart is None else start(train, k, biases, rng)[0]
+    if apart is None:
+        return _First(float(penalty), error, None, state)
+    # The final fit does not go on from here: without a penalty that is another valley. Of 60 x 30 entries with 3
+    # components it ended higher than from the start in 3 of 6 runs, after up to 50 times the steps.
+    model, *_ = descend(apart[0], begun, k, biases, float(penalty), tol, max_iter)
+    return _First(float(penalty), error, explained(apart, model, biases), state)
+
+
+def _check_descent(penalty: Any, max_iter: Any) -> None:
+    """Refuse what cannot be a penalty, or a number of steps."""
+    if isinstance(penalty, str):
+        number = penalty == "auto"
+    else:
+        number = isinstance(penalty, int | float | np.number) and not isinstance(penalty, bool)
+        number = number and not np.iscomplexobj(penalty) and bool(0 <= penalty < np.inf)
+    if not number:
+        raise ValueError(f'penalty must be "auto" or a number of at least 0, got {penalty!r}')
+    if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
+        raise ValueError(f"max_iter must be an integer of at least 1, got {max_iter!r}")
 
 
 def with_missing(
@@ -184,21 +243,29 @@ def with_missing(
 
 
 def completed(
-    gaps: Operator | Gaps, missing: str, shift: Any, k: Any, weights: Vector | None, rng: np.random.Generator
-) -> tuple[Operator, Moments]:
-    """What a fit reads in place of a matrix with missing entries, and the moments of its columns.
+    gaps: Operator | Gaps,
+    missing: str,
+    shift: Any,
+    k: Any,
+    weights: Vector | None,
+    rng: np.random.Generator,
+    penalty: float | str = "auto",
+    max_iter: int = MAX_ITER,
+) -> tuple[Operator, Moments, Account]:
+    """What a fit reads in place of a matrix with missing entries, the moments of its columns, and what is told of it.
 
     With "mean" they equal the shift, and the moments are those of the observed entries; with "em" they are those of
     a fitted model that has the same biases as the shift. An operator has no missing entries.
     """
     if isinstance(gaps, Operator):
-        return gaps, gaps.moments(weights)
+        return gaps, gaps.moments(weights), Account()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
     if missing == "mean":
         if name != "mean":
             raise ValueError(f'missing="mean" is for shift="mean": missing entries equal the shift; got {name!r}')
-        moments = gaps.moments(weights)
-        return gaps.filled(repeated(moments.mean, gaps.shape[0])), moments
+        moments, (m, n) = gaps.moments(weights), gaps.shape
+        n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
+        return gaps.filled(repeated(moments.mean, m)), moments, Account(n_missing)
     biases = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
@@ -206,7 +273,8 @@ def completed(
         raise ValueError('missing="em" takes no sample_weight; use missing="mean"')
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
-    A = complete(gaps, max(int(k), 1), biases=biases[name], rng=rng).A
+    C = complete(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
+    A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean
     M2 = (A - repeated(mean, A.shape[0])).column_squares()
-    return A, Moments(float(A.shape[0]), mean, M2)
+    return A, Moments(float(A.shape[0]), mean, M2), account

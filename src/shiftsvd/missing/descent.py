@@ -15,6 +15,8 @@ EXTRA = 8
 HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 # Turns of row and column biases before anything else; each brings them nearer to their joint optimum.
 ROUNDS = 5
+# A completion whose values are larger, or smaller than its inverse, is refused: fourth powers would be no numbers.
+LARGEST = 2.0**200
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +31,7 @@ class State:
 
     def low_rank(self) -> LowRank:
         """``row 1^T + 1 column^T + L R^H``."""
-        return LowRank(self.L, self.R).merge(_biases(self.row, self.column))
+        return LowRank(self.L, self.R).merge(additive(self.row, self.column))
 
     def ahead(self, before: "State", beta: float) -> "State":
         """This state moved on by beta times its way from `before`."""
@@ -42,7 +44,7 @@ class State:
     def minus(self, other: "State") -> LowRank:
         """The difference of the models."""
         L, R = np.hstack([self.L, -other.L]), np.hstack([self.R, other.R])
-        return LowRank(L, R).merge(_biases(self.row - other.row, self.column - other.column))
+        return LowRank(L, R).merge(additive(self.row - other.row, self.column - other.column))
 
 
 def descend(
@@ -73,7 +75,7 @@ def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> S
         beside = _sums(A, S)
         level = beside.mean() / A.shape[1] if biases == "both" else 0.0
         row = row + beside / A.shape[1] - level
-    U, sigma, V = _leading(A - _biases(row, column), Y.W)
+    U, sigma, V = _leading(A - additive(row, column), Y.W)
     return State(row, column, U[:, :k] * np.maximum(sigma[:k] - penalty, 0), V[:, :k], V)
 
 
@@ -93,6 +95,23 @@ def _sums(A: Operator, S: LowRank) -> Vector:
 def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[State, float]:
     """Biases alone, with directions to go on from; and the largest singular value that they leave."""
     m, n = gaps.shape
+    row, column = levels(gaps, biases)
+    S = additive(row, column)
+    A = gaps.filled(S) - S
+    W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
+    for _ in range(2):
+        _, sigma, W = _leading(A, W)
+    if sigma[0] > 0 and not 1 / LARGEST < sigma[0] < LARGEST:
+        raise ValueError(
+            f"a completion sums squares, which leave the range of numbers here: the largest singular value of what the "
+            f"biases leave is {sigma[0]:.3g}; multiply X by a power of two"
+        )
+    return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
+
+
+def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
+    """The biases of rows and of columns that fit the observed entries best, beside nothing else."""
+    m, n = gaps.shape
     in_row, in_column = gaps.observed()
     if not in_row.any():
         raise ValueError(f"a completion needs observed entries, got none in a {m} x {n} matrix")
@@ -100,17 +119,12 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
     for _ in range(ROUNDS if biases == "both" else 1):
         # Exact steps on the observed entries: the steps of `descend` are slower.
         if biases in ("columns", "both"):
-            S = _biases(row, column)
+            S = additive(row, column)
             column = column + _sums(gaps.filled(S).H, S.H).conj() / np.maximum(in_column, 1)
         if biases in ("rows", "both"):
-            S = _biases(row, column)
+            S = additive(row, column)
             row = row + _sums(gaps.filled(S), S) / np.maximum(in_row, 1)
-    S = _biases(row, column)
-    A = gaps.filled(S) - S
-    W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
-    for _ in range(2):
-        _, sigma, W = _leading(A, W)
-    return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
+    return row, column
 
 
 def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[float, float | None, State]:
@@ -133,7 +147,7 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
     return best
 
 
-def _biases(row: Vector, column: Vector) -> LowRank:
+def additive(row: Vector, column: Vector) -> LowRank:
     """``row 1^T + 1 column^T``."""
     ones = [np.ones(len(row)), np.ones(len(column))]
     return LowRank(np.column_stack([row, ones[0]]), np.column_stack([ones[1], column.conj()]))

@@ -163,9 +163,15 @@ def number(least: float = -math.inf, most: float = math.inf) -> Check:
 def account(name: str, value: Any, sizes: Sizes) -> None:
     """An `Info` of k components."""
     check_type(name, value, Info)
-    for known in (value.residuals, value.value_errors):
+    for known in (value.residuals, value.value_errors, value.vector_errors):
         if known is not None and known.shape != (max(sizes["k"], 1),):
-            raise ValueError(f"{name} must have one residual and value error for each of {sizes['k']} components")
+            raise ValueError(f"{name} must have one residual and one bound for each of {sizes['k']} components")
+    optional(number(least=0))(f"{name}.missed_below", value.missed_below, sizes)
+    optional(count(least=0))(f"{name}.n_missing", value.n_missing, sizes)
+    if value.heldout_r2 is not None:
+        number(most=1)(f"{name}.heldout_r2", float(value.heldout_r2), sizes)
+    if value.completed is False and value.converged is not False:
+        raise ValueError(f"{name} has an unfinished completion, and must not have converged, got {value.converged}")
 
 
 def record(**kinds: Mapping[str, Check]) -> Check:

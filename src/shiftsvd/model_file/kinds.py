@@ -200,7 +200,7 @@ KINDS: Final = {
             "n_samples_": count("m"),
             "info_": account,
         },
-        {"feature_names_in_": texts("n"), "shift_": LEARNED, "unseen_variance_": number(least=0)},
+        {"feature_names_in_": texts("n"), "shift_": LEARNED, "unseen_variance_": number(least=0), "n_iter_": count()},
         {"n_components_": "k", "n_features_in_": "n"},
         agree=_shift_as_set,
     ),

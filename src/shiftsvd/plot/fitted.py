@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.estimators.extremes import beyond
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult
@@ -14,6 +15,7 @@ from shiftsvd.result import SVDResult
 BLUE: Final = "#3b8bc4"
 ORANGE: Final = "#e07b39"
 GREY: Final = "#8a8a8a"
+SHORTEST: Final = 2.0**-400  # a first singular value below this, or above its inverse, is not squared
 LONGEST: Final = 24  # characters of a name in a plot
 
 
@@ -51,6 +53,11 @@ class Fit:
     def info(self) -> Any:
         """The account of the solver, if there is one."""
         return getattr(self.model, "info_" if self.is_estimator else "info", None)
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether shares are of a matrix in which a model's own entries are in place of missing ones."""
+        return getattr(self.info, "completed", None) is not None
 
     @property
     def components(self) -> Panel:
@@ -109,8 +116,10 @@ def read(model: Any) -> Fit:
         If it is neither.
     """
     if isinstance(model, SVDResult):
-        squares = np.asarray(model.S, np.float64) ** 2
-        error = model.info.frobenius_error
+        S, error = np.asarray(model.S, np.float64), model.info.frobenius_error
+        if S[0] > 0 and not SHORTEST < S[0] < 1 / SHORTEST:  # over the first, where squares are no numbers themselves
+            S, error = S / S[0], None if error is None else error / S[0]
+        squares = S**2
         total = None if error is None else float(squares.sum()) + error**2
         return Fit(model, squares, total, model.info.value_errors)
     if not hasattr(model, "explained_variance_"):
@@ -118,6 +127,8 @@ def read(model: Any) -> Fit:
         raise TypeError(f"a plot needs a fitted estimator or an SVDResult, got {kind}; call fit first")
     variances = np.asarray(model.explained_variance_, np.float64)
     errors = getattr(getattr(model, "info_", None), "value_errors", None)
+    if beyond(model):  # as shares of the total, where they are no numbers themselves
+        return Fit(model, np.asarray(model.explained_variance_ratio_, np.float64), 1.0, errors)
     return Fit(model, variances, _total_variance(model, variances), errors)
 
 

@@ -24,6 +24,8 @@ class ScreeDisplay:
     bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the values.
     cumulative, cumulative_bounds : array and pair of arrays of shape (k,), optional
+    whole : str
+        What the shares are of.
 
     Attributes
     ----------
@@ -39,11 +41,13 @@ class ScreeDisplay:
         bounds: Band | None = None,
         cumulative: Vector | None = None,
         cumulative_bounds: Band | None = None,
+        whole: str = "variance",
     ) -> None:
         self.values = values
         self.bounds = bounds
         self.cumulative = cumulative
         self.cumulative_bounds = cumulative_bounds
+        self.whole = whole
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
@@ -59,6 +63,7 @@ class ScreeDisplay:
             bounds=None if bounds is None else _shares(fit, bounds),
             cumulative=known[0],
             cumulative_bounds=None if bounds is None else known[1:],
+            whole="variance, with missing entries by the model" if fit.is_completed else "variance",
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
@@ -76,7 +81,7 @@ class ScreeDisplay:
         self.ax_.set(
             title="Explained variance" if whole else "Squared singular values",
             xlabel="component",
-            ylabel="share of the variance" if whole else "squared singular value",
+            ylabel=f"share of the {self.whole}" if whole else "squared singular value",
             xlim=(0.3, len(at) + 0.7),
         )
         self.ax_.set_ylim(bottom=0)
@@ -108,6 +113,8 @@ class ReconstructionErrorDisplay:
     bounds : pair of arrays of shape (k + 1,), optional
     new_errors : array of shape (k + 1,), optional
         The same of rows that the fit need not have seen.
+    whole : str, optional
+        What the errors are relative to, if not to the data.
 
     Attributes
     ----------
@@ -115,10 +122,13 @@ class ReconstructionErrorDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, *, errors: Vector, bounds: Band | None = None, new_errors: Vector | None = None) -> None:
+    def __init__(
+        self, *, errors: Vector, bounds: Band | None = None, new_errors: Vector | None = None, whole: str = ""
+    ) -> None:
         self.errors = errors
         self.bounds = bounds
         self.new_errors = new_errors
+        self.whole = whole
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
@@ -130,7 +140,8 @@ class ReconstructionErrorDisplay:
         share, lower, upper = (np.concatenate([[0.0], values]) for values in known)
         bounds = None if fit.errors is None else (_left(upper), _left(lower))
         new = None if X is None else _errors_of(fit, X)
-        return cls(errors=_left(share), bounds=bounds, new_errors=new).plot(ax=ax)
+        whole = "the completed matrix" if fit.is_completed else ""
+        return cls(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw on `ax`, or on a new figure."""
@@ -144,14 +155,15 @@ class ReconstructionErrorDisplay:
         if self.new_errors is not None:
             self.ax_.plot(at, self.new_errors, style, color=ORANGE, markersize=3, label="rows given")
             self.ax_.legend(frameon=False)
-        self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel="relative error")
+        relative = f"error relative to {self.whole}" if self.whole else "relative error"
+        self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
         self.ax_.set_ylim(bottom=0)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         return self
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
-    """The variance of each component and its running sum, as shares of the exact total, with their bounds.
+    """The variance of each component and its running sum, as shares of the total, with their bounds.
 
     Parameters
     ----------

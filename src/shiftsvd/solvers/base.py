@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.units import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.moments import Vector
@@ -80,6 +81,11 @@ class Solver(ABC):
         ------
         ValueError
             For a k out of range, or a shift that the algorithm does not take.
+
+        Notes
+        -----
+        Where squares could leave the range of numbers, the algorithm sees A over a power of two (`in_units`), of which
+        A times another one is the same to the last bit.
         """
         self.check_share(k)
         if not _is_share(k):
@@ -88,16 +94,19 @@ class Solver(ABC):
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         rng = generator(rng)
         with threads(A.n_threads):
-            factors = self.factorize(A, k if isinstance(k, float) else int(k), rng)
-            F = self._result(A, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
+            B, unit, norm = in_units(A)  # A over a power of two, where squares could leave the range
+            factors = self.factorize(B, k if isinstance(k, float) else int(k), rng)
+            F = self._result(B, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
             if self.certify and F.info.converged is None:
-                F = certify(A, F, rng, tol)
-            error = remainder(A, F, factors)
+                F = certify(B, F, rng, tol)
+            error = remainder(B, F, factors, norm)
+        known, last = factors.certificate, float(F.S[-1]) or 1.0
         F.info = replace(
             F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
         )
-        if factors.certificate is not None and not factors.certificate.converged:
-            _warn(factors.certificate, float(F.S[-1]) or 1.0)
+        F = F.times_power(unit)
+        if known is not None and not known.converged:
+            _warn(known, last)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:

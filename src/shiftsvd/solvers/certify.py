@@ -34,8 +34,9 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     given = F.Vh.conj().T.astype(dtype)
     V = orth(given)
     Y = A.matmat_in_double(V)
-    right = Y @ inner(V, given) - F.U * F.S
-    left = A.rmatmat(F.U) - given * F.S
+    U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
+    right = Y @ inner(V, given) - U * F.S
+    left = A.rmatmat(U) - given * F.S
     _, S, Wh = np.linalg.svd(triangle(Y))
     V, theta = V @ Wh.conj().T, S**2
     fused = A.gram_reads == 1  # in double precision, and as many reads

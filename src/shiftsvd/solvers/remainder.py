@@ -15,18 +15,17 @@ MARGIN = 1000.0
 NEAREST = 0.2
 
 
-def remainder(A: Operator, F: SVDResult, factors: Factors) -> float | None:
+def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
     """``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where the norm of A is not known.
 
     Every factorization here is a projection of A, ``A V V^H`` or ``U U^H A``, converged or not, so that its square is
-    ``||A||^2 - ||S||^2``: no read beyond that for the norm. Where rounding leaves too few digits of that difference,
+    ``||A||^2 - ||S||^2``: no read. Where rounding leaves too few digits of that difference,
     single precision data have it made anew by one product in double precision, O(nnz k). If that is not enough
     either, the residual is formed, entry by entry and piece by piece: one read and O(m n k), of a wide matrix in a
     file two reads.
     """
     if factors.rest is not None:
         return float(np.hypot(factors.rest, np.sqrt(2) * _rounded(A, F.S)))
-    norm = A.frobenius_norm()
     if norm is None:
         return None
     square = norm**2 - float(F.S @ F.S)

@@ -32,6 +32,7 @@ FITTED = (
     "info_",
     "mean_",
     "n_components_",
+    "n_iter_",
     "n_samples_",
     "noise_variance_",
     "scale_",

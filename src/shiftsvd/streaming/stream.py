@@ -12,6 +12,7 @@ from shiftsvd.operators import Operator, Panel, Scaled, repeated
 from shiftsvd.streaming.scatter import Scatter
 
 EPS = float(np.finfo(np.float64).eps)
+LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 
 
 class Spectrum(NamedTuple):
@@ -83,6 +84,7 @@ class Stream:
         moments = self.moments if empty else A.moments(weights)
         if moments.M2 is None or A.dtype.kind == "c":
             raise ValueError(f"a stream takes real data and the variances of their columns, which {A} does not give")
+        _check_size(moments)
         if not empty:
             reads = 1 + self.scatter.add(self._centred(A, moments.mean), weights)
             self._join(moments)
@@ -151,3 +153,14 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, {self.scatter.size} of them kept>"
+
+
+def _check_size(moments: Moments) -> None:
+    """Refuse rows whose squares leave the range of numbers: the scatter matrix is a sum of them."""
+    assert moments.M2 is not None
+    size = float(max(np.abs(moments.mean).max(), np.sqrt(moments.M2.max())))
+    if size != 0 and not 1 / LARGEST < size < LARGEST:
+        raise ValueError(
+            f"a stream keeps sums of squares, which leave the range of numbers here: a column is about {size:.3g}; "
+            "multiply all batches by the same power of two, or use fit"
+        )

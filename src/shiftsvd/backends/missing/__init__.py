@@ -11,12 +11,12 @@ from shiftsvd.backends.checks import from_frame, is_frame, numeric_array, sound_
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.memory import affordable
 from shiftsvd.backends.missing.array import ArrayGaps
-from shiftsvd.backends.missing.base import Gaps, entries, refuse_infinite
+from shiftsvd.backends.missing.base import Gaps, HeldGaps, entries, refuse_infinite
 from shiftsvd.backends.missing.file import FileGaps
 from shiftsvd.backends.missing.sparse import StoredGaps, UnstoredGaps
 from shiftsvd.kernels import default_threads
 
-__all__ = ["Gaps", "entries", "gaps_of", "with_nan"]
+__all__ = ["Gaps", "HeldGaps", "entries", "gaps_of", "with_nan"]
 
 
 def gaps_of(

@@ -7,16 +7,16 @@ import numpy as np
 
 from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.missing.base import HIDDEN, Gaps, Hidden, is_missing
+from shiftsvd.backends.missing.base import HeldGaps, is_missing, spread
 from shiftsvd.moments import Vector
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayGaps(Gaps):
+class ArrayGaps(HeldGaps):
     """An array in which NaN is a missing entry; filled block by block, as it is read."""
 
-    X: Panel
+    X: "Panel | Holed"
     n_threads: int = 1
 
     @property
@@ -32,7 +32,7 @@ class ArrayGaps(Gaps):
     @property
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
-        return int(self.X.size)
+        return self.shape[0] * self.shape[1]
 
     def filled(self, S: LowRank) -> Operator:
         """The array with its long side as the rows of the blocks."""
@@ -54,22 +54,23 @@ class ArrayGaps(Gaps):
         """Rows of the array are as wide as they are."""
         return super().row_blocks(max(width, self.shape[1]))
 
-    def hide(self, rng: np.random.Generator) -> Hidden:
-        """A copy with more NaN."""
-        m, n = self.shape
-        places = np.unique(rng.integers(0, m * n, min(m * n // 10, HIDDEN)))
-        i, j = np.divmod(places, n)
-        there = ~np.isnan(self.X[i, j])
-        i, j = i[there], j[there]
-        X = self.X.copy()
-        X[i, j] = np.nan
-        return replace(self, X=X), i, j, self.X[i, j]
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        """Of all places."""
+        return spread(self.shape, rng, share)
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """Those of the array."""
+        return self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
+
+    def without(self, i: Vector, j: Vector) -> "ArrayGaps":
+        """More NaN in what is read of the array, of which there may be no room for a copy."""
+        return replace(self, X=Holed(self.X, i, j))
 
 
 class Patched:
     """What `DenseRows` asks of an array: slices of its rows, in double precision where NaN is replaced."""
 
-    def __init__(self, X: Panel, S: LowRank) -> None:
+    def __init__(self, X: "Panel | Holed", S: LowRank) -> None:
         self.X, self.S = X, S
         self.shape, self.dtype = X.shape, X.dtype
 
@@ -87,3 +88,32 @@ class Patched:
         out = block.astype(np.result_type(block, self.S.dtype))
         np.copyto(out, self.S.rows(*rows.indices(self.shape[0])[:2]), where=gap)
         return out
+
+
+class Holed:
+    """What `ArrayGaps` and `Patched` ask of an array: slices of its rows, with NaN at some more places (i, j)."""
+
+    def __init__(self, X: "Panel | Holed", i: Vector, j: Vector) -> None:
+        by_row = np.argsort(i, kind="stable")
+        self.X, self.i, self.j = X, i[by_row], j[by_row]
+        self.shape: tuple[int, int] = X.shape
+        self.dtype: np.dtype[Any] = X.dtype
+
+    @property
+    def T(self) -> "Holed":
+        """The transpose, a view."""
+        return Holed(self.X.T, self.j, self.i)
+
+    def __getitem__(self, rows: slice) -> Panel:
+        block, (lo, hi, _) = self.X[rows], rows.indices(self.shape[0])
+        own = slice(*np.searchsorted(self.i, [lo, hi]))
+        if own.start < own.stop:
+            block = block.copy()
+            block[self.i[own] - lo, self.j[own]] = np.nan
+        return block
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """Entries (i, j)."""
+        x = self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
+        n = self.shape[1]
+        return np.where(np.isin(i * n + j, self.i * n + self.j), np.nan, x).astype(self.dtype)

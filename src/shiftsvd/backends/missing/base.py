@@ -7,13 +7,13 @@ import numpy as np
 
 from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.moments import Moments, Vector, unwarned
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 
 # Numbers of a factor that are gathered in one go, and stay in cache.
 GATHERED = 2**18
 # Observed entries that are kept back to choose a setting: a tenth of them, and no more than tell two settings apart.
-HIDDEN = 100_000
+TENTH, HIDDEN = 0.1, 100_000
 
 Hidden = tuple["Gaps", Vector, Vector, Vector]  # fewer observed entries; row, column and value of the others
 
@@ -53,8 +53,8 @@ class Gaps(ABC):
         """``M^T w`` of shape (n,)."""
 
     @abstractmethod
-    def hide(self, rng: np.random.Generator) -> Hidden:
-        """The same matrix with some observed entries taken out, and these."""
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
+        """The same matrix with a share of its observed entries taken out, and these."""
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """Ranges of rows that a panel of so many columns stays small on."""
@@ -66,6 +66,11 @@ class Gaps(ABC):
         absent = [self.absent(ones, rows)[:, 0] for rows in self.row_blocks()]
         return self.shape[1] - np.concatenate(absent), self.shape[0] - self.absent_below(np.ones(self.shape[0]))
 
+    def n_missing(self) -> int:
+        """How many entries are missing; one pass."""
+        return round(float(self.absent_below(np.ones(self.shape[0])).sum()))
+
+    @unwarned
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the observed entries of each column; `count` has one entry a column. Two passes."""
         m, n = self.shape
@@ -86,6 +91,55 @@ class Gaps(ABC):
         return Moments(cast("float", count), mean, np.where(constant, 0, M2))
 
 
+class HeldGaps(Gaps):
+    """Gaps of a matrix in memory, of which other entries can be made missing without a change of the matrix."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        """Rows and columns of a share of the places at random, each once; `hide` leaves out those without entry."""
+
+    @abstractmethod
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """Entries (i, j), NaN where they are missing."""
+
+    @abstractmethod
+    def without(self, i: Vector, j: Vector) -> Gaps:
+        """The same matrix with the observed entries (i, j) missing."""
+
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
+        """Every observed entry has the same chance, but that no row or column loses its last one."""
+        i, j = self.draw(rng, share)
+        x = self.at(i, j)
+        there = np.flatnonzero(~is_missing(x))
+        kept = there[_spared(i[there], j[there], *self.observed(), rng)]
+        i, j = i[kept], j[kept]
+        return self.without(i, j), i, j, x[kept]
+
+
+def spread(shape: tuple[int, int], rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+    """Rows and columns of a share of all places of a matrix, stored or not, each once, in order."""
+    m, n = shape
+    return np.divmod(np.unique(rng.integers(0, m * n, min(int(m * n * share), HIDDEN))), n)
+
+
+def _spared(i: Vector, j: Vector, in_row: Vector, in_column: Vector, rng: np.random.Generator) -> Vector:
+    """Mask of the entries (i, j) that can be hidden together: each row and column with an entry keeps one."""
+    order = rng.permutation(len(i))
+    kept = np.empty(len(i), bool)
+    rows, columns = i[order], j[order]
+    kept[order] = (_earlier(rows) < in_row[rows] - 1) & (_earlier(columns) < in_column[columns] - 1)
+    return kept
+
+
+def _earlier(labels: Vector) -> Vector:
+    """How many equal labels come before each."""
+    order = np.argsort(labels, kind="stable")
+    ascending = labels[order]
+    found = np.empty(len(labels), np.int64)
+    found[order] = np.arange(len(labels)) - np.searchsorted(ascending, ascending)
+    return found
+
+
 def entries(S: LowRank, i: Vector, j: Vector) -> Vector:
     """Entries (i, j) of ``L R^H``, a part of them at a time."""
     out = np.empty(len(i), np.result_type(S.L, S.R))
@@ -101,9 +155,9 @@ def is_missing(x: Vector) -> Vector:
     return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
 
 
-def some(places: Vector, rng: np.random.Generator) -> Vector:
-    """A tenth of the places, sorted."""
-    return np.sort(rng.choice(places, min(len(places) // 10, HIDDEN), replace=False))
+def some(places: Vector, rng: np.random.Generator, share: float) -> Vector:
+    """A share of the places, sorted."""
+    return np.sort(rng.choice(places, min(int(len(places) * share), HIDDEN), replace=False))
 
 
 def refuse_infinite(n_inf: int) -> None:

@@ -11,7 +11,7 @@ from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.checks import sound_structure
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.missing.array import ArrayGaps, Patched
-from shiftsvd.backends.missing.base import Gaps, Hidden
+from shiftsvd.backends.missing.base import TENTH, Gaps, Hidden
 from shiftsvd.backends.missing.sparse import StoredGaps
 from shiftsvd.backends.source import RowSource
 from shiftsvd.moments import Vector
@@ -55,7 +55,7 @@ class FileGaps(Gaps):
         """As the file is cut."""
         return self.A.blocks()
 
-    def hide(self, rng: np.random.Generator) -> Hidden:
+    def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
         """Files are not changed."""
         raise ValueError(
             f'penalty="auto" needs the matrix in memory, got {self.A.source.name}; give a number, or missing="mean"'

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.array import BLOCK, native_dtype
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.memory import affordable
-from shiftsvd.backends.missing.base import Gaps, Hidden, entries, is_missing, some
+from shiftsvd.backends.missing.base import HeldGaps, entries, is_missing, some, spread
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
@@ -19,7 +19,7 @@ from shiftsvd.operators import LowRank, Operator, Panel
 
 
 @dataclass(frozen=True, eq=False)
-class SparseGaps(Gaps):
+class SparseGaps(HeldGaps):
     """A CSR in which a stored NaN is a missing entry; of its kinds, each knows what the places without entry are."""
 
     X: CSR
@@ -55,12 +55,9 @@ class SparseGaps(Gaps):
         beyond = sum(self._beyond((lo, hi)).T @ w[lo:hi] for lo, hi in self._blocks())
         return np.asarray(self.unstored * w.sum() + beyond)
 
-    def hide(self, rng: np.random.Generator) -> Hidden:
-        """More NaN among the stored entries."""
-        places = some(np.flatnonzero(~is_missing(self.X.data)), rng)
-        data = self.X.data.copy()
-        data[places] = np.nan
-        return replace(self, X=self._like(data)), self._row_of(places), self.X.indices[places], self.X.data[places]
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """The stored entries, and 0 where there is none."""
+        return _at(self.X, i, j)
 
     def _beyond(self, rows: Rows) -> CSR:
         """The stored entries of rows: 1 where they are missing, and less what every place counts."""
@@ -86,11 +83,25 @@ class SparseGaps(Gaps):
         return cut(self.shape[0], max(1, self.shape[0] * BLOCK // max(self.X.nnz, 1)))
 
 
+def _at(X: CSR, i: Vector, j: Vector) -> Vector:
+    """Entries (i, j); of no indices SciPy would give a sparse matrix."""
+    return np.asarray(X[i, j]).ravel() if len(i) else np.empty(0, X.dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class StoredGaps(SparseGaps):
     """What is not stored is 0."""
 
     unstored: ClassVar[float] = 0.0
+
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        """Of all places: a zero that is not stored is observed as the others are."""
+        return spread(self.shape, rng, share)
+
+    def without(self, i: Vector, j: Vector) -> "StoredGaps":
+        """More NaN, also where nothing was stored."""
+        gone = csr_array((np.full(len(i), np.nan, self.X.dtype), (i, j)), shape=self.shape)
+        return replace(self, X=csr_array(self.X + gone))
 
     def filled(self, S: LowRank) -> Operator:
         """The stored values with those of S among them."""
@@ -112,6 +123,17 @@ class UnstoredGaps(SparseGaps):
     """What is not stored is missing: ratings."""
 
     unstored: ClassVar[float] = 1.0
+
+    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
+        """Of the stored entries."""
+        places = some(np.flatnonzero(~is_missing(self.X.data)), rng, share)
+        return self._row_of(places), self.X.indices[places]
+
+    def without(self, i: Vector, j: Vector) -> "UnstoredGaps":
+        """More NaN among the stored entries, at the same places: a stored zero is an entry."""
+        data = self.X.data.copy()
+        data[_at(self._like(np.arange(self.X.nnz)), i, j)] = np.nan
+        return replace(self, X=self._like(data))
 
     def filled(self, S: LowRank) -> Operator:
         """``P_observed(X - S) + S``: as many stored residuals as observed entries, plus a product of thin factors."""

@@ -1,0 +1,50 @@
+"""Units: A as a power of two times a matrix whose norm is near 1, so that squares of its entries stay in range."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftsvd.algebra.base import Operator
+from shiftsvd.algebra.powers import NOTHING, exponents_of
+from shiftsvd.algebra.scaled import times_powers
+
+# Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
+# of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way
+# (dsyevd). Where products are in single precision, their squares alone must be numbers.
+DOUBLE_RANGE, SINGLE_RANGE = (-60, 100), (-20, 45)
+
+
+class Units(NamedTuple):
+    """``A = 2^exponent B``: the matrix, its exponent, and the norm of B where it is known."""
+
+    B: Operator
+    exponent: int
+    norm: float | None
+
+
+def in_units(A: Operator) -> Units:
+    """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
+
+    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that neither knows its squares
+    (`column_squares`) nor its exponents (`column_exponents`) is taken as it is.
+    """
+    norm = A.frobenius_norm()
+    e = _exponent(A, norm)
+    least, most = range_of(A)
+    e = 0 if least <= e <= most or e == NOTHING else e
+    if e == 0 and A.strain <= most:
+        return Units(A, 0, norm)
+    return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
+
+
+def _exponent(A: Operator, norm: float | None) -> int:
+    """That of the norm; where there is none, about that of the largest entry; else 0."""
+    if norm is not None:
+        return int(exponents_of(norm)) if np.isfinite(norm) else 0
+    exponents = A.column_exponents()
+    return 0 if exponents is None else int(exponents.max())
+
+
+def range_of(A: Operator) -> tuple[int, int]:
+    """Exponents of the norm of a matrix that can be multiplied as it is."""
+    return SINGLE_RANGE if A.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

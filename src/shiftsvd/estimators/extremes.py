@@ -1,0 +1,55 @@
+"""Variances that leave the range of numbers: what PCA says of them, and what is used in their place."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.moments import Vector
+
+
+@np.errstate(over="ignore", under="ignore")
+def in_range(explained: Vector, unit: int) -> Vector:
+    """Variances over ``4^unit`` as what they are; a warning where there is no such number."""
+    # Not infinite: files of models, tables and plots hold numbers.
+    variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
+    if np.any((explained > 0) & ~_is_number(variances)):
+        warnings.warn(
+            "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
+            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
+            "scores are right",
+            stacklevel=6,
+        )
+    return variances
+
+
+def beyond(pca: Any) -> bool:
+    """Whether the first variance is no number, though the first singular value is."""
+    S = getattr(pca, "singular_values_", np.zeros(0))
+    if not len(S) or not S[0] > 0:
+        return False
+    return not bool(_is_number(pca.explained_variance_[:1])[0])
+
+
+def _is_number(variances: Vector) -> Vector:
+    """Which of them are numbers with all their digits."""
+    ends = np.finfo(variances.dtype)
+    return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
+
+
+def deviations(pca: Any) -> Vector:
+    """Standard deviations of the scores; a tiny share of the first where there is none, so that nothing becomes NaN."""
+    d = np.sqrt(pca.explained_variance_)
+    if beyond(pca):
+        d = pca.singular_values_ / np.sqrt(getattr(pca, "_freedom", pca.n_samples_ - 1))
+    eps, most = np.finfo(pca.components_.dtype).eps, d.max(initial=0)
+    return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
+
+
+def refuse_beyond(pca: Any) -> None:
+    """Refuse what needs the variances themselves."""
+    if beyond(pca):
+        raise ValueError(
+            f"the variances of this model leave the range of numbers (the first singular value is "
+            f"{pca.singular_values_[0]:.3g}), and likelihoods and covariances need them; fit X times a power of two"
+        )

@@ -1,0 +1,24 @@
+"""How many numbers of a file are missing."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.bed import Genotypes
+
+BLOCK = 2**25  # bytes that are read at once
+
+
+def n_missing(X: Any) -> int:
+    """The NaN of a matrix as it was opened, and missing genotypes; a source of rows is read once."""
+    if isinstance(X, Genotypes):  # which puts means in their place, unless it is given others
+        X = X.filled(np.full(X.shape[0], np.nan))
+    if X.dtype.kind not in "fc":
+        return 0
+    if isinstance(X, RowSource):
+        return sum(n_missing(X.read(lo, hi)) for lo, hi in pairwise(X.edges(BLOCK)))
+    values: Any = X
+    return int(np.count_nonzero(np.isnan(values.data if issparse(X) else np.asarray(X))))
