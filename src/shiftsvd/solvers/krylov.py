@@ -193,7 +193,7 @@ class Basis:
 
         W is orthogonal to those but for rounding; `whole` is the length that its columns had before.
         """
-        Q = np.zeros((W.shape[0], 0), W.dtype)
+        Q, width = np.zeros((W.shape[0], 0), W.dtype), min(width, W.shape[1])
         while True:
             squares, P = np.linalg.eigh(inner(W, W))
             lengths = np.sqrt(np.maximum(squares, 0))
@@ -214,7 +214,8 @@ class Basis:
             Q = np.hstack([Q, F])
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
-            W = W - Q @ inner(Q, W)
+            for known in (self.B[:, :end], Q):
+                W = W - known @ inner(known, W)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""
