@@ -111,3 +111,13 @@ def test_the_warning_of_variances_beyond_the_range_names_the_line_of_the_fit(mod
     with pytest.warns(UserWarning, match="leave the range") as told:
         model.fit(np.ldexp(flat(60, 8), 990))
     assert {warning.filename for warning in told} == {__file__}
+
+
+@pytest.mark.parametrize("power", POWERS)
+def test_what_is_warned_of_is_the_same_at_any_scale(power: int) -> None:
+    def told(X: np.ndarray) -> list[str]:
+        with pytest.warns(UserWarning, match="may have been missed") as warned:
+            ss.svd(X, 4, solver=ss.BlockLanczos(max_passes=8), rng=0, n_threads=1)
+        return [str(warning.message) for warning in warned]
+
+    assert told(np.ldexp(flat(), power)) == told(flat())

@@ -100,13 +100,12 @@ class Solver(ABC):
             if self.certify and F.info.converged is None:
                 F = certify(B, F, rng, tol)
             error = remainder(B, F, factors, norm)
-        known, last = factors.certificate, float(F.S[-1]) or 1.0
         F.info = replace(
             F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
         )
         F = F.times_power(unit)
-        if known is not None and not known.converged:
-            _warn(known, last)
+        if factors.certificate is not None and not factors.certificate.converged:
+            _warn(factors.certificate, float(F.S[-1]), F.info.missed_below)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
@@ -147,8 +146,8 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
     return made
 
 
-def _warn(known: Certificate, last: float) -> None:
-    """Name the components that did not converge, and what may have been missed."""
+def _warn(known: Certificate, last: float, missed: float | None) -> None:
+    """Name the components that did not converge, and up to where values may have been missed."""
     told = []
     if len(known.late):
         told.append(
@@ -157,7 +156,8 @@ def _warn(known: Certificate, last: float) -> None:
             + known.remedy
         )
     if not known.complete:
-        above = "any value" if known.missed_below is None else f"values up to {known.missed_below / last:.3g} sigma_k"
+        level = missed if missed is None or last == 0 else missed / last
+        above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
         told.append(f"{above} may have been missed (see info.missed_below): allow more passes, or a larger missed_tol")
     warnings.warn("; ".join(told), stacklevel=4)
 
