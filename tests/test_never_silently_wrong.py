@@ -9,6 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from helpers import Array, with_values
+from shiftsvd.solvers import Solver
 
 TOL, K = 1e-4, 20
 BLOCK = 16
@@ -71,7 +72,7 @@ CASES: dict[str, Callable[[np.random.Generator], Array | sparse.csr_array]] = {
 }
 
 
-def _judge(case: str, solver: ss.solvers.Solver, seed: int) -> tuple[bool, bool]:
+def _judge(case: str, solver: Solver, seed: int) -> tuple[bool, bool]:
     """(whether every value is right or named, whether anything was named)."""
     X = CASES[case](np.random.default_rng(seed))
     dense = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)

@@ -20,6 +20,7 @@ BLOCK = 16
 MOST = 24
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     """F with residuals, bounds and what it can have missed in its account.
 
@@ -63,7 +64,9 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL))
-    angles = np.minimum(known.vector_errors + _turned(ritz, V, given), 1.0)
+    # The vectors that were given are not quite the Ritz vectors, nor A v / sigma.
+    leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
+    angles = np.minimum(known.vector_errors + _turned(ritz, V, given) + leaning, 1.0)
     F.info = replace(
         F.info,
         residuals=known.residuals,

@@ -11,9 +11,10 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
-from shiftsvd.solvers.ritz import Ritz, allowed
+from shiftsvd.solvers.ritz import TINY, Ritz, allowed
 
 BLOCK = 16
+PROBES = 20  # each as likely to be wrong as all after it
 
 
 class Eigenpairs(NamedTuple):
@@ -65,8 +66,9 @@ class HermitianLanczos:
 
     Notes
     -----
-    One pass a step. Before values are taken as found, a fresh random block goes through some more products, until it has
-    shown that nothing above ``1.1 lambda_k`` can have been missed (the values count as squares). The sum of the negative eigenvalues is estimated by stochastic Lanczos quadrature (Ubaru,
+    One pass a step. Before values are taken as found, a fresh random block goes through some more products, until it
+    has shown that nothing above ``1.1 lambda_k`` can have been missed (the values count as squares). The sum of the
+    negative eigenvalues is estimated by stochastic Lanczos quadrature (Ubaru,
     Chen & Saad 2017) from the first block: ``n / b sum_j f(theta_j) ||e^T z_j||^2``, which needs no further pass.
 
     References
@@ -135,11 +137,11 @@ class _Run:
 
     def _allowed(self, ritz: Ritz) -> float:
         """Up to where an eigenvalue may have been missed."""
-        first = float(np.abs(ritz.theta).max())
+        relative = allowed(ritz, self.k, max(self.solver.tol, MISSED_TOL))
         # Of values that are not positive, nothing relative can be asked.
-        return max(
-            allowed(ritz, self.k, max(self.solver.tol, MISSED_TOL)), MISSED_TOL * first * (ritz.theta[self.k - 1] <= 0)
-        )
+        if ritz.theta[self.k - 1] > ritz.noise():
+            return relative
+        return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
@@ -187,8 +189,8 @@ class _Run:
     def _errors(self, ritz: Ritz) -> Vector:
         """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""
         theta, noise = ritz.theta[: self.k], ritz.noise()
-        first = max(float(np.abs(ritz.theta).max(initial=0)), float(np.finfo(np.float64).tiny))
-        rounded = noise / (2 * np.maximum(theta, noise))
+        first = max(float(np.abs(ritz.theta).max(initial=0)), TINY)
+        rounded = noise / (2 * np.maximum(theta, max(noise, TINY)))
         return np.where(theta > noise, ritz.errors(self.k) + rounded, (ritz.r[: self.k] + noise) / first)
 
     def _estimate(self, ritz: Ritz, Z: Panel) -> None:
@@ -201,7 +203,8 @@ class _Run:
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
-        return self.basis.size >= self.n or self.basis.width == 0 or self.n_passes >= self.limit
+        used_up = self.n_passes >= self.limit or self.probes >= PROBES
+        return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _pairs(self, ritz: Ritz, Z: Panel) -> Eigenpairs:
         """What was found."""

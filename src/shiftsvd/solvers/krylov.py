@@ -175,6 +175,10 @@ class Basis:
         # The kept vectors all have a residual along Q: they count as multiplied last.
         self.C, self.size, self.last = border, kept, kept
 
+    def dropped(self) -> float:
+        """The length up to which what a product adds is taken for rounding."""
+        return _rounding(self.B) * self.scale
+
     def _next(self, W: Panel) -> Panel:
         """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
 

@@ -8,6 +8,7 @@ from numpy.random import Generator
 from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
+from shiftsvd.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
@@ -30,6 +31,8 @@ SWEEPS = 6
 PATIENCE, NEAR = 10, 10.0
 # Readings that may find more than the residuals promised before what they found is taken for what there is.
 READINGS = 4
+# Probes that may find something, each as likely to be wrong as all after it.
+PROBES = 20
 # Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
 # squares are within this of the first, in one go: their own vectors are right to rounding over it.
 LEAST_TOL, LEADING = 1e-8, 1e-4
@@ -41,8 +44,9 @@ class BlockLanczos(Solver):
 
     Lives on the short side: a basis of some 2 k columns in double precision, orthogonalized in full, with thick
     restarts. Residuals come free with every step. When they promise the tolerance, a fresh random block goes through
-    some more products, until it has shown that nothing above ``sigma_k (1 + max(tol, missed_tol))`` can have been missed;
-    then the components are read off one last product with the data, together with the residuals that are reported.
+    some more products, until it has shown that nothing above ``sigma_k (1 + max(tol, missed_tol))`` can have been
+    missed; then the components are read off one last product with the data, together with the residuals that are
+    reported.
     Products are in the precision of the data as long as the spectrum allows it, else in double.
 
     Parameters
@@ -61,8 +65,7 @@ class BlockLanczos(Solver):
         is found by the probe.
     missed_tol : float
         Up to ``sigma_k (1 + max(tol, missed_tol))`` a value may have been missed in a fit that is called converged;
-        `Info.missed_below` says up to where. Some 5 sweeps of a block for 0.05, 10 for 0.01, hundreds for 1e-4 in a flat
-        spectrum.
+        `Info.missed_below` says up to where. Some 3 to 7 products with a block for 0.05, 8 for 0.01.
     miss_probability : float
         How likely `Info.missed_below` may be wrong, over `rng`.
 
@@ -187,33 +190,31 @@ class Run:
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
-            if not self.precise and (ritz.loss(k) > SHARE * self.solver.tol or self._stuck(ritz, k, history)):
+            excess = ritz.excess(k, self.solver.tol)
+            stuck = self._stuck(ritz, excess, history)
+            if not self.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck):
                 start = self._begin_in_double(Z, k)
                 due, history = self._first_check(start), [(0.0, np.inf)]
                 continue
             leaders = self._leaders(ritz, k)
             if leaders:
                 return self._without_leaders(ritz, Z, leaders)
-            worst = float(np.max(ritz.excess(k, self.solver.tol)))
+            worst = float(np.max(excess))
             bounded(worst * self.solver.tol)
             history.append((float(self.n_steps), worst))
             due = _steps_to_go(history)
-            stuck = self._stuck(ritz, k, history)
             if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
                 probed = self._probe(ritz, Z, k)
                 ritz, Z, k = self._check()
-                stuck = self._stuck(ritz, k, history)
-                if not self._at_end() and not (probed and stuck) and self._wanting(ritz, k):
+                excess = ritz.excess(k, self.solver.tol)
+                stuck = self._stuck(ritz, excess, history) and (probed or self.probes >= PROBES)
+                if not self._at_end() and not stuck and (np.max(excess) > 1 or self._missing(ritz, k)):
                     due = 1
                     continue
             if worst <= 1 or stuck or self._at_end():
                 reading, readings = self._read(ritz, Z, k), readings + 1
                 if stuck or self._at_end() or not len(reading.certificate.late) or readings == READINGS:
                     return reading
-
-    def _wanting(self, ritz: Ritz, k: int) -> bool:
-        """Whether some error is above the tolerance, or something may have been missed."""
-        return bool(np.max(ritz.excess(k, self.solver.tol)) > 1) or self._missing(ritz, k)
 
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
@@ -271,7 +272,7 @@ class Run:
         return ritz, Z, k
 
     def _measured_noise(self, first: float) -> float:
-        """What rounding was seen to do in single precision, or what leaders do to products that they are kept out of."""
+        """What rounding was seen to do in single precision, or what leaders do to products without them."""
         if not self.precise:
             return self.measured
         return rounding(self._eps()) * self.leader * first
@@ -344,9 +345,9 @@ class Run:
         self.basis.begin(self._first_block(start))
         return start
 
-    def _stuck(self, ritz: Ritz, k: int, history: list[tuple[float, float]]) -> bool:
+    def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
         """Whether the residuals that are too large are rounding already, or nearly so and no longer getting smaller."""
-        late = ritz.excess(k, self.solver.tol) > 1
+        k, late = len(excess), excess > 1
         if not late.any():
             return False
         least = int(np.argmin([worst for _, worst in history]))
@@ -385,7 +386,8 @@ class Run:
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
-        return self.basis.size >= self.n or self.basis.width == 0 or self.n_passes >= self.limit
+        used_up = max(self.n_passes, self.n_steps) >= self.limit or self.probes >= PROBES
+        return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _eps(self) -> float:
         """Rounding unit of the products."""
@@ -417,7 +419,7 @@ class Run:
         return np.asarray(start @ self.rng.standard_normal((j, self.b)).astype(self.dtype))
 
     def _first_check(self, start: Panel | None) -> int:
-        """Steps until there can be anything to be seen: until the basis holds all of a start, or twice what is wanted."""
+        """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""
         return -(-(2 * self.wanted if start is None else start.shape[1]) // self.b) + 1
 
     def _total(self) -> float:

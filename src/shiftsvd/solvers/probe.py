@@ -14,18 +14,20 @@ PROBABILITY, MISSED_TOL = 1e-9, 0.05
 # Levels that are looked at in one go, and how far out: multiples of the spread of the chain.
 LEVELS, NEAREST, FARTHEST = 24, 1e-4, 1e3
 REFINEMENTS = 3
+# Narrower blocks are too likely to have next to nothing of what is sought.
+LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-15
 # What rounding leaves of the least of many numbers, in units of the largest.
 RELIABLE = 1e-13
 
 
 class Chain:
-    """Block Lanczos of ``P G P`` from a block ``P Omega`` that knows nothing of the data, P being orthogonal to a basis.
+    """Block Lanczos of ``P G P`` from a block ``P Omega`` that knows nothing of the data; P is orthogonal to a basis.
 
-    Let u be the eigenvector of the largest eigenvalue lambda of ``P G P``, and ``y_j = u^H X_j`` for the blocks X_j of the
-    chain. Then ``lambda y_j = y_{j-1} B_{j-1}^H + y_j A_j + y_{j+1} B_j``, so that lambda and ``y_0 = u^H Omega R^-1`` give all
-    y_j; and ``sum_j ||y_j||^2 <= ||u||^2 = 1``. The entries of ``u^H Omega`` are standard normal, since u was there before Omega:
-    with probability 1 - p their squares sum to more than the p-quantile of chi^2. A lambda for which
-    that makes the sum exceed 1 is excluded.
+    Let u be the eigenvector of the largest eigenvalue lambda of ``P G P``, and ``y_j = u^H X_j`` for the blocks X_j of
+    the chain. Then ``lambda y_j = y_{j-1} B_{j-1}^H + y_j A_j + y_{j+1} B_j``, so that lambda and
+    ``y_0 = u^H Omega R^-1`` give all y_j; and ``sum_j ||y_j||^2 <= ||u||^2 = 1``. The entries of ``u^H Omega`` are
+    standard normal, since u was there before Omega: with probability 1 - p their squares sum to more than the
+    p-quantile of chi^2. A lambda for which that makes the sum exceed 1 is excluded.
     """
 
     def __init__(self, R: Panel, probability: float) -> None:
@@ -38,7 +40,7 @@ class Chain:
         self.B: list[Panel] = []
 
     def add(self, A: Panel, B: Panel) -> None:
-        """One more product: ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower, B wider than high."""
+        """One more product, ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
         self.A.append(A)
         self.B.append(B)
 
@@ -104,18 +106,19 @@ def probe(
     noise: float,
     done: Callable[[float, float], bool],
 ) -> float:
-    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; the last level is given back.
+    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; gives the last level.
 
     The basis grows by what the block has seen: what was missed is in it afterwards, and the level holds for whatever is
     orthogonal to it, for as long as nothing is dropped from it.
     """
-    chain = Chain(basis.set_aside(columns), probability)
+    chain = Chain(basis.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
     while True:
         old = basis.size
         basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
         basis.extend(product(basis.block))
         chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
-        found = chain.level(noise)
+        # What the basis drops for rounding is not in the chain.
+        found = chain.level(max(noise, basis.dropped()))
         if basis.width == 0 or done(found, chain.top()):
             break
     basis.take_back()

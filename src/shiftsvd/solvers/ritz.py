@@ -41,8 +41,8 @@ class Ritz(NamedTuple):
     eps : float
         Rounding unit of the products that they came from.
     level : float
-        What is orthogonal to all of the vectors has no eigenvalue above this: -inf where there is nothing, inf where nothing
-        is known.
+        What is orthogonal to all of the vectors has no eigenvalue above this: -inf where there is nothing, inf where
+        nothing is known.
     measured : float
         What rounding was seen to do to a product.
     known : float
@@ -83,9 +83,10 @@ class Ritz(NamedTuple):
         theta, noise = self.theta, self.noise()
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         bounds = value_bounds(theta, (self.r + noise) ** 2, k, self.limit(k))
-        bounds = np.minimum(bounds, growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND) + noise)
+        proven = growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND)
+        bounds = np.minimum(bounds, proven + noise)
         depth = self._depth(k)
-        if depth > k:  # a heuristic, where nothing is proven
+        if depth > k and not np.isfinite(proven[0]):  # a heuristic, where nothing is proven
             inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
             bounds = np.minimum(bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
@@ -108,7 +109,9 @@ class Ritz(NamedTuple):
         """What the (k+1)-th eigenvalue is at most; infinite where nothing is known of the rest."""
         if len(self.theta) == k and self.level == -np.inf:
             return -np.inf
-        return min(level(self.theta, self.E, self.level + self.noise(), k) + self.noise(), self.known)
+        least = float(self.theta[k]) if len(self.theta) > k else -np.inf
+        proven = level(self.theta, self.E, self.level + self.noise(), k) + self.noise()
+        return max(min(proven, self.known), least)
 
     def copies(self, k: int) -> tuple[int, int]:
         """(size, end) of the largest group above that of the k-th value; more of the latter would change nothing."""
@@ -128,7 +131,7 @@ class Ritz(NamedTuple):
         return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
 
     def ripe(self, k: int, needs: list[tuple[int, float]]) -> bool:
-        """Whether a probe could show these (count, mu), if it came half of the way down to the values after the k-th."""
+        """Whether a probe could show these (count, mu), if it came half of the way down to the next values."""
         next_values = float(self.theta[min(k + BEYOND, len(self.theta)) - 1])
         return all(self.at_most(count, mu, (mu + min(mu, next_values)) / 2) for count, mu in needs)
 
@@ -157,6 +160,7 @@ class Reading(NamedTuple):
         return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def read(
     A: Operator, V: Panel, k: int, rest: Ritz, tol: float, missed_tol: float, block: Panel | None = None
 ) -> Reading:
@@ -174,7 +178,8 @@ def read(
     S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
     here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
-    if here.loss(k) > SHARE * max(tol, rounding(here.eps)):
+    # Squares below their rounding say nothing, not even that a value is 0.
+    if here.noise() > SHARE * max(tol, rounding(here.eps)) * max(float(theta[k - 1]), 0.0) and theta[0] > 0:
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
@@ -187,6 +192,7 @@ def read(
     return Reading(V, S, certified(seen, S, residuals, errors, late, max(tol, missed_tol)), n_passes)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading, tol: float) -> Reading:
     """The components of leaders V and of what is orthogonal to them, by one product with both.
 
@@ -239,7 +245,7 @@ def certified(ritz: Ritz, S: Vector, residuals: Vector, errors: Vector, late: Ve
 
 def allowed(ritz: Ritz, k: int, missed_tol: float) -> float:
     """What may have been missed: ``sigma_k^2 (1 + missed_tol)^2``, or what is rounding."""
-    return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 4 * ROUNDING * ritz.noise(), ritz.zero)
+    return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 32 * ROUNDING * ritz.noise(), ritz.zero, TINY)
 
 
 def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
