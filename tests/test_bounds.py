@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from helpers import EPS, Array
 from shiftsvd.bounds import (
+    HALVINGS,
     NEIGHBOURS,
     at_most,
     groups,
@@ -214,7 +215,7 @@ def test_the_level_is_the_next_value_where_all_the_rest_is_as_large_as_it_may_be
     want = max(exact[min(k, len(exact) - 1)], below)  # orthogonal to all of these, below may be met by any number
     k = min(k, len(exact) - 1)
     size = np.linalg.norm(E)
-    assert level(theta, E, below, k) == pytest.approx(want, abs=1e-8 * size + 100 * EPS * np.abs(exact).max())
+    assert level(theta, E, below, k) == pytest.approx(want, abs=2.0**-HALVINGS * size + 100 * EPS * np.abs(exact).max())
     for mu in (exact[:-1] + exact[1:]) / 2:
         if mu > below and np.abs(exact - mu).min() > 1e-9 and np.abs(theta - mu).min() > 1e-9:
             for count in range(len(exact)):

@@ -85,7 +85,7 @@ def test_levels_that_may_be_wrong_once_in_a_billion_never_are(dtype: type) -> No
 def test_a_block_of_more_columns_and_more_sweeps_comes_closer() -> None:
     d = np.linspace(0, 1, 400)
     for seed in range(5):
-        by_columns = [levels(d, 1e-9, seed, columns)[-1] for columns in (1, 4, 16)]
+        by_columns = [levels(d, 1e-9, seed, columns)[-1] for columns in (8, 16, 32)]
         assert by_columns[0] > by_columns[1] > by_columns[2] > 1
         assert levels(d, 1e-9, seed, 16, 9)[-1] <= 1.1
 
