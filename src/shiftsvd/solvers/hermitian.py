@@ -148,7 +148,7 @@ class _Run:
         basis, end = self.basis, self.basis.size + self.basis.width
         if self._at_end():
             return
-        if basis.size and end + basis.width > self.columns and end < self.n:
+        if basis.size and end + basis.width > self.columns < self.n:
             self._restart(*self._check())
         basis.reserve(min(end + basis.width, self.n))
         basis.extend(self._product(basis.block))

@@ -219,7 +219,7 @@ class Run:
     def _step(self) -> None:
         """One product, after a restart if the basis has no room for what comes of it."""
         basis, end = self.basis, self.basis.size + self.basis.width
-        if basis.size and end + basis.width > self.columns and end < self.n:
+        if basis.size and end + basis.width > self.columns < self.n:
             self._keep(*self._check())
         basis.reserve(min(end + basis.width, self.n))
         basis.extend(self._product(basis.block))

@@ -64,7 +64,7 @@ class Chain:
             return top + noise * (1 + self.size / float(np.sqrt(self.floor)))
         lowest, highest = max(NEAREST * spread, noise), FARTHEST * spread
         for _ in range(REFINEMENTS):
-            distances = np.geomspace(lowest, highest, LEVELS)
+            distances = lowest * np.geomspace(1, highest / lowest, LEVELS)
             left = np.flatnonzero(~self._excluded(top + distances, noise))
             if not len(left):
                 return top + lowest + noise

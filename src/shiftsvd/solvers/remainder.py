@@ -11,6 +11,8 @@ from shiftsvd.solvers.factors import Factors
 EPS = float(np.finfo(np.float64).eps)
 # A difference of squares that is so many times its own rounding is right to a thousandth.
 MARGIN = 1000.0
+# Where the rounding of one factor is more than this of what is left, both factors are needed as they are.
+PART = 0.2
 # Rounding to nearest moves a number by so many units, as a root mean square over numbers of all sizes.
 NEAREST = 0.2
 
@@ -32,6 +34,8 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     if square >= MARGIN * _doubt(A, norm, F.S, _unit(A)):
         return float(np.sqrt(square))
     direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
+    if factors.factor_passes and direct is not None and _rounded(A, F.S) > PART * direct:
+        direct = (A - F).frobenius_norm()  # the rounding of vectors is most of it: a model of that is not enough
     # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
     return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
 

@@ -16,8 +16,6 @@ from shiftsvd.solvers.factors import Factors, long_factor, rank_floor
 ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
 # The rounding of values may take this share of the tolerance.
 SHARE = 0.5
-# What `tol=0` asks of values that are found apart from their leaders.
-LEAST = 1e-12
 TINY = float(np.finfo(np.float64).tiny)
 # How many Ritz values beyond those that are wanted are taken in to see what these can still grow by, where that has to
 # be inferred. More of them lie too deep to tell where the rest of the spectrum begins: with 32, that was underrated in
@@ -217,7 +215,8 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
         np.minimum(known.vector_errors + np.sqrt(leaning / gap), 1.0),
     )
     residuals = np.append(leaders.r / (np.sqrt(2 * theta[:count]) * S[0]), known.residuals * (rest.S[0] / S[0]))
-    late = np.flatnonzero(~(errors <= max(tol, LEAST)))
+    # Down to rounding, there is nothing relative to ask: the rest has been judged by its residuals.
+    late = np.flatnonzero(~(errors <= tol)) if tol > 0 else known.late + count
     certificate = Certificate(residuals, errors, late, angles, known.missed_below, known.complete)
     return Reading(V @ Wh.conj().T, np.where(there, S, 0.0), certificate, 1)
 
