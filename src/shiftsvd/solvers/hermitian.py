@@ -114,7 +114,9 @@ class _Run:
         self.columns = solver.basis_columns(k, self.n)  # of the basis before it is restarted
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
         self.n_passes = self.probes = 0
-        self.level = self.known = np.inf  # what no eigenvalue exceeds orthogonal to the basis; none after the k-th
+        self.level = np.inf  # what no eigenvalue exceeds orthogonal to the basis
+        self.proven: list[tuple[int, float]] = []  # (count, mu): at most so many eigenvalues exceed mu
+        self.seen = self.b  # random columns that have been through the run: so many copies of a value can be there
         self.negative: float | None = None
         self.lowest = np.inf
 
@@ -125,11 +127,20 @@ class _Run:
         while True:
             self._step()
             ritz, Z = self._check()
-            if self._converged(ritz) and not self._at_end() and self.known > self._allowed(ritz):
-                self._probe(ritz)
+            if self._converged(ritz) and not self._at_end() and self._missing(ritz):
+                self._probe(ritz, Z)
                 ritz, Z = self._check()
-            if self._at_end() or (self._converged(ritz) and self.known <= self._allowed(ritz)):
+            if self._at_end() or (self._converged(ritz) and not self._missing(ritz)):
                 return self._pairs(ritz, Z)
+
+    def _missing(self, ritz: Ritz) -> bool:
+        """Whether more may have been missed than is allowed."""
+        needs = ritz.needs(self.k, self._allowed(ritz), self.seen)
+        return not all(self._limit(count) <= mu for count, mu in needs)
+
+    def _limit(self, k: int) -> float:
+        """What the (k+1)-th eigenvalue is at most, by all probes so far."""
+        return min((mu for count, mu in self.proven if count <= k), default=np.inf)
 
     def _converged(self, ritz: Ritz) -> bool:
         """Whether all bounds are within the tolerance, or all residuals rounding."""
@@ -162,7 +173,7 @@ class _Run:
         """The Ritz values of the basis and their vectors within it."""
         theta, Z, E = self.basis.values()
         self.lowest = min(self.lowest, float(theta[-1]))
-        return Ritz(theta, E, self.A.eps, self.level, known=self.known), Z
+        return Ritz(theta, E, self.A.eps, self.level, known=self._limit(self.k)), Z
 
     def _restart(self, ritz: Ritz, Z: Panel) -> None:
         """Keep the leading half of the Ritz vectors."""
@@ -173,18 +184,27 @@ class _Run:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
             self.level = np.inf
 
-    def _probe(self, ritz: Ritz) -> None:
-        """Let a fresh random block look for what is orthogonal to the basis."""
-        self._estimate(*self._check())
-        need = self._allowed(ritz)
+    def _probe(self, ritz: Ritz, Z: Panel) -> None:
+        """Let a fresh random block look for what is orthogonal to the basis, if errors are small enough for that."""
+        self._estimate(ritz, Z)
+        k, needs = self.k, ritz.needs(self.k, self._allowed(ritz), self.seen)
+        kept = ritz.ready(k, needs)
+        if kept is None:
+            return
+        if kept < len(ritz.theta):
+            self.basis.restart(ritz.theta[:kept], Z[:, :kept])
+            ritz = ritz.first(kept)
 
         def done(level: float, top: float) -> bool:
-            return ritz.at_most(self.k, need, level) or self._at_end() or not ritz.at_most(self.k, need, top)
+            enough = all(ritz.at_most(*need, level) for need in needs)
+            return enough or self._at_end() or not all(ritz.at_most(*need, top) for need in needs)
 
         self.probes += 1
         probability = PROBABILITY * 0.5**self.probes
         self.level = probe(self.basis, self._product, self.b, probability, ritz.noise(), done)
-        self.known = min(self.known, ritz._replace(level=self.level).limit(self.k))
+        self.seen += self.b
+        proven = [(k, ritz._replace(level=self.level).limit(k)), *needs]
+        self.proven += [fact for fact in proven if ritz.at_most(*fact, self.level)]
 
     def _errors(self, ritz: Ritz) -> Vector:
         """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""

@@ -15,7 +15,7 @@ from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
-from shiftsvd.solvers.ritz import BEYOND, SHARE, TINY, Reading, Ritz, allowed, read, rounding, together
+from shiftsvd.solvers.ritz import SHARE, TINY, Reading, Ritz, allowed, read, rounding, together
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 SINGLE = float(np.finfo(np.float32).eps)
@@ -287,24 +287,18 @@ class Run:
 
     def _needs(self, ritz: Ritz, k: int) -> list[tuple[int, float]]:
         """Pairs (count, mu): at most so many eigenvalues may exceed mu."""
-        needs = [(k, allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol)))]
-        size, end = ritz.copies(k)
-        if size >= self.seen:
-            # As many copies of a value as there were columns to find them with: there may be more.
-            needs.append((end, float(ritz.theta[end - 1] + ritz.theta[end]) / 2))
-        return needs
+        return ritz.needs(k, allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol)), self.seen)
 
     def _probe(self, ritz: Ritz, Z: Panel, k: int) -> bool:
         """Let a fresh random block look for what is orthogonal to the basis, until nothing can be missing.
 
         Not before errors are small enough for that, and without the vectors whose own residuals would stand against it.
         """
-        needs, size = self._needs(ritz, k), len(ritz.theta)
-        ripe = (K for K in (size, 2 * k, k + BEYOND, k) if K <= size and ritz.first(K).ripe(k, needs))
-        kept = next(ripe, None)
+        needs = self._needs(ritz, k)
+        kept = ritz.ready(k, needs)
         if kept is None:
             return False
-        if kept < size:
+        if kept < len(ritz.theta):
             self.basis.restart(ritz.theta[:kept], Z[:, :kept])
             ritz = ritz.first(kept)
 

@@ -128,6 +128,22 @@ class Ritz(NamedTuple):
         """Whether at most so many eigenvalues exceed mu, if nothing orthogonal to the vectors exceeds `below`."""
         return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
 
+    def needs(self, k: int, mu: float, seen: int) -> list[tuple[int, float]]:
+        """Pairs (count, mu) of what a probe has to show: at most so many eigenvalues may exceed mu.
+
+        At most k may exceed the mu that is given; and where there are as many copies of a value as there were random
+        columns to find them with, there may be more of them.
+        """
+        size, end = self.copies(k)
+        more = [(end, float(self.theta[end - 1] + self.theta[end]) / 2)] if size >= seen else []
+        return [(k, mu), *more]
+
+    def ready(self, k: int, needs: list[tuple[int, float]]) -> int | None:
+        """How many vectors a probe is to keep: as many as possible without those whose residuals stand against it."""
+        size = len(self.theta)
+        ripe = (K for K in (size, 2 * k, k + BEYOND, k) if K <= size and self.first(K).ripe(k, needs))
+        return next(ripe, None)
+
     def ripe(self, k: int, needs: list[tuple[int, float]]) -> bool:
         """Whether a probe could show these (count, mu), if it came half of the way down to the next values."""
         next_values = float(self.theta[min(k + BEYOND, len(self.theta)) - 1])
