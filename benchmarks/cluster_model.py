@@ -20,8 +20,8 @@ import cluster_records
 import cluster_tables
 import data
 import shiftsvd as ss
-from shiftsvd.backends.dask_graph import ARITY
-from shiftsvd.backends.dask_tasks import added
+from shiftsvd.backends.dask.graph import ARITY
+from shiftsvd.backends.dask.tasks import added
 
 BYTES = 8  # of a stored entry: a float32 and where it is
 PANEL = 64  # columns

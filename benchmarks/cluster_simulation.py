@@ -167,7 +167,7 @@ def sweep(client: Client, A, times: Injected) -> dict:
     V = np.ones((A.shape[1], PANEL), np.float32)
     before, sent = _cpu(client), cluster_meter.between_workers(client)
     started = time.monotonic()
-    with patch("shiftsvd.backends.dask_graph.part_of", part_of), patch("shiftsvd.backends.dask.added", added):
+    with patch("shiftsvd.backends.dask.graph.part_of", part_of), patch("shiftsvd.backends.dask.rows.added", added):
         total = A.gram(V)
     seconds = time.monotonic() - started
     after = _cpu(client)

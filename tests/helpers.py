@@ -13,14 +13,14 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
-from shiftsvd import orth
 from shiftsvd.algebra import base
-from shiftsvd.backends import array
-from shiftsvd.backends.array import DenseRows
+from shiftsvd.backends import dense as array
 from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.numerics import orth
 
 EPS = float(np.finfo(np.float64).eps)
 Array = np.ndarray

@@ -22,8 +22,8 @@ from helpers import (
     panel,
     values,
 )
-from shiftsvd.backends.array import DenseRows
 from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.testing import check_operator
 
@@ -225,7 +225,7 @@ def test_a_row_longer_than_a_block_is_a_block_of_its_own() -> None:
 
 
 def test_blocks_larger_than_their_limit_still_cover_the_matrix(monkeypatch) -> None:
-    from shiftsvd.backends import array
+    from shiftsvd.backends import dense as array
 
     monkeypatch.setattr(array, "BLOCK", 5)
     D = values((20, 8))

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from helpers import EPS, Array
-from shiftsvd.bounds import (
+from shiftsvd.numerics.bounds import (
     HALVINGS,
     NEIGHBOURS,
     at_most,

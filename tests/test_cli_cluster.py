@@ -26,7 +26,7 @@ from shiftsvd.io import convert, open_matrix
 pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 
-from shiftsvd.backends.dask_file import on_workers  # noqa: E402
+from shiftsvd.backends.dask.file import on_workers  # noqa: E402
 
 pytestmark = pytest.mark.timeout(600)  # processes that start others take their time on a machine that is busy
 

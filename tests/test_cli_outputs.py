@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from shiftsvd.cli import main
-from shiftsvd.outputs import Outputs, refuse
+from shiftsvd.runs.outputs import Outputs, refuse
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
 

@@ -20,7 +20,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from shiftsvd.backends.dask import DaskRows  # noqa: E402
+from shiftsvd.backends.dask.rows import DaskRows  # noqa: E402
 from test_dask import CHUNKS, ROWS, counts, in_rows, same_components  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -148,7 +148,7 @@ def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone
 
 
 def test_data_that_travel_in_every_read_are_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.backends.dask_graph.LARGE", 10**5)
+    monkeypatch.setattr("shiftsvd.backends.dask.graph.LARGE", 10**5)
     D = decaying((2000, 20), 0.8)
     X = da.from_array(D, chunks=(500, 20))
     ss.svd(X, 2, shift="mean", solver="gram")  # threads: nothing travels

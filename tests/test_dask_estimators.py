@@ -12,7 +12,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-from shiftsvd.backends.dask import DaskRows  # noqa: E402
+from shiftsvd.backends.dask.rows import DaskRows  # noqa: E402
 
 D = decaying((200, 12), 0.8) + 2
 

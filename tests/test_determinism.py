@@ -9,9 +9,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import shiftsvd as ss
 from helpers import CONTAINERS, Array, Counting, panel, values
-from shiftsvd import orth
 from shiftsvd.algebra import base
 from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.numerics import orth
 
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),

@@ -10,7 +10,7 @@ import pytest
 
 import shiftsvd
 from shiftsvd.genetics import GenotypePCA, pca
-from shiftsvd.integrations.chromosomes import autosomal
+from shiftsvd.genetics.chromosomes import autosomal
 from shiftsvd.model_file import save
 
 bed_reader = pytest.importorskip("bed_reader")

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.io import bed, open_matrix
+from shiftsvd.io import open_matrix
+from shiftsvd.io.formats import bed
 
 bed_reader = pytest.importorskip("bed_reader")
 

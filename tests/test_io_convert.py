@@ -10,7 +10,7 @@ import pytest
 from scipy.io import mmwrite
 from scipy.sparse import csc_array, csr_array, random_array, save_npz
 
-from shiftsvd.backends.checks import sound_structure
+from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io import convert, open_matrix
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.transpose import adjoint_blocks

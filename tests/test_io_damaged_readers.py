@@ -166,7 +166,7 @@ def test_damage_is_named_or_harmless(name: str, tmp_path: Path) -> None:
 
 def child() -> None:
     """Read every file, with little memory, and say how it went; the path first, so that a crash has a name."""
-    reader = import_module(f"shiftsvd.io.{sys.argv[1]}")
+    reader = import_module(f"shiftsvd.io.formats.{sys.argv[1]}")
     as_operator = import_module("shiftsvd.backends").as_operator
     reading = import_module("shiftsvd.io.opening").reading
     paths = json.loads(sys.stdin.read())

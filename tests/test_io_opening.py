@@ -24,7 +24,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_has_a_reader(name: str) -> None:
-    assert callable(optional(f"shiftsvd.io.{FORMATS[name].module}", "io").read)
+    assert callable(optional(f"shiftsvd.io.formats.{FORMATS[name].module}", "io").read)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from scipy.io import mmwrite
 from sklearn.datasets import dump_svmlight_file
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io import Opened, mtx, npz, open_matrix, svmlight, table, tenx_folder
+from shiftsvd.io import Opened, open_matrix
+from shiftsvd.io.formats import mtx, npz, svmlight, table, tenx_folder
 
 ROWS = [f"sample {i}" for i in range(30)]
 COLUMNS = [f"gene.{j}" for j in range(12)]

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA
-from shiftsvd.integrations.alleles import Samples, Variants
+from shiftsvd.genetics.alleles import Samples, Variants
 from shiftsvd.model_file import describe, save
 from shiftsvd.model_file.kinds import KINDS
 from test_model_file import assert_same_values, data, first_version, written_by_hand

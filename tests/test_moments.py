@@ -6,7 +6,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from helpers import EPS, Counting, assert_close, compressed, panel, values
-from shiftsvd.moments import Moments, of_block
+from shiftsvd.numerics.moments import Moments, of_block
 
 
 def columns_at(mean: float, shape=(4000, 3), seed: int = 0) -> np.ndarray:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers import EPS, angle, assert_close, assert_orthonormal, assert_same_span, values, with_values
-from shiftsvd import orth
-from shiftsvd.orth import NORMALIZERS
+from shiftsvd.numerics import orth
+from shiftsvd.numerics.orth import NORMALIZERS
 
 SHAPES = ((1, 1), (7, 1), (7, 7), (60, 12), (300, 20))
 DTYPES = (np.float64, np.complex128)

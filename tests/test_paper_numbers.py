@@ -12,12 +12,12 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.events import Event
-from shiftsvd.outputs import refuse, write_all
 from shiftsvd.paper import metrics, random_data, report, run, tables
 from shiftsvd.paper.checks import Setting, judge
 from shiftsvd.paper.published import EXACT, PLAIN, SHIFTED, SVD, published
 from shiftsvd.paper.random_data import EXACT_EXPLICIT, GRID, Point
 from shiftsvd.paper.workers import execute
+from shiftsvd.runs.outputs import refuse, write_all
 
 
 def test_every_printed_number_is_there_once() -> None:

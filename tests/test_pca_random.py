@@ -82,7 +82,7 @@ def test_the_number_of_threads_changes_no_bit(name, container, wide):
 def test_a_row_longer_than_a_block_is_still_read(shape, monkeypatch):
     X = counts(shape).toarray()
     expected = ss.PCA(3).fit(X)
-    monkeypatch.setattr("shiftsvd.backends.array.BLOCK", 16)
+    monkeypatch.setattr("shiftsvd.backends.dense.BLOCK", 16)
     pca = ss.PCA(3).fit(X)
     assert_same(pca, expected, X)
     assert np.allclose(pca.transform(X), (X - pca.mean_) @ pca.components_.T, rtol=0, atol=1e-12)

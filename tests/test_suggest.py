@@ -6,9 +6,9 @@ from scipy import sparse
 
 import shiftsvd as ss
 from helpers import EPS
+from shiftsvd.choosing.resampling import permuted
+from shiftsvd.choosing.suggest import METHODS
 from shiftsvd.io import open_matrix
-from shiftsvd.resampling import permuted
-from shiftsvd.suggest import METHODS
 
 FITS = ("elbow", "gavish-donoho")
 

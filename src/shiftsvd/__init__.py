@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
-    from shiftsvd.checkpoints import checkpoint
+    from shiftsvd.choosing.suggest import Suggestion, suggest_k, warm_start
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
     from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from shiftsvd.front import svd
     from shiftsvd.missing import Completion, complete
     from shiftsvd.model_file import load
-    from shiftsvd.moments import Moments
+    from shiftsvd.numerics.moments import Moments
     from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
     from shiftsvd.result import Info, SVDResult
+    from shiftsvd.runs.checkpoints import checkpoint
     from shiftsvd.shifts import Covariates, GroupMeans
     from shiftsvd.sketch import SRFT, Gaussian, Rademacher, SparseSign
     from shiftsvd.solvers import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         estimate,
     )
     from shiftsvd.streaming import merge
-    from shiftsvd.suggest import Suggestion, suggest_k, warm_start
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
@@ -50,7 +50,7 @@ _HOME = {
     "Info": "result",
     "LSA": "estimators.lsa",
     "LowRank": "operators",
-    "Moments": "moments",
+    "Moments": "numerics.moments",
     "MultipleCorrespondenceAnalysis": "estimators.multiple",
     "Operator": "operators",
     "PCA": "estimators.pca",
@@ -63,12 +63,12 @@ _HOME = {
     "Shifted": "operators",
     "ShiftedRandomizedSVD": "solvers",
     "SparseSign": "sketch",
-    "Suggestion": "suggest",
+    "Suggestion": "choosing.suggest",
     "TruncatedSVD": "estimators.truncated",
     "as_operator": "backends",
     "auto_solver": "solvers",
     "center": "backends",
-    "checkpoint": "checkpoints",
+    "checkpoint": "runs.checkpoints",
     "complete": "missing",
     "estimate": "solvers",
     "frobenius_error": "accuracy",
@@ -77,9 +77,9 @@ _HOME = {
     "merge": "streaming",
     "residuals": "accuracy",
     "spectral_norm": "accuracy",
-    "suggest_k": "suggest",
+    "suggest_k": "choosing.suggest",
     "svd": "front",
-    "warm_start": "suggest",
+    "warm_start": "choosing.suggest",
 }
 
 __all__ = [

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import panel_dtype
 from shiftsvd.result import SVDResult
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.backends.memory import affordable
 from shiftsvd.kernels import threads
 from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
+from shiftsvd.preparation.scales import check_scale, moments_in_units
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale, moments_in_units
+from shiftsvd.runs.memory import affordable
 from shiftsvd.shifts import (
     Shift,
     check_shift,

@@ -3,8 +3,8 @@
 from shiftsvd.algebra.base import Adjoint, Derived, Operator, Shifted
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.low_rank import LowRank, repeated
-from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
 from shiftsvd.algebra.scaled import Scaled
+from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 
 __all__ = [
     "Adjoint",

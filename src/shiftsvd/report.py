@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.outputs import Outputs
 from shiftsvd.plot.features import LoadingsDisplay
 from shiftsvd.plot.fitted import Fit, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
+from shiftsvd.runs.outputs import Outputs
 
 __all__ = ["ScoreRaster", "write"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.powers import length
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import phases
+from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
-from shiftsvd.orth import phases
 
 Lazy = Panel | Callable[[], Panel]
 

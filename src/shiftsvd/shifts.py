@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from shiftsvd.covariates import Covariates, GroupMeans, LearnedCovariates, LearnedGroups
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.scales import moments_after, resolve_scale
-from shiftsvd.vectors import finite_vector, row_weights
+from shiftsvd.preparation.covariates import Covariates, GroupMeans, LearnedCovariates, LearnedGroups
+from shiftsvd.preparation.scales import moments_after, resolve_scale
+from shiftsvd.preparation.vectors import finite_vector, row_weights
 
 __all__ = [
     "NAMES",

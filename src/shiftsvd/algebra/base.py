@@ -11,19 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra.costs import QR_ENTRIES, Costs
-from shiftsvd.algebra.diagonal import scaled
-from shiftsvd.algebra.panels import Mixer, Panel, field_of, panel_dtype
-from shiftsvd.algebra.powers import NOTHING, plus
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.orth import folded, r_factor
+from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, plus
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
 
 # Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
-# Sums of squares between these have lost nothing to the ends of the range of numbers.
-LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 
 class Operator(Costs):
@@ -83,7 +82,7 @@ class Operator(Costs):
         n, roots = self.shape[1], None if weights is None else np.sqrt(weights)
         parts = self.row_blocks(max(2 * n, QR_ENTRIES // n))
         blocks = (scaled(None if roots is None else roots[lo : lo + len(block)], block) for lo, block in parts)
-        return reduce(folded, ordered(_r_factor, blocks, default_threads()))
+        return reduce(folded, ordered(r_factor, blocks, default_threads()))
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         """`triangle` of the adjoint, for backends that keep what they read."""
@@ -488,13 +487,3 @@ def check_same_shape(A: Operator, shift: Operator) -> None:
     """Refuse a shift of another shape."""
     if shift.shape != A.shape:
         raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")
-
-
-def folded(R: Panel, S: Panel) -> Panel:
-    """R of the QR of both, one upon the other."""
-    return _r_factor(np.vstack([R, S]))
-
-
-def _r_factor(block: Panel) -> Panel:
-    """R of the QR of one block."""
-    return np.asarray(np.linalg.qr(block, mode="r"))

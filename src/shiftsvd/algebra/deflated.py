@@ -8,9 +8,9 @@ import numpy as np
 
 from shiftsvd.algebra.base import Derived, Operator
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.panels import Panel
-from shiftsvd.moments import Vector
-from shiftsvd.orth import inner
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner
+from shiftsvd.numerics.panels import Panel
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra.base import Operator, check_same_shape
-from shiftsvd.algebra.panels import Panel, panel_dtype
-from shiftsvd.algebra.powers import NOTHING, exponents_of, plus, two_to
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import r_factor
+from shiftsvd.numerics.panels import Panel, panel_dtype
+from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, two_to
 
 FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
 
@@ -159,4 +160,4 @@ def _triangle(F: Panel) -> Panel:
     """R of the QR factorization of F."""
     if _is_repeated(F):
         F = F[:1] * np.sqrt(len(F))
-    return np.asarray(np.linalg.qr(F, mode="r"))
+    return r_factor(F)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra.base import Derived, Operator
-from shiftsvd.algebra.diagonal import conj, power, scaled, unscaled
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.panels import Panel, field_of
-from shiftsvd.algebra.powers import exponents_of, plus, split, two_to
-from shiftsvd.moments import Vector, unwarned
+from shiftsvd.kernels.panels import unwarned
+from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import r_factor
+from shiftsvd.numerics.panels import Panel, field_of
+from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +69,7 @@ class Scaled(Derived):
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of that of A with its columns scaled."""
         R = self.A.triangle(power(self.rows, weights))
-        return R if self.cols is None else np.asarray(np.linalg.qr(R * self.cols, mode="r"))
+        return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
         """As A."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftsvd.algebra.base import Operator
-from shiftsvd.algebra.powers import NOTHING, exponents_of
 from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.numerics.powers import NOTHING, exponents_of
 
 # Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
 # of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends.array import DenseRows, native_dtype
-from shiftsvd.backends.checks import (
+from shiftsvd.backends.dense import DenseRows, native_dtype
+from shiftsvd.backends.foreign import Foreign
+from shiftsvd.backends.sparse import SparseRows, inspected, sorted_rows
+from shiftsvd.backends.validation import (
     finite_dense,
     finite_sparse,
     from_frame,
@@ -14,11 +16,9 @@ from shiftsvd.backends.checks import (
     numeric_array,
     sound_structure,
 )
-from shiftsvd.backends.foreign import Foreign
-from shiftsvd.backends.memory import affordable
-from shiftsvd.backends.sparse import SparseRows, inspected, sorted_rows
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, Operator, repeated
+from shiftsvd.runs.memory import affordable
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
@@ -67,7 +67,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     if is_frame(X):
         X = from_frame(X)
     if is_lazy(X):
-        from shiftsvd.backends.dask import dask_operator
+        from shiftsvd.backends.dask.rows import dask_operator
 
         return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):

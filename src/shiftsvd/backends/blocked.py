@@ -9,7 +9,8 @@ import numpy as np
 
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
-from shiftsvd.moments import Moments, Vector, unwarned
+from shiftsvd.kernels.panels import unwarned
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 
 Rows = tuple[int, int]  # first row and one past the last

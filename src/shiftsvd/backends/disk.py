@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd import journal
-from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
-from shiftsvd.backends.checks import finite_dense, finite_sparse
-from shiftsvd.backends.memory import parse_bytes
+from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import Multiplied, RowSource, wide_panels
 from shiftsvd.backends.sparse import FULL, SparseRows, inspected
+from shiftsvd.backends.validation import finite_dense, finite_sparse
 from shiftsvd.events import read_part, unheard
 from shiftsvd.kernels import best, default_threads, ordered
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
+from shiftsvd.runs import journal
+from shiftsvd.runs.memory import parse_bytes
 
 # Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit.
 BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.powers import exponents_of
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import Operator, Panel, panel_dtype
 
 FEW = 4  # random vectors that tell how large the entries are

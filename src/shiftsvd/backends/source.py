@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.algebra.powers import part_of, times, times_sparse
-from shiftsvd.backends.memory import parse_bytes
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import part_of, times, times_sparse
+from shiftsvd.runs.memory import parse_bytes
 
 # Panels for data that are read again in each pass are at least this wide.
 LEAST_COLUMNS = 32

@@ -9,14 +9,14 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.costs import PANEL_CACHE
-from shiftsvd.algebra.powers import exponents_of, part_of, times_sparse
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
-from shiftsvd.backends.memory import spare
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
-from shiftsvd.kernels.panels import Groups
+from shiftsvd.kernels.panels import Groups, unwarned
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
-from shiftsvd.moments import Moments, Vector, unwarned
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+from shiftsvd.runs.memory import spare
 
 Powers = tuple[Vector | int, Vector | int]
 

@@ -16,13 +16,14 @@ from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
-from shiftsvd.io import Names, bed, open_matrix
+from shiftsvd.io import Names, open_matrix
+from shiftsvd.io.formats import bed
 from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import Labels, operator_of
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
-from shiftsvd.outputs import Outputs, refuse
-from shiftsvd.progress import progress
+from shiftsvd.runs.outputs import Outputs, refuse
+from shiftsvd.runs.progress import progress
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23

@@ -34,6 +34,6 @@ def bench(file: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float,
 
     FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.
     """
-    from shiftsvd.bench import run
+    from shiftsvd.commands.timing import run
 
     run(file, k, solvers, rounds, tol, json_out)

@@ -13,9 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.backends.memory import spare
 from shiftsvd.backends.missing import Gaps
-from shiftsvd.checkpoints import checkpoint
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, within
@@ -29,9 +27,11 @@ from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import operator_of
 from shiftsvd.missing import MAX_ITER
 from shiftsvd.operators import LowRank
-from shiftsvd.outputs import Outputs
-from shiftsvd.progress import progress
 from shiftsvd.result import Info
+from shiftsvd.runs.checkpoints import checkpoint
+from shiftsvd.runs.memory import spare
+from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
 from shiftsvd.solvers.probe import MISSED_TOL
 
@@ -140,7 +140,7 @@ def opened_samples(options: Fit) -> tuple[Samples, Names]:
         A, names = open_matrix(file, stream=stream, **where)
     if not on_cluster:
         return A, names
-    from shiftsvd.backends.dask_file import on_workers
+    from shiftsvd.backends.dask.file import on_workers
 
     return on_workers(A), names
 

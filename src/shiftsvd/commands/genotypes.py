@@ -9,12 +9,12 @@ import numpy as np
 
 from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
-from shiftsvd.integrations.alleles import read_chromosomes, read_samples
-from shiftsvd.integrations.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.io import bed
+from shiftsvd.genetics.alleles import read_chromosomes, read_samples
+from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
 from shiftsvd.io.counting import n_missing
+from shiftsvd.io.formats import bed
 from shiftsvd.io.opening import Labels, Opened, read_file
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 
 SCALE: Final = "patterson"
 

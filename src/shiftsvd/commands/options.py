@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from shiftsvd.progress import KINDS
+from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,7 +56,7 @@ def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """A size that the library can read."""
     if value is not None:
-        from shiftsvd.backends.memory import parse_bytes
+        from shiftsvd.runs.memory import parse_bytes
 
         try:
             parse_bytes(value)

@@ -13,7 +13,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.solvers import Solver, check_solver
 from shiftsvd.solvers.base import TOL

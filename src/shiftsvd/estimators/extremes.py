@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 
 
 @np.errstate(over="ignore", under="ignore")

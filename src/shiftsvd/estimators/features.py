@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
-from shiftsvd.backends.checks import unmasked
+from shiftsvd.backends.validation import unmasked
 from shiftsvd.operators import Operator, Panel
 
 
@@ -49,7 +49,7 @@ def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = T
     """``found(X)``; where X is a Dask array, and a row's score takes nothing but the row, a Dask array of them."""
     if not (is_lazy(X) and by_row):
         return found(X)
-    from shiftsvd.backends.dask_lazy import lazy_scores
+    from shiftsvd.backends.dask.lazy import lazy_scores
 
     counted(estimator, X, reset=False)
     return lazy_scores(_as_it_is(estimator), unlabelled(X))
@@ -64,7 +64,7 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
         raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")
     if not lazy:
         return found(Z)
-    from shiftsvd.backends.dask_lazy import lazy_points
+    from shiftsvd.backends.dask.lazy import lazy_points
 
     return lazy_points(_as_it_is(estimator), unlabelled(Z))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.backends.missing import Gaps
 from shiftsvd.missing import with_missing
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
 
 # Least and largest ridge: a row with fewer observed entries than components still has one solution.

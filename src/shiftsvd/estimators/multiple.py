@@ -8,13 +8,13 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.memory import affordable
 from shiftsvd.estimators.correspondence import CorrespondenceAnalysis, independent
 from shiftsvd.estimators.labels import is_pandas, labels_of
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.runs.memory import affordable
 
 CORRECTIONS = (None, "benzecri", "greenacre")
 

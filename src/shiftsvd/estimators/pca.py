@@ -27,15 +27,15 @@ from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing import MAX_ITER, completed
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.preparation.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
+from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
-from shiftsvd.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.shifts import Learned, Plain, of_each_row
 from shiftsvd.solvers import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
-from shiftsvd.vectors import row_weights
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

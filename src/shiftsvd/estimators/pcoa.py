@@ -10,15 +10,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.memory import affordable
+from shiftsvd.backends.dense import BLOCK
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import default_threads, ordered, threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
+from shiftsvd.runs.memory import affordable
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 

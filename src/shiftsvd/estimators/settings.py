@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import Generator, RandomState
 
 from shiftsvd.backends.missing import Gaps
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import LowRank, Operator
-from shiftsvd.orth import NORMALIZERS
 from shiftsvd.shifts import NAMES, Covariates, GroupMeans, Learned, Plain, Shift, finite_vector, plain
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver

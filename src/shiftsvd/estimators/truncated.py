@@ -15,9 +15,9 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
-from shiftsvd.moments import Moments
+from shiftsvd.numerics.moments import Moments
+from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator, Panel, repeated
-from shiftsvd.orth import NORMALIZERS
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver, check_solver
 from shiftsvd.solvers.base import TOL

@@ -12,11 +12,11 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.memory import limit_of
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.opening import Orient, held_bytes, read_file, spooled
+from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
+from shiftsvd.runs.memory import limit_of
 
 _SUFFIXES = (".h5ad", ".h5", ".zarr")
 _LEAST, _BLOCK, _SHARE = 2**20, 2**26, 16  # bytes of a block, and its share of the memory limit

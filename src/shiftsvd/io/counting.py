@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.bed import Genotypes
+from shiftsvd.io.formats.bed import Genotypes
 
 BLOCK = 2**25  # bytes that are read at once
 

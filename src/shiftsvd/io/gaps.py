@@ -7,12 +7,12 @@ from typing import Any
 from scipy.sparse import issparse
 
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.memory import limit_of
 from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import limit_of
 
 Samples = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 

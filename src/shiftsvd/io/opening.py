@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.memory import limit_of
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import limit_of
 
 # What the libraries below raise on damaged files, beside OSError.
 _DAMAGED = (
@@ -169,7 +169,7 @@ def read_file(path: Path, format: str | None, key: str | None, memory_limit: int
     with reading(path):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-        reader = import_module(f"shiftsvd.io.{FORMATS[format_of(path, format)].module}")
+        reader = import_module(f"shiftsvd.io.formats.{FORMATS[format_of(path, format)].module}")
         opened: Opened = reader.read(path, key, memory_limit)
         return opened
 

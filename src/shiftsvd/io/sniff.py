@@ -111,7 +111,7 @@ def _by_suffix(path: Path) -> str | None:
 def _by_content(path: Path, content: str) -> str:
     """The format of a file whose name does not tell."""
     if content == "HDF5":
-        kind: Callable[[Path], str] = import_module("shiftsvd.io.hdf5").kind
+        kind: Callable[[Path], str] = import_module("shiftsvd.io.formats.hdf5").kind
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.backends.checks import sound_structure
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.chunked import row_edges
+from shiftsvd.backends.validation import sound_structure
+from shiftsvd.io.storage.chunked import row_edges
 
 Bucket = tuple[int, int]  # columns of the file: rows of the adjoint
 

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+# Squares that leave the range of numbers are infinite, or 0: whoever needs them takes a power of two out of the data.
+unwarned = np.errstate(over="ignore", invalid="ignore")
 
 GROUP = 128  # bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache
 LINE = 64

@@ -13,7 +13,7 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing.account import MAX_ITER, Account, check_unused
 from shiftsvd.missing.descent import State, chosen, descend, start
 from shiftsvd.missing.held_out import explained, kept_apart
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank

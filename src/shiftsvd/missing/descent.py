@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from shiftsvd.backends.missing import Gaps, entries
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import orth
 from shiftsvd.operators import LowRank, Operator, Panel
-from shiftsvd.orth import orth
 
 # Columns of the iteration beyond k: the gap behind them decides how fast it finds the k-th.
 EXTRA = 8

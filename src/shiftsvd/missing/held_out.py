@@ -4,7 +4,7 @@ import numpy as np
 
 from shiftsvd.backends.missing import Gaps, HeldGaps, entries
 from shiftsvd.missing.descent import State, additive, levels
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 
 # The share of the observed entries that are left out, and the fewest that tell anything: the standard error of R^2 from
 # ten is already about a half.

@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.bounds import labels
+from shiftsvd.io.limits import labels
 from shiftsvd.model_file.checking import check_type
 from shiftsvd.model_file.container import Tensors, listed
 
@@ -27,7 +27,7 @@ VALUES = {
     **dict.fromkeys(("Gaussian", "Rademacher", "SparseSign", "SRFT"), "shiftsvd.sketch"),
     **dict.fromkeys(("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD"), "shiftsvd.solvers"),
     **dict.fromkeys(("Covariates", "GroupMeans", "LearnedCovariates", "LearnedGroups"), "shiftsvd.shifts"),
-    **dict.fromkeys(("Samples", "Variants"), "shiftsvd.integrations.alleles"),
+    **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.alleles"),
     "Info": "shiftsvd.result",
 }
 # What the items of a tuple may be, and the arrays that hold runs of them; a truth value is an integer too.

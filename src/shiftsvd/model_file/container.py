@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs
 
 Tensors = dict[str, npt.NDArray[Any]]
 Metadata = dict[str, str]

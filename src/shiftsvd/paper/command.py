@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.outputs import refuse, write_all
 from shiftsvd.paper.figures import FORMATS, PANELS, all_figures
 from shiftsvd.paper.page import page
 from shiftsvd.paper.report import document
 from shiftsvd.paper.run import Options, Report, reproduce
-from shiftsvd.progress import progress_bar
+from shiftsvd.runs.outputs import refuse, write_all
+from shiftsvd.runs.progress import progress_bar
 
 PICTURED: Final = ("digits", "faces")
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 import shiftsvd as ss
-from shiftsvd.outputs import refuse, write_all
 from shiftsvd.paper import DataError, images
 from shiftsvd.paper.corpus import count_words, gensim_sample
 from shiftsvd.paper.figures import reconstructions, rendered
 from shiftsvd.paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, WR_SHIFTED, published
 from shiftsvd.paper.tables import Dataset, measure, picture
+from shiftsvd.runs.outputs import refuse, write_all
 
 SEEDS = 30
 COMPONENTS = 50

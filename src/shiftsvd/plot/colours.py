@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot.fitted import GREY, short
 
 MOST: Final = 20  # classes with a colour of their own

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.estimators.extremes import beyond
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult
 

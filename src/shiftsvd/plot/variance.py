@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import repeated
 from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
 

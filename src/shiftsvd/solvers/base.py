@@ -12,13 +12,13 @@ from numpy.random import Generator
 from shiftsvd.algebra.units import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
+from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.certify import certify
 from shiftsvd.solvers.factors import Factors, rank_floor
-from shiftsvd.solvers.memory import MemoryWatch
 from shiftsvd.solvers.remainder import remainder
 
 TOL = 1e-4

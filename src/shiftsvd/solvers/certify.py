@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.bounds import groups
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.bounds import groups
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner, orth, triangle
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.orth import inner, orth, triangle
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers.factors import rank_floor
 from shiftsvd.solvers.krylov import Basis

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import graded_basis
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import graded_basis
 from shiftsvd.result import Certificate, Lazy
 
 

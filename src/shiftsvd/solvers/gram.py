@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.kernels import default_threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import subtract_product
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors, rank_floor

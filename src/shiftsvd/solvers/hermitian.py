@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.krylov import Basis

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner, orth, subtract_product
 from shiftsvd.operators import Panel
-from shiftsvd.orth import inner, orth, subtract_product
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
 TWICE = 0.1

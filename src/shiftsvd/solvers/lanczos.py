@@ -8,7 +8,7 @@ from numpy.random import Generator
 from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaincinv
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.krylov import Basis
 

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.numerics.orth import NORMALIZERS, orth
 from shiftsvd.operators import Operator
-from shiftsvd.orth import NORMALIZERS, orth
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import surroundings

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner
 from shiftsvd.operators import LowRank, Operator, Panel
-from shiftsvd.orth import inner
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers.factors import Factors
 

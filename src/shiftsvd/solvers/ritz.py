@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner, qr, stacked, triangle
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import inner, qr, stacked, triangle
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor
 

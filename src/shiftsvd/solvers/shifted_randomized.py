@@ -6,9 +6,9 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import qr_update
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import graded_basis, qr, triangle
 from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
-from shiftsvd.orth import graded_basis, qr, triangle
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import surroundings

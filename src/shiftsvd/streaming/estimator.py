@@ -7,19 +7,19 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from shiftsvd.backends.memory import affordable, spare
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.kernels import default_threads, threads
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator
-from shiftsvd.orth import phases
+from shiftsvd.preparation.scales import resolve_scale
+from shiftsvd.preparation.vectors import finite_vector
 from shiftsvd.result import Info
-from shiftsvd.scales import resolve_scale
+from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
 from shiftsvd.streaming.scatter import WholeScatter
 from shiftsvd.streaming.sketch import SketchedScatter
 from shiftsvd.streaming.stream import Stream
-from shiftsvd.vectors import finite_vector
 
 EPS = float(np.finfo(np.float64).eps)
 # Up to so many features all of the scatter matrix is kept, 134 MB at most.

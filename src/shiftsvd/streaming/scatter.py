@@ -9,7 +9,7 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg.blas import dsyrk
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
 # Columns that wait: few enough to be small beside S, and many enough that one product adds them at full speed.

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg
 
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import inner, qr, subtract_product
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.orth import inner, qr, subtract_product
 from shiftsvd.streaming.scatter import Eigenpairs, Scatter
 
 EPS = float(np.finfo(np.float64).eps)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled, repeated
 from shiftsvd.streaming.scatter import Scatter
 

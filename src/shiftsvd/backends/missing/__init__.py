@@ -5,16 +5,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from shiftsvd.backends.array import BLOCK, native_dtype
 from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.checks import from_frame, is_frame, numeric_array, sound_structure
+from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.memory import affordable
 from shiftsvd.backends.missing.array import ArrayGaps
 from shiftsvd.backends.missing.base import Gaps, HeldGaps, entries, refuse_infinite
 from shiftsvd.backends.missing.file import FileGaps
 from shiftsvd.backends.missing.sparse import StoredGaps, UnstoredGaps
+from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_structure
 from shiftsvd.kernels import default_threads
+from shiftsvd.runs.memory import affordable
 
 __all__ = ["Gaps", "HeldGaps", "entries", "gaps_of", "with_nan"]
 

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from shiftsvd.backends.array import DenseRows, native_dtype
 from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.missing.base import HeldGaps, is_missing, spread
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
 

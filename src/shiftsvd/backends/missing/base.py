@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from shiftsvd.backends.array import BLOCK
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.moments import Moments, Vector, unwarned
+from shiftsvd.backends.dense import BLOCK
+from shiftsvd.kernels.panels import unwarned
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 
 # Numbers of a factor that are gathered in one go, and stay in cache.

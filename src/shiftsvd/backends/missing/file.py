@@ -8,13 +8,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.checks import sound_structure
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.missing.array import ArrayGaps, Patched
 from shiftsvd.backends.missing.base import TENTH, Gaps, Hidden
 from shiftsvd.backends.missing.sparse import StoredGaps
 from shiftsvd.backends.source import RowSource
-from shiftsvd.moments import Vector
+from shiftsvd.backends.validation import sound_structure
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
 

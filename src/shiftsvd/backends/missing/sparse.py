@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.backends.array import BLOCK, native_dtype
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.backends.memory import affordable
+from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.missing.base import HeldGaps, entries, is_missing, some, spread
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.moments import Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.runs.memory import affordable
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,184 @@
+"""What runs inside the tasks of a Dask graph: one chunk, checked, times what the tasks of a read share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from dask.sizeof import sizeof
+from scipy.sparse import csr_array, issparse, sparray
+
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.dense import native_dtype
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.sparse import FULL, SparseRows, inspected
+from shiftsvd.events import unheard
+from shiftsvd.kernels import best, threads
+from shiftsvd.kernels.panels import unwarned
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """What one task has for itself: its rows, and those rows of everything long."""
+
+    number: int
+    rows: Rows
+    left: Panel | None  # of the shift; one row if all are the same
+    panels: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What all tasks of one read share: thin panels, the short side of the shift, the mask of full columns."""
+
+    what: str
+    panels: tuple[Any, ...]
+    right: Panel | None
+    full: Vector | None
+    columns: int
+    sparse: bool
+    dtype: np.dtype[Any]  # that the array says it has
+    name: str  # of the array, in errors
+
+
+class Chunk(RowSource):
+    """One chunk of a Dask array, as a source of one block."""
+
+    def __init__(self, chunk: Any, own: Own, shared: Shared) -> None:
+        rows = own.rows[1] - own.rows[0]
+        self.shape, self.sparse, self.fingerprint = (rows, shared.columns), shared.sparse, ""
+        self.name = f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
+        fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
+        if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != self.shape:
+            raise ValueError(
+                f"{self.name} must be {'CSR' if shared.sparse else 'dense'} of shape {self.shape}, as the array says, "
+                f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
+            )
+        if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
+            raise ValueError(
+                f"{self.name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
+                "give map_blocks or from_delayed the right dtype"
+            )
+        self.chunk = _csr(chunk, self.name) if shared.sparse else _unbroken(np.asarray(chunk))
+        self.dtype, self.stored = chunk.dtype, chunk.size
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """One block."""
+        return [0, self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> Any:
+        """The chunk."""
+        return self.chunk
+
+
+def in_order(panel: Any) -> Any:
+    """An array by rows, without gaps, and aligned; anything else as it is."""
+    # What has travelled is none of these any more, and BLAS rounds otherwise then (test_dask_cluster.py).
+    return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
+
+
+def _unbroken(chunk: Panel) -> Panel:
+    """A dense chunk without gaps and aligned, for the same reason; by columns if it is."""
+    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
+
+
+def _csr(chunk: Any, name: str) -> csr_array:
+    """A container of our own for the arrays of a chunk, which stay as they are: others may use them too."""
+    if chunk.format != "csr":
+        raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}; X = X.map_blocks(scipy.sparse.csr_array)")
+    indptr = chunk.indptr
+    if len(indptr) != chunk.shape[0] + 1 or indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(f"{name}: indptr must have {chunk.shape[0] + 1} entries that start at 0 and never decrease")
+    used = int(indptr[-1])
+    if used > min(len(chunk.indices), len(chunk.data)):
+        raise ValueError(f"{name}: indptr ends at {used}, there are {len(chunk.indices)} indices")
+    data, indices = in_order(chunk.data[:used]), in_order(chunk.indices[:used])
+    X = csr_array((data, indices, in_order(indptr)), shape=chunk.shape, copy=False)
+    return X if inspected(X, 1)[1] else X.copy()  # unsorted rows are sorted in place
+
+
+def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
+    """A chunk, checked, with its shift, as an operator in memory."""
+    source, shift = Chunk(chunk, own, shared), None
+    if own.left is not None:
+        left = np.broadcast_to(in_order(own.left), (source.shape[0], own.left.shape[1]))
+        shift = LowRank(left, in_order(shared.right))
+    memo = {} if shared.full is None else {"full": shared.full}
+    return DiskRows(source, shift, n_threads=1, memo=memo)._block((0, source.shape[0]))
+
+
+def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
+    """What one block contributes to a read."""
+    if shared.what == "chunk":
+        return chunk
+    with unheard(), threads(1):
+        A = block_operator(chunk, own, shared)
+        work = OURS.get(shared.what) or getattr(type(A), shared.what)
+        return work(A, *map(in_order, shared.panels), *map(in_order, own.panels))
+
+
+def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
+    """What a method of an estimator gives of the rows of one chunk."""
+    if not chunk.shape[0]:
+        return np.empty((0, columns), native_dtype(chunk.dtype))
+    with unheard(), threads(1):
+        return np.asarray(getattr(estimator, method)(chunk))
+
+
+def _counts(A: Operator) -> Vector:
+    """Stored entries of each column, and how many rows are nearly full."""
+    if not isinstance(A, SparseRows):
+        return np.zeros(A.shape[1] + 1, np.int64)
+    columns = best.column_counts(A.X, (0, A.shape[0]))
+    return np.append(columns, np.count_nonzero(np.diff(A.X.indptr) > FULL * A.shape[1]))
+
+
+def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
+    """Moments and counts."""
+    return A.moments(weights), _counts(A)
+
+
+def _digest(A: Operator) -> bytes:
+    """Tells the contents of a block from others."""
+    digest = blake2b(digest_size=16)
+    X: Any = A.X  # type: ignore[attr-defined]
+    for part in (X.data, X.indices, X.indptr) if isinstance(A, SparseRows) else (X,):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.digest()
+
+
+def _least(A: Operator) -> float:
+    """The least of the numbers in a block."""
+    numbers = A.X.data if isinstance(A, SparseRows) else A.X  # type: ignore[attr-defined]
+    return float(numbers.min(initial=0))
+
+
+OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest, "least": _least}
+
+
+def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
+    """Moments and counts of the rows of both."""
+    return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
+
+
+@unwarned
+def added(a: Panel, b: Panel) -> Panel:
+    """The sum in double precision; neither is written to, since the scheduler may give it out again."""
+    return np.add(a, b, dtype=wide(a))
+
+
+def wide(part: Panel) -> np.dtype[Any]:
+    """The type that parts are added in: double for floats."""
+    return part.dtype if part.dtype.kind in "iu" else np.result_type(part, np.float64)
+
+
+def _bytes_of(X: Any) -> int:
+    """The size of a sparse array; without this, Dask takes it for a few bytes and moves it about."""
+    return sum(sizeof(part) for part in vars(X).values())
+
+
+sizeof.register(sparray, _bytes_of)

@@ -1,0 +1,203 @@
+"""Dense arrays: any order, read-only, memory-mapped, integer or boolean; converted block by block."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, cast
+
+import numpy as np
+
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
+from shiftsvd.kernels import kernels_for
+from shiftsvd.kernels.panels import unwarned
+from shiftsvd.numerics.moments import Moments, Vector, of_block
+from shiftsvd.numerics.powers import Times, exponents_of
+from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
+
+# Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
+BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DenseRows(Blocked):
+    """A dense array with rows on the long side, conjugated if so asked, minus its shift."""
+
+    X: Panel
+    shift: LowRank | None = None
+    conjugate: bool = False
+    n_threads: int = 1
+    memo: dict[str, Moments] = field(default_factory=dict)
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+    _right: Panel = field(init=False)  # R^H of the shift, by rows
+
+    def __post_init__(self) -> None:
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        R = np.zeros((self.X.shape[1], 0)) if self.shift is None else self.shift.R
+        object.__setattr__(self, "_right", np.ascontiguousarray(R.conj().T))
+        if self.shift is not None:
+            object.__setattr__(self, "shift", LowRank(np.ascontiguousarray(self.shift.L), R))
+        object.__setattr__(self, "shape", self.X.shape)
+        object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
+
+    def blocks(self) -> list[Rows]:
+        """Blocks of about `BLOCK` entries."""
+        return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
+
+    def block(self, rows: Rows, dtype: np.dtype[Any] | None = None) -> Panel:
+        """These rows in `dtype`, default that of the operator; the shift is subtracted in double."""
+        dtype = dtype or self.dtype
+        X = self.X[rows[0] : rows[1]]
+        X = X.conj() if self.conjugate else X
+        if self.shift is None:
+            return np.asarray(X).astype(dtype, copy=False)
+        # Once X V is rounded, nothing brings the digits back: an implicit shift errs by 0.05 eps |mu|/spread,
+        # this one by eps at every ratio (tests/test_off_centre.py).
+        return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V`` in the precision of the data: each block writes its rows."""
+        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.dtype, V.dtype))
+
+        def part(rows: Rows) -> None:
+            block = self.block(rows)
+            Y[rows[0] : rows[1]] = block @ _as_precise(V, block)
+
+        for _ in self._each(part):
+            pass
+        return Y
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V``, each block shifted and multiplied in double precision."""
+        return self.matmat(V) if self.eps == np.finfo(np.float64).eps else self.pieces_times(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows)
+            return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
+
+        return self._sum(part).astype(np.result_type(self.dtype, W.dtype), copy=False)
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one pass and the precision of V; each block is formed once."""
+        dtype = self.dtype if V.dtype.itemsize <= self.dtype.itemsize else panel_dtype(self.dtype)
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows, dtype)
+            Y = block @ _as_precise(V, block)
+            if weights is not None:
+                Y *= weights[rows[0] : rows[1], None].astype(Y.real.dtype)
+            return np.asarray(_adjoint(block) @ Y)
+
+        return self._sum(part)
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed in double precision from the shifted blocks; one pass."""
+
+        def part(rows: Rows) -> Panel:
+            block = self.block(rows, panel_dtype(self.dtype))
+            if weights is None:
+                return np.asarray(_adjoint(block) @ block)
+            return np.asarray((_adjoint(block) * weights[rows[0] : rows[1]]) @ block)
+
+        return self._sum(part)
+
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the columns of these rows, in double."""
+        return of_block(self.block(rows, panel_dtype(self.dtype)), weights)
+
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of these rows, in double."""
+        return of_block(self.block(rows, panel_dtype(self.dtype)).T, weights)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared column norms of the shifted blocks themselves, or from the moments where they are known."""
+        known = self.known_squares() if weights is None else None
+        if known is not None:
+            return known
+
+        @unwarned
+        def part(rows: Rows) -> Vector:
+            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            return np.asarray(squares.sum(axis=0) if weights is None else weights[rows[0] : rows[1]] @ squares)
+
+        return np.asarray(sum(values for _, values in self._each(part)))
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared row norms of the shifted blocks themselves."""
+
+        @unwarned
+        def part(rows: Rows) -> Vector:
+            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
+
+        return np.concatenate([values for _, values in self._each(part)])
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """The shifted block, a part at a time: what is left of it takes as much again."""
+        for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
+            yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
+
+    def column_exponents(self) -> Vector:
+        """From the shifted blocks themselves."""
+        parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=0)))
+        return np.asarray(reduce(np.maximum, parts))
+
+    def row_exponents(self) -> Vector:
+        """From the shifted blocks themselves."""
+        return np.concatenate([e for _, e in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=1))])
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
+        """Blocks are multiplied as they are made."""
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
+
+    def _double(self, rows: Rows) -> Panel:
+        """These rows in double precision."""
+        return self.block(rows, panel_dtype(self.dtype))
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of `rows` rows in double precision."""
+        for lo, hi in cut(self.shape[0], rows):
+            yield lo, self.block((lo, hi), panel_dtype(self.dtype))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of `columns` rows of the adjoint."""
+        return self.transposed(0).row_blocks(columns)
+
+    def transposed(self, passes: float) -> "DenseRows":
+        """The adjoint, a view."""
+        conjugate = self.X.dtype.kind == "c" and not self.conjugate
+        return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
+
+    def mix(self, Omega: Mixer) -> Panel:
+        """``A Omega``, block by block, Omega never formed."""
+        return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
+
+    def with_shift(self, shift: LowRank) -> "DenseRows":
+        """The shift is subtracted from each block before it multiplies."""
+        return self._replace_shift(shift.merge(self.shift))
+
+    def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
+        return replace(self, shift=shift)
+
+
+def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of BLAS that data are computed in: doubles for integers, booleans and long doubles."""
+    if dtype.kind in "iub":
+        return np.dtype(np.float64)
+    if dtype.kind == "c":
+        return np.dtype(np.complex64 if dtype.itemsize <= 8 else np.complex128)
+    return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+
+
+def _adjoint(block: Panel) -> Panel:
+    """The conjugate transpose, a view where it can be."""
+    return block.T if block.dtype.kind == "f" else block.conj().T
+
+
+def _as_precise(V: Panel, block: Panel) -> Panel:
+    """The panel rounded to the precision of the block, so that BLAS multiplies like with like."""
+    return V.astype(np.result_type(block.dtype, np.complex64) if np.iscomplexobj(V) else block.dtype, copy=False)

@@ -1,0 +1,134 @@
+"""What is refused at the door, each with its rule, the value, and the remedy."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.dense import BLOCK
+
+
+def numeric_array(X: Any) -> npt.NDArray[Any]:
+    """X as a numeric 2-D array, without a copy where it is one."""
+    if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
+        raise TypeError(f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(X).__name__}")
+    unmasked(X)
+    array = np.asarray(X)
+    if array.dtype.kind == "O":
+        array = _from_objects(array)
+    shape = array.shape
+    if array.dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric, got dtype {array.dtype}; encode its text or dates first")
+    if len(shape) != 2:
+        raise ValueError(f"the matrix must have two dimensions, got shape {shape}; use reshape(-1, 1) for one column")
+    if min(shape) < 1:
+        raise ValueError(f"the matrix must have at least one row and one column, got shape {shape}")
+    return array
+
+
+def unmasked(X: Any) -> None:
+    """Refuse a masked array of which something is masked: as an array it loses its mask, and fill values count."""
+    if isinstance(X, np.ma.MaskedArray) and (masked := int(np.count_nonzero(X.mask))):
+        raise ValueError(
+            f"the matrix must have no masked entries, got {masked}; fill them, "
+            'or take X.astype(float).filled(np.nan) and missing="mean"'
+        )
+
+
+def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """An array of Python objects as floats, if numbers is what they are."""
+    if any(isinstance(x, str | bytes) for x in X.flat):
+        raise ValueError("the matrix must be numeric, got objects that are strings; encode them first")
+    is_complex = any(isinstance(x, complex | np.complexfloating) for x in X.flat)
+    try:
+        return X.astype(np.complex128 if is_complex else np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the matrix must be numeric, got objects that are not numbers: {error}") from None
+
+
+def is_frame(X: Any) -> bool:
+    """Whether X is a data frame of pandas or polars; told by its module, so that neither is imported."""
+    return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(X, "columns")
+
+
+def from_frame(X: Any) -> Any:
+    """A data frame as CSR where all its columns are sparse, else as an array."""
+    if type(X).__module__.startswith("polars"):
+        return X.to_numpy()
+    if len(X.columns) and all(type(dtype).__name__ == "SparseDtype" for dtype in X.dtypes):
+        return X.sparse.to_coo().tocsr()
+    # Int64 and its kin are no NumPy dtypes, and mark gaps with <NA>.
+    if any(not isinstance(dtype, np.dtype) for dtype in X.dtypes) and all(d.kind in "fiub" for d in X.dtypes):
+        return X.to_numpy(dtype=np.float64, na_value=np.nan)
+    return X.to_numpy()
+
+
+def finite_dense(X: npt.NDArray[Any]) -> None:
+    """Refuse NaN and infinities, looking at one block at a time."""
+    if X.dtype.kind not in "fc":
+        return
+    n_nan = n_bad = 0
+    columns = np.zeros(X.shape[1], bool)
+    for first, block in _views(X):
+        bad = ~np.isfinite(block)
+        if bad.any():
+            n_bad += int(bad.sum())
+            n_nan += int(np.isnan(block).sum())
+            columns[first : first + block.shape[1]] |= bad.any(axis=0)
+    if n_bad:
+        _refuse(n_nan, n_bad - n_nan, np.flatnonzero(columns))
+
+
+def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """(first column, part of X), part by part along the long side."""
+    m, n = X.shape
+    if m >= n:
+        yield from ((0, X[lo:hi]) for lo, hi in cut(m, BLOCK // n))
+    else:
+        yield from ((lo, X[:, lo:hi]) for lo, hi in cut(n, BLOCK // m))
+
+
+def finite_sparse(X: Any) -> None:
+    """Refuse NaN and infinities among the stored entries."""
+    if X.dtype.kind not in "fc":
+        return
+    data = X.data[: X.indptr[-1]]
+    parts = [lo + np.flatnonzero(~np.isfinite(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)]
+    bad = np.concatenate(parts)
+    if len(bad):
+        columns = X.indices[bad] if X.format == "csr" else np.searchsorted(X.indptr, bad, side="right") - 1
+        n_nan = int(np.isnan(data[bad]).sum())
+        _refuse(n_nan, len(bad) - n_nan, np.unique(columns))
+
+
+def _refuse(n_nan: int, n_inf: int, columns: npt.NDArray[Any]) -> None:
+    """Say how many values are not finite, and in which columns."""
+    first = ", ".join(map(str, columns[:5])) + (", ..." if len(columns) > 5 else "")
+    raise ValueError(
+        f"the matrix must be finite, got {n_nan} NaN and {n_inf} inf in {len(columns)} columns "
+        f"(first: {first}); drop or fill them first"
+    )
+
+
+def sound_structure(X: Any) -> None:
+    """Refuse a CSR or CSC whose index arrays would read outside the data."""
+    lines, across = X.shape if X.format == "csr" else X.shape[::-1]
+    indptr, indices = X.indptr, X.indices
+    rule = f"corrupt {X.format.upper()} structure: "
+    if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
+        raise ValueError(f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}")
+    if indptr.ndim != 1 or len(indptr) != lines + 1:
+        raise ValueError(f"{rule}indptr must have {lines + 1} entries, got shape {indptr.shape}")
+    if indices.ndim != 1 or X.data.ndim != 1:
+        raise ValueError(f"{rule}indices and data must be flat, got shapes {indices.shape} and {X.data.shape}")
+    if indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
+        raise ValueError(f"{rule}indptr must start at 0 and never decrease; rebuild the matrix from its triplets")
+    if indptr[-1] > min(len(indices), len(X.data)):
+        raise ValueError(
+            f"{rule}indptr ends at {indptr[-1]}, but there are {len(indices)} indices and {len(X.data)} values"
+        )
+    used = indices[: indptr[-1]]
+    if len(used) and (used.min() < 0 or used.max() >= across):
+        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")

@@ -1,0 +1,135 @@
+"""How many components the data support against themselves: permuted, and held out in parts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+from scipy.sparse import csr_array, issparse
+
+from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.validation import from_frame, is_frame
+from shiftsvd.choosing.spectrum import Found, evidence
+from shiftsvd.front import decompose
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Scaled, repeated
+from shiftsvd.preparation.scales import moments_in_units, resolve_scale
+from shiftsvd.preparation.vectors import finite_vector
+from shiftsvd.result import SVDResult
+from shiftsvd.solvers.base import TOL
+
+ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Data whose rows and columns can be taken and permuted, with the shift and scale of their columns."""
+
+    X: Any  # a NumPy array or a CSR
+    mu: Vector | None
+    scale: Vector | None
+    n_threads: int | None
+    memory_limit: int | str | None
+
+    def operator(self, i: Vector | None = None, j: Vector | None = None) -> Operator:
+        """``(X - 1 mu^T) diag(1 / scale)``, or some rows and columns of it."""
+        X = self.X if i is None else self.X[i][:, j]
+        columns = slice(None) if j is None else j
+        A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        A = A if self.mu is None else A - repeated(self.mu[columns], A.shape[0])
+        return A if self.scale is None else Scaled(A, cols=1 / self.scale[columns])
+
+    def permuted(self, share: Vector, rng: Generator) -> Operator:
+        """The same with the entries of every column in an order of their own, times a share of the column."""
+        return Scaled(replace(self, X=permuted(self.X, rng)).operator(), cols=share)
+
+    def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:
+        """The k leading components of a part."""
+        return decompose(A, k, "auto", tol, rng, self.memory_limit)
+
+
+def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit: int | str | None) -> Rows:
+    """The data, checked, with the vectors that shift and scale mean."""
+    if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
+        raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
+    X = from_frame(X) if is_frame(X) else X
+    known_zeros = issparse(X)
+    X = csr_array(X) if known_zeros else np.asarray(X)
+    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
+        raise ValueError(f'"parallel" and "cv" take shift="mean", None or a vector, got {shift!r}')
+    moments, mu = A.moments(), None
+    if shift is not None:
+        mu = moments.mean if isinstance(shift, str) else finite_vector("shift", shift, A.shape[1], "feature")
+    S = None if mu is None else repeated(mu, A.shape[0])
+    before, after, e = moments_in_units(A, S, moments)
+    divisor = resolve_scale(scale, A.shape[1], after, before, exponents=e)
+    return Rows(X, mu, divisor, n_threads, memory_limit)
+
+
+def permuted(X: Any, rng: Generator) -> Any:
+    """X with the entries of every column in an order of their own; sparse X stays sparse."""
+    return rng.permuted(X, axis=0) if isinstance(X, np.ndarray) else _permuted_places(X.tocsc(), rng)
+
+
+def _permuted_places(X: Any, rng: Generator) -> Any:
+    """A CSC with the entries of every column in other rows; which rows those are is all that a permutation decides."""
+    counts = np.diff(X.indptr)
+    rows = [rng.choice(X.shape[0], count, replace=False) for count in counts]
+    return csr_array((X.data, (np.concatenate(rows), np.repeat(np.arange(X.shape[1]), counts))), shape=X.shape)
+
+
+def parallel(rows: Rows, most: int, n_draws: int, n_deviations: float, rng: Generator) -> Found:
+    """The leading values above those of data without correlations."""
+    if not (isinstance(n_draws, int | np.integer) and n_draws >= 2 and n_deviations >= 0):
+        raise ValueError(f"n_draws must be at least 2 and n_deviations 0, got {n_draws!r} and {n_deviations!r}")
+    if rows.mu is None:
+        raise ValueError('"parallel" needs shift="mean": permuted columns keep their means, which would hide the rest')
+    (m, n), A = rows.X.shape, rows.operator()
+    F = rows.svd(A, most, rng)
+    S, squares = F.S.astype(np.float64), np.asarray(A.column_squares())
+    parts = S[:, None] ** 2 * np.abs(F.Vh) ** 2  # what each component holds of each column
+    above, k = 0, -1
+    while above > k:
+        k = above
+        # Permutation spreads the variance of strong components over all others, which would hide the weaker ones.
+        left = np.maximum(squares - parts[:k].sum(axis=0), 0) / np.where(squares > 0, squares, 1)
+        share = np.sqrt(left * (m * n) / (max(m - k, 1) * max(n - k, 1)))
+        draws = [float(rows.svd(rows.permuted(share, rng), 1, rng, ENOUGH).S[0]) for _ in range(n_draws)]
+        threshold = float(np.mean(draws) + n_deviations * np.std(draws, ddof=1))
+        above = int(np.argmin(np.append(S > threshold, False)))
+    return k, evidence(S, threshold=np.full(len(S), threshold))
+
+
+def bi_cross_validation(rows: Rows, most: int, folds: int, rng: Generator) -> Found:
+    """The number of components that predicts held-out blocks best."""
+    m, n = rows.X.shape
+    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= min(m, n):
+        raise ValueError(f"folds must be an integer in 2..{min(m, n)} for a {m} x {n} matrix, got {folds!r}")
+    k = min(most, m - -(-m // folds), n - -(-n // folds))
+    parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]
+    errors = sum(_held_out(rows, i, j, k, rng) for i, j in parts) / (m * n)
+    return int(np.argmin(errors)), {"components": np.arange(k + 1), "error": np.asarray(errors)}
+
+
+def _held_out(rows: Rows, i: Vector, j: Vector, k: int, rng: Generator) -> Vector:
+    """``||A11 - A12 (A22)_q^+ A21||_F^2`` for q = 0..k, where `i` and `j` are the rows and columns kept."""
+    F = rows.svd(rows.operator(i, j), k, rng)  # A22
+    inverse = np.where(F.S > 0, 1 / np.where(F.S > 0, F.S, 1), 0)
+    L = rows.operator(~i, j).matmat(F.Vh.conj().T * inverse)
+    R = rows.operator(i, ~j).rmatmat(F.U)
+    A11 = rows.operator(~i, ~j)
+    square = A11.frobenius_norm()
+    assert square is not None
+    # ||A11 - L R^H||^2 for the leading columns of L and R, without forming it
+    cross = np.cumsum(np.sum(L.conj() * A11.matmat(R), axis=0).real)
+    G = ((L.conj().T @ L) * (R.conj().T @ R).T).real
+    own = np.diagonal(np.cumsum(np.cumsum(G, axis=0), axis=1))
+    return np.concatenate([[square**2], square**2 - 2 * cross + own])
+
+
+def _folds(size: int, folds: int, rng: Generator) -> Iterator[Vector]:
+    """Masks of what is kept when one of so many random parts is held out."""
+    part = rng.permutation(size) % folds
+    return (part != fold for fold in range(folds))

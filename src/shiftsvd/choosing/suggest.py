@@ -1,0 +1,245 @@
+"""How many components: four rules, each with the evidence it decided on."""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.backends import as_operator
+from shiftsvd.choosing.resampling import bi_cross_validation, parallel, rows_of
+from shiftsvd.choosing.spectrum import elbow, hard_threshold, of_result, spectrum_of
+from shiftsvd.front import decompose, prepared
+from shiftsvd.kernels import threads
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.result import SVDResult
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import BlockLanczos
+from shiftsvd.solvers.base import TOL, check_rank
+
+METHODS: Final = ("elbow", "parallel", "gavish-donoho", "cv")
+K_MAX: Final = 30
+SPECTRAL: Final = {"elbow": elbow, "gavish-donoho": hard_threshold}
+
+
+@dataclass(frozen=True, eq=False)
+class Suggestion:
+    """A number of components, and why.
+
+    Attributes
+    ----------
+    k : int
+        0 where nothing stands out.
+    method : str
+    table : dict of str to array
+        The evidence, one row for each number of components, such as ``pandas.DataFrame(suggestion.table)`` shows:
+        "component" and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and
+        "error" (cv).
+    """
+
+    k: int
+    method: str
+    table: dict[str, Vector] = field(repr=False)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the evidence on `ax`, or on a new figure; returns the axes.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib: ``pip install 'shiftsvd[plot]'``.
+        """
+        ax = _new_axes() if ax is None else ax
+        (at, numbers), *columns = self.table.items()
+        for style, (name, values) in zip(("o-", "--"), columns, strict=False):
+            ax.plot(numbers, values, style, label=name, markersize=4)
+        ax.axvline(self.k + (at == "component") / 2, color="0.5", linewidth=1, label=f"k = {self.k}")
+        ax.set(xlabel=at, ylabel=columns[0][0], title=f"How many components: {self.method}")
+        if "value" in self.table and self.table["value"].min() > 0:
+            ax.set_yscale("log")
+        ax.legend()
+        return ax
+
+
+def suggest_k(
+    fitted: Any,
+    method: str = "elbow",
+    *,
+    X: Any = None,
+    shift: Any = "mean",
+    scale: Any = None,
+    k_max: int | None = None,
+    n_draws: int = 20,
+    n_deviations: float = 3.0,
+    folds: int = 3,
+    rng: int | Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Suggestion:
+    """How many components stand out, by one of four rules.
+
+    Parameters
+    ----------
+    fitted : fitted estimator, SVDResult, or the data, of shape (m, n)
+        A fit is reused for "elbow" and "gavish-donoho", up to the number of components that it has.
+    method : {"elbow", "parallel", "gavish-donoho", "cv"}
+        See the notes.
+    X : array or sparse matrix of shape (m, n), optional
+        The data of a fit, which "parallel" and "cv" need.
+    shift, scale : as in `svd`
+        For data, and for the data of an SVDResult; an estimator brings its own. "parallel" and "cv" take the mean,
+        a vector or None.
+    k_max : int, optional
+        How many components are looked at. Default 30, or what the matrix or the fit has.
+    n_draws : int
+        Permutations of "parallel".
+    n_deviations : float
+        By so many of their standard deviations the values of the data must exceed the mean of the permuted ones.
+    folds : int
+        "cv" holds out one of so many parts of the rows together with one of so many parts of the columns.
+    rng : int, Generator or None
+    n_threads, memory_limit : as in `svd`
+
+    Returns
+    -------
+    Suggestion
+        ``.k``, ``.table`` and ``.plot()``.
+
+    Raises
+    ------
+    ValueError
+        For a rule that needs the data where there are none, or settings that cannot be.
+
+    Warns
+    -----
+    UserWarning
+        Where all `k_max` components stand out, so that there may be more.
+
+    Notes
+    -----
+    - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
+      last (Satopaa et al. 2011). It always finds one, and it moves with `k_max`.
+    - "parallel": values well above the largest one of the same data with every column permuted on its own (Horn 1965;
+      Buja & Eyuboglu 1992), sparse data among the places of their rows. Since the variance of strong components
+      would hide weak ones there, the permuted columns are shrunk to what the components found so far leave of them,
+      until no more are found (after the deflation of Dobriban & Owen 2019, without its dense residual). It is for
+      noise whose variance may differ between columns, not between rows. Two or three times `n_draws` leading
+      components, one copy of the data at a time.
+    - "gavish-donoho": values above the optimal hard threshold ``lambda(b) sqrt(max(m, n)) sigma_k`` with ``b`` the
+      ratio of the sides and ``lambda(b)^2 = 2 (b + 1) + 8 b / (b + 1 + sqrt(b^2 + 14 b + 1))`` (Gavish & Donoho
+      2014), for noise of one variance in all entries. The median value being unknown, the noise is that of the
+      trace left over, ``sigma_k^2 = (||A||_F^2 - sum_{j <= k} s_j^2) / ((m - k) (n - k))``, with the smallest k
+      that agrees with itself; m is one less where the mean is subtracted.
+    - "cv": bi-cross-validation (Owen & Perry 2009). With a block ``A11`` of rows and columns held out, the others
+      predict it as ``A12 (A22)_k^+ A21``; the k with the least squared error over all ``folds^2`` blocks.
+
+    To go on from a fit of k components to more, begin with what it found: `warm_start`.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 50)) + 0.5 * rng.standard_normal((200, 50))
+    >>> [ss.suggest_k(X, method, rng=0).k for method in ("elbow", "parallel", "gavish-donoho", "cv")]
+    [3, 3, 3, 3]
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if k_max is not None and (isinstance(k_max, bool) or not isinstance(k_max, int | np.integer) or k_max < 1):
+        raise ValueError(f"k_max must be a positive integer or None, got {k_max!r}")
+    rng = generator(rng)
+    known = spectrum_of(fitted)
+    if known is None:
+        X = fitted if X is None else X
+    elif not isinstance(fitted, SVDResult):
+        shift, scale = _vector_shift(fitted), getattr(fitted, "scale_", None)
+    with threads(n_threads):
+        if method in SPECTRAL:
+            if known is None:
+                A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+                F = decompose(prepared(A, shift, scale), _looked_at(k_max, A.shape), "auto", TOL, rng, memory_limit)
+                known = of_result(F, centred=isinstance(shift, str))
+            return _told(*SPECTRAL[method](known.first(k_max or K_MAX)), method)
+        if X is None:
+            raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
+        rows = rows_of(X, shift, scale, n_threads, memory_limit)
+        most = _looked_at(k_max, rows.X.shape)
+        if method == "parallel":
+            return _told(*parallel(rows, most, n_draws, n_deviations, rng), method)
+        return _told(*bi_cross_validation(rows, most, folds, rng), method)
+
+
+def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
+    """The solver that begins with the components of a fit, to find more of them or those of similar data.
+
+    Parameters
+    ----------
+    fitted : fitted estimator or SVDResult
+        An estimator must have at least as many samples as features; an SVDResult may be of any shape.
+    tol : float
+        As in `BlockLanczos`.
+
+    Returns
+    -------
+    BlockLanczos
+
+    Raises
+    ------
+    ValueError
+        For an estimator of wide data, which does not keep the vectors on the short side.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).random((500, 40))
+    >>> F = ss.svd(X, 5, shift="mean", rng=0)
+    >>> ss.svd(X, 10, shift="mean", solver=ss.warm_start(F), rng=0).info.converged
+    True
+    """
+    if isinstance(fitted, SVDResult):
+        m, n = fitted.shape
+        return BlockLanczos(tol, start=np.asarray(fitted.U if m < n else fitted.Vh.conj().T, _double(fitted.Vh)))
+    if fitted.n_samples_ < fitted.n_features_in_:
+        raise ValueError(
+            f"an estimator of {fitted.n_samples_} samples x {fitted.n_features_in_} features does not keep the left "
+            "vectors; give the SVDResult of svd"
+        )
+    return BlockLanczos(tol, start=fitted.components_.T.astype(np.float64))
+
+
+def _double(V: Panel) -> Any:
+    """The type of V in double precision."""
+    return np.result_type(V, np.float64)
+
+
+def _new_axes() -> Any:
+    """Axes of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plots need matplotlib; pip install 'shiftsvd[plot]'") from error
+    return plt.subplots(layout="constrained")[1]
+
+
+def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
+    """The suggestion, with a warning where there may be more."""
+    last = int(next(iter(table.values()))[-1])
+    if k >= last and method != "elbow":
+        warnings.warn(f"all {last} components stand out, and there may be more: raise k_max", stacklevel=3)
+    return Suggestion(int(k), method, table)
+
+
+def _looked_at(k_max: int | None, shape: tuple[int, int]) -> int:
+    """How many components are looked at, of a matrix of this shape."""
+    if k_max is not None:
+        check_rank(k_max, shape)
+    return k_max or max(min(K_MAX, min(shape) - 1), 1)
+
+
+def _vector_shift(fitted: Any) -> Any:
+    """What an estimator subtracts from every row, if that is all it subtracts; else its setting."""
+    shift = getattr(fitted, "shift", "mean")
+    own = hasattr(fitted, "shift_") or (isinstance(shift, str) and shift != "mean")
+    return shift if own else np.asarray(fitted.mean_, np.float64)

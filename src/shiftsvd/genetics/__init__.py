@@ -1,0 +1,331 @@
+"""Principal components of genotypes, scaled as Patterson, Price & Reich (2006) do it, from PLINK 1 files.
+
+The genotypes stay in the file, 2 bits for each, unless there is room for them; centring, scaling and the means in place
+of what is missing are applied block by block.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.front import svd
+from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned, read_samples, read_variants
+from shiftsvd.genetics.chromosomes import CHOICES, chosen
+from shiftsvd.io.formats import bed as files
+from shiftsvd.io.opening import operator_of, optional, read_file, reading
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.result import Info
+from shiftsvd.runs.outputs import Outputs
+
+_BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
+# Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
+_NOTHING = float(np.finfo(np.float32).eps)
+
+
+class Projection(NamedTuple):
+    """New samples on the components of others.
+
+    Attributes
+    ----------
+    eigenvectors : array of shape (n_samples, k)
+        In the units of `GenotypePCA.eigenvectors`.
+    samples : Samples
+    n_used, n_flipped, n_absent, n_mismatched : int
+        Variants of the components that were used (of which so many with their alleles swapped), that the new file does
+        not have, and that have other alleles there. The last two count as the mean of the training samples.
+    """
+
+    eigenvectors: Panel
+    samples: Samples
+    n_used: int
+    n_flipped: int
+    n_absent: int
+    n_mismatched: int
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypePCA:
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.model_file.save` keeps all of it.
+
+    Attributes
+    ----------
+    eigenvalues : array of shape (k,)
+        Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
+    eigenvectors : array of shape (n_samples, k)
+        Of length 1.
+    loadings : array of shape (n_variants, k)
+        Of length 1; 0 for variants that take no part.
+    explained_variance_ratio : array of shape (k,)
+        0 where no sample differs from another.
+    frequencies : array of shape (n_variants,)
+        p: how often the first allele of the .bim occurs among the samples.
+    samples : Samples
+        Arrays `families` and `names`.
+    variants : Variants
+        Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
+    used : array of bool, of shape (n_variants,)
+        The variants that take part: they are on the chromosomes asked for, and not monomorphic.
+    info : Info
+    n_left_out : int
+        How many variants are on other chromosomes than those asked for.
+    """
+
+    eigenvalues: Vector
+    eigenvectors: Panel
+    loadings: Panel
+    explained_variance_ratio: Vector
+    frequencies: Vector
+    samples: Samples
+    variants: Variants
+    used: npt.NDArray[np.bool_]
+    info: Info
+    n_left_out: int = 0
+
+    @property
+    def n_used(self) -> int:
+        """How many variants take part."""
+        return int(np.count_nonzero(self.used))
+
+    @property
+    def n_monomorphic(self) -> int:
+        """How many variants on the chromosomes asked for have one allele only."""
+        return len(self.used) - self.n_used - self.n_left_out
+
+    def __repr__(self) -> str:
+        m, k = self.eigenvectors.shape
+        dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
+        return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
+
+    def project(self, bed: str | PathLike[str]) -> Projection:
+        """New samples on these components, by the frequencies of the training samples.
+
+        Parameters
+        ----------
+        bed : path
+            Variants are matched by their names (by chromosome and position where the name is "."; chr1 is 1), and where
+            the two alleles are swapped the genotypes are counted the other way round; a is A. A missing genotype is
+            the mean of the training samples.
+
+        Raises
+        ------
+        ValueError
+            If no variant matches, or names that are needed occur twice.
+
+        Notes
+        -----
+        New samples are 0 on components along which the training samples do not differ (their eigenvalue is 0).
+
+        One read of the variants in common. With many more variants than training samples, new samples come out nearer
+        to 0 than the training samples among which they belong (Lee, Zou & Wright 2010); compare projected samples with
+        projected samples.
+        """
+        path = _bed(bed)
+        samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
+        match = aligned(self.variants, self.used, variants)
+        if not len(match.here):
+            raise ValueError(
+                f"{path} has none of the {self.n_used} variants of the components: {match.n_absent} are not there "
+                f"by name (name variants alike: plink2 --set-all-var-ids), {match.n_mismatched} have other alleles "
+                "there (bring both files to the same strand of the same reference: plink2 --ref-from-fa)"
+            )
+        Z = np.zeros((len(samples.names), len(self.eigenvalues)))
+        scale = np.sqrt(2 * self.frequencies * (1 - self.frequencies))
+        for block, G in _genotypes(path, len(samples.names), len(variants.names), match):
+            known = self.frequencies[block.here]
+            centred = np.where(block.swapped, 2 - G, G) - 2 * known
+            np.copyto(centred, 0, where=np.isnan(centred))
+            Z += centred @ (self.loadings[block.here] / scale[block.here, None])
+        lengths = np.sqrt(self.eigenvalues * self.n_used)
+        Z = np.divide(Z, lengths, out=np.zeros_like(Z), where=lengths > _NOTHING * lengths[0])
+        flipped = int(np.count_nonzero(match.swapped))
+        return Projection(Z, samples, len(match.here), flipped, match.n_absent, match.n_mismatched)
+
+    def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
+        """Write PREFIX.eigenvec (with a header) and PREFIX.eigenval, as plink2 --pca does.
+
+        Parameters
+        ----------
+        prefix : path
+        force : bool
+            Replace files of these names.
+
+        Raises
+        ------
+        OSError
+            If a file exists and `force` is false.
+        """
+        vectors, values = Path(f"{prefix}.eigenvec"), Path(f"{prefix}.eigenval")
+        with Outputs([vectors, values], force) as outputs:
+            with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
+                write(0, self.eigenvectors)
+            eigenval(outputs.part(values), self.eigenvalues)
+
+
+def pca(
+    bed: str | PathLike[str],
+    k: int = 10,
+    *,
+    chromosomes: str = "autosomes",
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = 0,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+) -> GenotypePCA:
+    """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
+
+    Parameters
+    ----------
+    bed : path
+        A .bed file, beside which are its .bim and .fam; the suffix may be left out.
+    k : int
+        Number of components: less than there are samples, and not more than variants take part.
+    chromosomes : "autosomes" or "all"
+        "autosomes" leaves out variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
+        letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
+        species, and all numbers stay. "all" leaves out none.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`; `tol` is the relative accuracy of the singular values.
+    stream : bool, optional
+        Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
+        4 bytes each.
+
+    Returns
+    -------
+    GenotypePCA
+
+    Raises
+    ------
+    ValueError, OSError
+        If the files cannot be read or do not fit together, or there are fewer than two samples, or no variants of
+        which samples have both alleles; the message begins with a name.
+    ImportError
+        Without the package bed-reader.
+
+    Notes
+    -----
+    A missing genotype is the mean of its variant, p the frequency among those that are not missing. Monomorphic
+    variants are dropped. Nothing is thinned out: variants in strong linkage should have been pruned before.
+
+    Passes: one for the frequencies, those of the solver (`Info.n_passes`), one for the loadings. Variants that are left
+    out are read once, for their frequencies, and never multiplied.
+
+    References
+    ----------
+    Patterson, Price & Reich (2006), Population structure and eigenanalysis.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
+    """
+    if chromosomes not in CHOICES:
+        raise ValueError(f'chromosomes must be "autosomes" or "all", got {chromosomes!r}')
+    path = _bed(bed)
+    opened = read_file(path, "bed", None, memory_limit)
+    samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
+    kept = chosen(variants.chromosomes, chromosomes, path)
+    how: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit}
+    A, _ = operator_of(path, files.some(opened, kept), stream=stream, **how)
+    moments = A.moments()
+    assert moments.M2 is not None
+    scale, both = patterson(moments.mean)
+    n_left_out = int(np.count_nonzero(~kept))
+    _check_rank(path, k, A.shape, int(np.count_nonzero(both)), n_left_out)
+    # A monomorphic variant is a constant: minus it, it is 0 and takes no part.
+    mean = np.where(both, moments.mean, np.round(moments.mean))
+    F = svd(A, k, shift=mean, scale=scale, solver=solver, rng=rng, tol=tol, **how)
+    used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
+    V[~used] = 0
+    if n_left_out:
+        others, _ = operator_of(path, files.some(opened, ~kept), stream=True, **how)
+        p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
+    S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
+    total = float((moments.M2[both] / scale[both] ** 2).sum())
+    ratio = S2 / total if total > 0 else np.zeros(k)
+    return GenotypePCA(S2 / np.count_nonzero(used), U, V, ratio, p, samples, variants, used, F.info, n_left_out)
+
+
+def _bed(path: str | PathLike[str]) -> Path:
+    """The .bed of a prefix."""
+    return Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed")
+
+
+def _check_rank(path: Path, k: Any, shape: tuple[int, int], n_used: int, n_left_out: int) -> None:
+    """Refuse files without components, and more components than there are: centring takes one from the samples."""
+    m, n = shape
+    if m < 2:
+        raise ValueError(f"{path} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")
+    if not n_used:
+        raise ValueError(
+            f"{path} must have variants of which its samples have both alleles, got {n} that are monomorphic "
+            f'and {n_left_out} not on autosomes, which chromosomes "all" would keep'
+        )
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise ValueError(f"k must be a number of components, an integer, got {k!r}")
+    most = min(m - 1, n_used)
+    if not 1 <= k <= most:
+        counts = f"{m} samples x {n_used} variants that take part"
+        raise ValueError(f"{path}: k must be in 1..{most} for {counts}, got {k}")
+
+
+def _placed(kept: npt.NDArray[np.bool_], values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
+    """Values of the variants that are kept, and something for the others; in double precision if they are numbers."""
+    out = np.full((len(kept), *values.shape[1:]), rest)
+    out[kept] = values
+    return out
+
+
+def _genotypes(path: Path, m: int, n: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
+    """Blocks of the variants in common, samples x variants, with NaN where they are missing."""
+    optional("bed_reader", "genetics")
+    # The shape is checked, and the file too, where it is opened as a matrix; the numbers come with their gaps here.
+    read_file(path, "bed", None, None)
+    with reading(path):
+        from bed_reader import open_bed
+
+        file = open_bed(path, iid_count=m, sid_count=n)
+        step = max(_BLOCK // (8 * m), 1)
+        for lo in range(0, len(match.here), step):
+            block = match.part(lo, lo + step)
+            yield block, file.read(np.s_[:, block.there], dtype="float64")
+
+
+def patterson(mean: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:
+    """``sqrt(2 p (1 - p))`` of variants with these means 2p, 1 for monomorphic ones; and which are not."""
+    p = mean / 2
+    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
+    used = (p > 1e-12) & (p < 1 - 1e-12)
+    return np.sqrt(2 * p * (1 - p), out=np.ones_like(p), where=used), used
+
+
+@contextmanager
+def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
+    """PLINK's file of k eigenvectors: a header, and a line for each sample, which come in blocks."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write("\t".join(["#FID", "IID", *(f"PC{j}" for j in range(1, k + 1))]) + "\n")
+
+        def write(first: int, U: Panel) -> None:
+            part = slice(first, first + len(U))
+            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
+                file.write("\t".join([family, name, *(f"{value:.9g}" for value in row)]) + "\n")
+
+        yield write
+
+
+def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
+    """PLINK's file of eigenvalues, one a line."""
+    path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")

@@ -1,1 +1,0 @@
-"""What the modules for scanpy, xarray and genotypes are made of."""

@@ -1,0 +1,1 @@
+"""One reader a file: each has `read(path, key, memory_limit)`."""

@@ -1,0 +1,70 @@
+"""AnnData files, in HDF5 (.h5ad) or Zarr: X, layers and raw, with the names of observations and variables."""
+
+from pathlib import Path
+from typing import Any
+
+from shiftsvd.io.opening import Labels, Opened, optional, reading
+from shiftsvd.io.storage.h5_array import open_hdf5
+from shiftsvd.io.storage.tree import Tree, attribute, is_array
+
+# Which frames name the rows and the columns of an element.
+_NAMED_BY = {
+    "X": ("obs", "var"),
+    "layers": ("obs", "var"),
+    "raw": ("obs", "raw/var"),
+    "obsm": ("obs", None),
+    "varm": ("var", None),
+    "obsp": ("obs", "obs"),
+    "varp": ("var", "var"),
+}
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """A source of the rows of `X`, or of another element."""
+    with reading(path):
+        if path.is_dir():
+            return element(Tree(path, optional("zarr", "zarr").open_group(str(path), mode="r"), memory_limit), key)
+        with open_hdf5(path) as root:
+            return element(Tree(path, root, memory_limit), key)
+
+
+def is_anndata(root: Any) -> bool:
+    """Whether a file is AnnData, by what it says or by what it has."""
+    return not is_array(root) and (
+        attribute(root, "encoding-type") == "anndata" or all(key in root for key in ("X", "obs", "var"))
+    )
+
+
+def element(tree: Tree, key: str | None) -> Opened:
+    """One element with its names."""
+    key = (key or "X").strip("/")
+    source, by_columns = tree.matrix(key)
+    sizes = source.shape[::-1] if by_columns else source.shape
+    frames = _NAMED_BY.get(key.partition("/")[0], (None, None))
+    rows, columns = (_names(tree, frame, size) for frame, size in zip(frames, sizes, strict=True))
+    return Opened(source, rows, columns, transposed=by_columns)
+
+
+def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
+    """The index of a frame, if the file has it."""
+    if frame is None or frame not in tree.root:
+        return None
+    node = tree.root[frame]
+    if is_array(node):  # as AnnData wrote frames before 0.7
+        field = next(
+            name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
+        )
+        return tree.texts(_Field(node, field), length)
+    index = attribute(node, "_index") or "_index"
+    return tree.texts(node[index], length) if index in node else None
+
+
+class _Field:
+    """One field of a table."""
+
+    def __init__(self, table: Any, field: str) -> None:
+        self._table, self._field = table, field
+        self.name, self.shape, self.chunks, self.dtype = table.name, table.shape, table.chunks, table.dtype
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._table[self._field][rows]

@@ -1,0 +1,38 @@
+"""Plain HDF5: a two-dimensional dataset, or a CSR or CSC group."""
+
+from pathlib import Path
+from typing import Any
+
+from shiftsvd.io.formats.anndata_file import is_anndata
+from shiftsvd.io.formats.tenx_h5 import genomes
+from shiftsvd.io.opening import Labels, Opened, optional, reading
+from shiftsvd.io.storage.h5_array import open_hdf5
+from shiftsvd.io.storage.tree import Tree
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """A source of the rows of the dataset or group at `key`, or of the only one there is."""
+    with reading(path), open_hdf5(path) as root:
+        tree = Tree(path, root, memory_limit)
+        key = (key or tree.only_matrix()).strip("/")
+        source, by_columns = tree.matrix(key)
+        sizes = source.shape[::-1] if by_columns else source.shape
+        rows, columns = (_scale(tree, root[key], axis, size) for axis, size in enumerate(sizes))
+        return Opened(source, rows, columns, transposed=by_columns)
+
+
+def kind(path: Path) -> str:
+    """Which format a file is, of those that are HDF5."""
+    with reading(path), open_hdf5(path) as root:
+        if genomes(root):
+            return "10x-h5"
+        return "h5ad" if is_anndata(root) else "hdf5"
+
+
+def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
+    """Names from a dimension scale of texts, if there is one."""
+    h5py = optional("h5py", "hdf5")
+    if not isinstance(node, h5py.Dataset) or not len(node.dims[axis]):
+        return None
+    scale = node.dims[axis][0]
+    return tree.texts(scale, size) if h5py.check_string_dtype(scale.dtype) else None

@@ -1,0 +1,108 @@
+"""NetCDF variables: the first dimension as rows, all others side by side as columns."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.limits import bounded, labels, plausible_shape
+from shiftsvd.io.opening import Labels, Opened, optional, reading
+from shiftsvd.io.storage.chunked import credible, fingerprint_of, row_edges
+from shiftsvd.io.storage.h5_array import look_through
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """A source of the rows of a variable, decoded: scaled, and missing values as NaN."""
+    with reading(path):
+        data = _open(path)
+        variable = data[_only(data, path) if key is None else _known(data, key, path)]
+        shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
+        plausible_shape(path, shape, memory_limit)
+        chunks = variable.encoding.get("chunksizes") or None
+        source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", fingerprint_of(path, variable.name), shape)
+        credible(source.name, path, source, memory_limit)
+        bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
+        names = [_coordinate(variable, axis, path, memory_limit) for axis in (0, 1)]
+        return Opened(source, names[0], names[1] if variable.ndim == 2 else None)
+
+
+@dataclass(frozen=True, eq=False)
+class NetcdfRows(RowSource):
+    """Rows of a variable, which xarray reads when it is sliced."""
+
+    variable: Any
+    chunks: tuple[int, ...] | None
+    name: str
+    fingerprint: str
+    shape: tuple[int, int]
+    sparse = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        """Of the decoded numbers."""
+        dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
+        return dtype
+
+    @property
+    def stored(self) -> int:  # type: ignore[override]
+        """All numbers."""
+        return self.shape[0] * self.shape[1]
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """At the ends of chunks, unless those are much larger."""
+        return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Rows lo to hi."""
+        with reading(self.name):
+            block = self.variable[lo:hi].values.reshape(hi - lo, self.shape[1])
+            return np.ascontiguousarray(block, self.dtype)
+
+
+def _open(path: Path) -> Any:
+    """The file as xarray sees it; files before NetCDF 4 are read by SciPy."""
+    xarray = optional("xarray", "xarray")
+    with path.open("rb") as file:
+        classic = file.read(3) == b"CDF"
+    if not classic:
+        optional("h5netcdf", "xarray")
+        look_through(path)
+    engine = "scipy" if classic else "h5netcdf"
+    return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
+
+
+def _only(data: Any, path: Path) -> str:
+    """The one variable that is a matrix."""
+    found = _matrices(data)
+    if len(found) != 1:
+        raise ValueError(f"{path} has {len(found)} matrices of numbers{_listed(found)}; one must be chosen by key")
+    return found[0]
+
+
+def _known(data: Any, key: str, path: Path) -> str:
+    """A key, checked."""
+    if key not in _matrices(data):
+        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {_matrices(data)}")
+    return key
+
+
+def _matrices(data: Any) -> list[str]:
+    """The variables of numbers with two dimensions or more."""
+    return [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
+
+
+def _listed(found: list[str]) -> str:
+    """Names, if there are any."""
+    return f": {', '.join(found)}" if found else ""
+
+
+def _coordinate(variable: Any, axis: int, path: Path, memory_limit: int | str | None) -> Labels | None:
+    """The coordinate of a dimension as names."""
+    dim = variable.dims[axis]
+    if dim not in variable.coords:
+        return None
+    return labels(path, (str(value) for value in variable.coords[dim].values.tolist()), memory_limit)

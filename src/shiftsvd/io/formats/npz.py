@@ -1,0 +1,104 @@
+"""NumPy archives (.npz): a sparse matrix as SciPy saves it, or one of the dense arrays inside."""
+
+import math
+import tokenize
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZipFile
+
+import numpy as np
+from scipy import sparse
+
+from shiftsvd.io.limits import bounded, labels, plausible_shape
+from shiftsvd.io.opening import Labels, Opened, reading
+
+_NAMES = ("row_names", "column_names")
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_FORMATS = ("csr", "csc", "coo", "bsr", "dia")
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """The matrix of an archive; 1-D arrays ``row_names`` and ``column_names`` beside it are its names."""
+    with reading(path):
+        members = _members(path, memory_limit)
+        matrix = _sparse(path, members, memory_limit) if key is None and "format" in members else None
+        with np.load(path, allow_pickle=False) as archive:
+            if matrix is None:
+                matrix = archive[_pick(path, members, key)]
+                plausible_shape(path, matrix.shape, memory_limit)
+            rows, columns = (_names(path, archive, axis, matrix.shape, memory_limit) for axis in (0, 1))
+    return Opened(matrix, rows, columns)
+
+
+def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shape and dtype of every array, by its header alone, each held against the size of its member."""
+    members = {}
+    with ZipFile(path) as archive:
+        bounded(path, sum(info.file_size for info in archive.infolist()), memory_limit)
+        for info in archive.infolist():
+            if not info.filename.endswith(".npy"):
+                continue
+            with archive.open(info) as file:
+                shape, dtype = _header(path, info.filename, file)
+                n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
+            if n_bytes != info.file_size:
+                raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size} bytes, not {n_bytes}")
+            members[info.filename.removesuffix(".npy")] = (shape, dtype)
+    return members
+
+
+def _header(path: Path, member: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype that the header of one array gives."""
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"{path}: {member} has the unknown version {version}")
+    try:
+        shape, _, dtype = _HEADERS[version](file)
+    except (SyntaxError, tokenize.TokenError) as error:
+        raise ValueError(f"{path} is damaged: the header of {member} cannot be parsed") from error
+    if dtype.hasobject:
+        raise ValueError(f"{path}: {member} holds Python objects, which are not loaded; save numbers or text")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"{path} is damaged: {member} has the shape {shape}")
+    return shape, dtype
+
+
+def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None) -> Any:
+    """The matrix that `scipy.sparse.save_npz` wrote."""
+    if members.get("shape", ((), None))[0] != (2,):
+        raise ValueError(f"{path} is damaged: a sparse matrix needs an array 'shape' of two numbers")
+    with np.load(path, allow_pickle=False) as archive:
+        kind, shape = archive["format"].item(), archive["shape"].tolist()
+    kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
+    if kind not in _FORMATS:
+        raise ValueError(f"{path} holds a sparse matrix of format {kind!r}; known: {', '.join(_FORMATS)}")
+    plausible_shape(path, [int(size) for size in shape], memory_limit)
+    matrix: Any = sparse.load_npz(path)
+    if kind in ("csr", "csc", "bsr"):
+        matrix.check_format(full_check=True)  # a conversion would follow bad indices out of the arrays
+    return matrix
+
+
+def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], key: str | None) -> str:
+    """The array that is meant: the key, else the only 2-D array of numbers."""
+    found = [name for name, (shape, dtype) in members.items() if len(shape) == 2 and dtype.kind in "fciub"]
+    if key in found:
+        return key
+    listed = ", ".join(found) or "none"
+    if key is not None:
+        raise ValueError(f"{path} has no 2-D array of numbers named {key!r}; it has: {listed}")
+    if len(found) != 1:
+        raise ValueError(f"{path} must hold one 2-D array of numbers, or the key must name one; it has: {listed}")
+    return found[0]
+
+
+def _names(
+    path: Path, archive: Any, axis: int, shape: tuple[int, int], memory_limit: int | str | None
+) -> Labels | None:
+    """The names of the rows or columns, if they are in the archive."""
+    if _NAMES[axis] not in archive:
+        return None
+    names = archive[_NAMES[axis]]
+    if names.shape != (shape[axis],):
+        raise ValueError(f"{path}: {_NAMES[axis]} must have {shape[axis]} entries, got shape {names.shape}")
+    return labels(path, names.astype(np.str_).tolist(), memory_limit)

@@ -1,0 +1,176 @@
+"""Parquet files: triplets in memory; a matrix of numbers as rows, its row groups the parts that are read."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.formats import triplets
+from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
+from shiftsvd.io.limits import labels, plausible_shape
+from shiftsvd.io.opening import Labels, Opened, optional, reading
+
+_BATCH = 1 << 25  # bytes decoded at once, at most
+_BUFFER = 1 << 20  # bytes of a column that are read at once
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """The matrix of a Parquet file."""
+    file = _open(path)
+    names = file.schema_arrow.names
+    where = triplets.positions(names, key)
+    if where:
+        return triplets.gather(path, file.iter_batches(use_threads=False), where, memory_limit)
+    form = layout(path, file.schema_arrow)
+    source = ParquetRows(path, file.metadata, form)
+    plausible_shape(path, source.shape, memory_limit)
+    columns = labels(path, [names[j] for j in form.numbers], memory_limit)
+    return Opened(source, _row_names(path, file, form, memory_limit), columns)
+
+
+def _open(path: Path, metadata: Any = None) -> Any:
+    """The file, opened; its footer is read unless it is given."""
+    # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
+    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, _BATCH // max(1, metadata.num_columns)))
+    settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
+    return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
+
+
+def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:
+    """The column of names, if there is one."""
+    if form.label is None:
+        return None
+    name = file.schema_arrow.names[form.label]
+    rows: list[str] = []
+    for batch in file.iter_batches(columns=[name], use_threads=False):
+        batch.validate(full=True)
+        # A name with a dot brings columns with it that it could be the parent of.
+        rows += texts(batch.column(batch.schema.get_field_index(name)))
+    if len(rows) != file.metadata.num_rows:
+        raise ValueError(f"{path} is damaged: {len(rows)} names for {file.metadata.num_rows} rows")
+    return labels(path, rows, memory_limit)
+
+
+class ParquetRows(RowSource):
+    """The columns of numbers of a Parquet file."""
+
+    sparse = False
+
+    def __init__(self, path: Path, metadata: Any, form: Layout) -> None:
+        ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
+        if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
+            raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
+        self.shape = int(ends[-1]), len(form.numbers)
+        self.stored = self.shape[0] * self.shape[1]
+        self.dtype = form.dtype
+        self.name = str(path)
+        status = path.stat()
+        self.fingerprint = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+        self._path, self._metadata, self._form = path, metadata, form
+        self._ends: list[int] = ends.tolist()
+        self._turns = _Turns()
+        self._cursor: _Cursor | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ParquetRows, (self._path, self._metadata, self._form)
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Row groups are joined up to so many bytes; a larger one is cut, and its parts are decoded one by one."""
+        step = max(1, n_bytes // (self.dtype.itemsize * self.shape[1]))
+        edges = [0]
+        for lo, hi in pairwise(self._ends):
+            if hi - edges[-1] > step and lo > edges[-1]:
+                edges.append(lo)
+            if hi - lo > step:
+                parts = -(-(hi - lo) // step)
+                edges += [lo + (hi - lo) * part // parts for part in range(1, parts + 1)]
+        return edges if edges[-1] == self.shape[0] else [*edges, self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Rows lo to hi; no row group is decoded but those that they lie in."""
+        with reading(self._path):
+            if lo in self._ends and hi in self._ends:
+                return self._from(lo, hi - lo).take(hi - lo)
+            with self._turns.of(lo):
+                # The parts of a row group in order: a group can only be decoded from its beginning.
+                cursor, self._cursor = self._cursor, None
+                start = self._ends[bisect_right(self._ends, lo) - 1]
+                if cursor is None or not start <= cursor.row <= lo:
+                    cursor = self._from(start, hi - lo)
+                cursor.skip(lo - cursor.row)
+                X = cursor.take(hi - lo)
+                self._cursor = cursor if hi < self.shape[0] else None
+                return X
+
+    def _from(self, row: int, count: int) -> "_Cursor":
+        """All rows from the beginning of a row group on, up to so many decoded at once."""
+        # A handle of its own, as several threads read at once; the footer is shared.
+        groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
+        size = max(1, min(count, _BATCH // (8 * self.shape[1])))
+        batches = _open(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
+        return _Cursor(batches, row, self._form)
+
+
+class _Cursor:
+    """Rows that are decoded in order, as they are asked for."""
+
+    def __init__(self, batches: Iterator[Any], row: int, form: Layout) -> None:
+        self.row = row
+        self._batches, self._form = batches, form
+        self._left: Any = None
+
+    def take(self, count: int) -> npt.NDArray[Any]:
+        """The next rows."""
+        X = np.empty((count, len(self._form.numbers)), self._form.dtype)
+        first = self.row
+        for part in self._parts(count):
+            X[self.row - first : self.row - first + part.num_rows] = to_numbers(part, self._form)
+        return X
+
+    def skip(self, count: int) -> None:
+        """Pass over the next rows."""
+        for _ in self._parts(count):
+            pass
+
+    def _parts(self, count: int) -> Iterator[Any]:
+        """Batches that hold the next rows."""
+        while count:
+            batch = self._left if self._left is not None else next(self._batches, None)
+            if batch is None:
+                raise ValueError(f"row {self.row} is missing")
+            part, rest = batch.slice(0, count), batch.slice(count)
+            self._left = rest if rest.num_rows else None
+            yield part
+            self.row += part.num_rows
+            count -= part.num_rows
+
+
+class _Turns:
+    """A lock that is given to the lowest row that waits."""
+
+    def __init__(self) -> None:
+        self._change = Condition()
+        self._waiting: list[int] = []
+        self._busy = False
+
+    @contextmanager
+    def of(self, row: int) -> Iterator[None]:
+        """Wait for the turn of this row."""
+        with self._change:
+            self._waiting.append(row)
+            self._change.wait_for(lambda: not self._busy and row == min(self._waiting))
+            self._waiting.remove(row)
+            self._busy = True
+        try:
+            yield
+        finally:
+            with self._change:
+                self._busy = False
+                self._change.notify_all()

@@ -1,0 +1,43 @@
+"""10x HDF5: genes as rows and cells as columns, in the order of the cells."""
+
+from pathlib import Path
+from typing import Any
+
+from shiftsvd.io.opening import Labels, Opened, reading
+from shiftsvd.io.storage.chunked import csr_rows
+from shiftsvd.io.storage.h5_array import open_hdf5
+from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """A source of cells; `key` is a genome where a file of the second version has several."""
+    with reading(path), open_hdf5(path) as root:
+        tree, found = Tree(path, root, memory_limit), genomes(root)
+        if key is None and len(found) != 1:
+            raise ValueError(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by key")
+        group = tree.find((key or found[0]).strip("/"))
+        if not _is_genome(group):
+            raise ValueError(f"{path} has no matrix of 10x at {key!r}, but at {found}")
+        genes, cells = (int(size) for size in group["shape"][:2])
+        parts = {part: tree.lazy(group[part]) for part in ("data", "indices", "indptr")}
+        source = csr_rows(parts, (cells, genes), path, group.name.strip("/"), memory_limit, conjugate=True)
+        return Opened(
+            source, _genes(tree, group, genes), tree.texts(group["barcodes"], cells), "columns", transposed=True
+        )
+
+
+def genomes(root: Any) -> list[str]:
+    """The groups that are a matrix of 10x: `matrix`, or one for each genome before version 3."""
+    return [name for name in root if _is_genome(root.get(name))]
+
+
+def _is_genome(node: Any) -> bool:
+    """Whether a group has what 10x writes."""
+    return node is not None and not is_array(node) and is_sparse(node) and "barcodes" in node and "shape" in node
+
+
+def _genes(tree: Tree, group: Any, length: int) -> Labels:
+    """The names of the genes, or their identifiers if two have the same name."""
+    ids, names = ("features/id", "features/name") if "features" in group else ("genes", "gene_names")
+    found = tree.texts(group[names], length)
+    return found if len(set(found.tolist())) == length else tree.texts(group[ids], length)

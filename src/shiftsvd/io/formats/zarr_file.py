@@ -1,0 +1,18 @@
+"""Zarr folders: an array, a CSR or CSC group, or AnnData."""
+
+from pathlib import Path
+
+from shiftsvd.io.formats.anndata_file import element, is_anndata
+from shiftsvd.io.opening import Opened, optional, reading
+from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    """A source of the rows of the array or group at `key`, or of the only one there is."""
+    with reading(path):
+        tree = Tree(path, optional("zarr", "zarr").open(str(path), mode="r"), memory_limit)
+        if is_anndata(tree.root):
+            return element(tree, key)
+        itself = is_array(tree.root) or is_sparse(tree.root)
+        source, by_columns = tree.matrix(key if key is not None else "" if itself else tree.only_matrix())
+        return Opened(source, transposed=by_columns)

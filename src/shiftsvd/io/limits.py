@@ -1,0 +1,69 @@
+"""What a file may claim: nothing is unpacked or allocated on its word before that was held against a bound."""
+
+import bz2
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Literal, cast
+
+import numpy as np
+
+from shiftsvd.io.opening import Labels
+from shiftsvd.runs.memory import limit_of
+
+_LONGEST_LINE = 1 << 28  # of a text file: a row of ten million numbers
+_LONGEST_NAME = 1000  # characters; NumPy pads all names to the longest
+
+
+def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
+    """How a file is packed, by how it begins, whatever it is called."""
+    with open(path, "rb") as file:
+        magic = file.read(3)
+    return "gzip" if magic[:2] == b"\x1f\x8b" else "bzip2" if magic == b"BZh" else "none"
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file as bytes, unpacked on the way if it is packed."""
+    kind = packing(path)
+    if kind == "gzip":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
+
+
+def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None) -> None:
+    """Refuse a file that would take more memory than the limit (default: half of what is free)."""
+    limit = limit_of(memory_limit)
+    if limit is not None and n_bytes > limit:
+        raise ValueError(
+            f"{path} would take about {n_bytes / 1e9:.3g} GB of memory, more than the limit of {limit / 1e9:.3g} GB; "
+            "raise the memory limit, or convert the file to .h5ad where there is room: that is read in parts"
+        )
+
+
+def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
+    """Refuse a matrix without rows or columns, and one whose column means alone would not fit."""
+    if len(shape) != 2 or min(shape) < 1:
+        raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
+    bounded(path, 8 * sum(int(size) for size in shape), memory_limit)
+
+
+def bounded_lines(path: Path, stream: IO[bytes], memory_limit: int | str | None, growth: int = 1) -> Iterator[bytes]:
+    """The lines of an open file, until what is made of them (`growth` bytes of each byte) would not fit."""
+    limit, used = limit_of(memory_limit), 0
+    while line := stream.readline(_LONGEST_LINE):
+        used += growth * len(line)
+        if len(line) == _LONGEST_LINE:
+            raise ValueError(f"{path} has a line of more than {_LONGEST_LINE} bytes; is it a text file?")
+        if limit is not None and used > limit:
+            bounded(path, used, memory_limit)
+        yield line
+
+
+def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> Labels:
+    """Names as one array."""
+    names = list(names)
+    longest = max(map(len, names), default=0)
+    if longest > _LONGEST_NAME:
+        raise ValueError(f"{path} has a name of {longest} characters; the longest allowed is {_LONGEST_NAME}")
+    bounded(path, 4 * max(longest, 1) * len(names), memory_limit)
+    return np.array(names, dtype=np.str_)

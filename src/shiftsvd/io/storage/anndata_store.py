@@ -1,0 +1,176 @@
+"""The layout of AnnData, written block by block, in HDF5 or Zarr."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.validation import sound_structure
+from shiftsvd.io.opening import Labels, optional
+from shiftsvd.io.storage.steady_file import SteadyFile
+
+Block = csr_array | npt.NDArray[Any]
+COMPRESSIONS = (None, "none", "gzip", "zstd")
+_ENTRIES, _CHUNK = 2**17, 2**20  # of a chunk of a sparse matrix; bytes of a chunk of a dense one
+
+
+class Store(ABC):
+    """An open file that is being written."""
+
+    root: Any
+
+    @abstractmethod
+    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
+        """A new array without rows, as wide as its chunks, which grows."""
+
+    @abstractmethod
+    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
+        """A new array of texts."""
+
+    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
+        """Rows at the end of an array."""
+        first = array.shape[0]
+        array.resize((first + len(block), *array.shape[1:]))
+        if len(block):
+            array[first:] = block
+
+
+@dataclass(frozen=True, eq=False)
+class H5Store(Store):
+    """HDF5."""
+
+    root: Any
+    file: SteadyFile
+    filters: dict[str, Any]
+
+    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
+        """Stop at the first error."""
+        super().append(array, block)
+        self.file.check()
+
+    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
+        """A resizable dataset."""
+        sizes = (0, *chunk[1:])
+        return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
+
+    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
+        """UTF-8 of any length."""
+        return group.create_dataset(name, data=labels, dtype=optional("h5py", "hdf5").string_dtype(), shape=len(labels))
+
+
+@dataclass(frozen=True, eq=False)
+class ZarrStore(Store):
+    """Zarr, of the format that every version of AnnData reads."""
+
+    root: Any
+    compressors: Any
+
+    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
+        """A chunk at a time: of several, some would still be written after the error that another one met."""
+        chunk = array.chunks[0]
+        ahead = -array.shape[0] % chunk
+        for lo, hi in pairwise([0, *range(ahead or chunk, len(block), chunk), len(block)]):
+            super().append(array, block[lo:hi])
+
+    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
+        """An array that can be resized."""
+        sizes = (0, *chunk[1:])
+        return group.create_array(name, shape=sizes, dtype=dtype, chunks=chunk, compressors=self.compressors)
+
+    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
+        """UTF-8 of any length."""
+        array = group.create_array(name, shape=len(labels), dtype=str, compressors=self.compressors)
+        array[:] = np.array(labels, dtype=object)
+        return array
+
+
+@contextmanager
+def creating(path: Path, compression: str | None) -> Iterator[Store]:
+    """A new file, HDF5 unless it is called .zarr."""
+    packed = compression not in (None, "none")
+    if path.suffix == ".zarr":
+        zarr, numcodecs = optional("zarr", "zarr"), optional("numcodecs", "zarr")
+        codec = (numcodecs.GZip if compression == "gzip" else numcodecs.Zstd)() if packed else None
+        yield ZarrStore(zarr.open_group(str(path), mode="w-", zarr_format=2), codec)
+        return
+    filters: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compression == "gzip" else {}
+    if compression == "zstd":
+        filters = {**optional("hdf5plugin", "hdf5").Zstd(), "shuffle": True}
+    with SteadyFile(path) as file:
+        with closing(optional("h5py", "hdf5").File(file, "w")) as root:
+            yield H5Store(root, file, filters)
+        file.check()
+
+
+def write(
+    store: Store, blocks: Iterable[Block], shape: tuple[int, int], names: tuple[Labels | None, Labels | None]
+) -> None:
+    """The matrix of these blocks of rows as X, and the names of its rows and columns."""
+    _mark(store.root, "anndata", "0.1.0")
+    for frame, labels, size in zip(("obs", "var"), names, shape, strict=True):
+        _write_frame(store, frame, list(map(str, range(size) if labels is None else labels.tolist())))
+    for empty in ("layers", "obsm", "varm", "obsp", "varp", "uns"):
+        _mark(store.root.create_group(empty), "dict", "0.1.0")
+    blocks = iter(blocks)
+    first = next(blocks)
+    written = (_write_dense if isinstance(first, np.ndarray) else _write_sparse)(store, first, blocks, shape)
+    if written != shape[0]:
+        raise ValueError(f"{shape[0]} rows were to be written, but {written} came")
+
+
+def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:
+    """A CSR group; returns the number of rows."""
+    group = store.root.create_group("X")
+    _mark(group, "csr_matrix", "0.1.0")
+    group.attrs["shape"] = [int(size) for size in shape]
+    data = store.array(group, "data", first.dtype, (_ENTRIES,))
+    narrow = shape[1] <= np.iinfo(np.int32).max
+    indices = store.array(group, "indices", np.int32 if narrow else np.int64, (_ENTRIES,))
+    counts = []
+    for block in _chained(first, blocks):
+        sound_structure(block)
+        block.sum_duplicates()
+        store.append(data, block.data)
+        store.append(indices, block.indices)
+        counts.append(np.diff(block.indptr).astype(np.int64))
+    lengths = np.concatenate(counts)
+    store.append(store.array(group, "indptr", np.int64, (_ENTRIES,)), np.cumsum(np.concatenate([[0], lengths])))
+    return len(lengths)
+
+
+def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:
+    """An array in chunks of whole rows; returns the number of rows."""
+    rows = int(np.clip(_CHUNK // (shape[1] * first.dtype.itemsize), 1, shape[0]))
+    array = store.array(store.root, "X", first.dtype, (rows, shape[1]))
+    _mark(array, "array", "0.2.0")
+    for block in _chained(first, blocks):
+        store.append(array, block)
+    return int(array.shape[0])
+
+
+def _write_frame(store: Store, name: str, labels: list[str]) -> None:
+    """A data frame without columns."""
+    group = store.root.create_group(name)
+    _mark(group, "dataframe", "0.2.0")
+    group.attrs["_index"] = "_index"
+    group.attrs["column-order"] = []
+    _mark(store.texts(group, "_index", labels), "string-array", "0.2.0")
+
+
+def _chained(first: Any, blocks: Iterable[Any]) -> Iterator[Any]:
+    """All blocks, the first one included."""
+    yield first
+    yield from blocks
+
+
+def _mark(node: Any, kind: str, version: str) -> None:
+    """Say what a group or array is."""
+    node.attrs["encoding-type"] = kind
+    node.attrs["encoding-version"] = version

@@ -1,0 +1,180 @@
+"""Rows of matrices that lie in HDF5 or Zarr: dense arrays, and groups of data, indices and indptr."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.limits import bounded, plausible_shape
+from shiftsvd.io.opening import reading
+
+_SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
+
+
+class Stored(Protocol):
+    """What an array in a file says of itself."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As usual."""
+
+    @property
+    def dtype(self) -> Any:
+        """As usual."""
+
+    @property
+    def chunks(self) -> tuple[int, ...] | None:
+        """What is stored in one piece; None if that is everything."""
+
+
+class Lazy(Stored, Protocol):
+    """An array in a file: `H5Array`, or what Zarr gives."""
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows(RowSource):
+    """Rows of a dense array."""
+
+    array: Lazy
+    name: str
+    fingerprint: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    stored: int
+    sparse = False
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """At the ends of chunks, unless those are much larger."""
+        chunk = self.array.chunks
+        return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Rows lo to hi."""
+        with reading(self.name):
+            return np.ascontiguousarray(self.array[lo:hi], self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class CsrRows(RowSource):
+    """Rows of a CSR group, of which only `indptr` is in memory; of a CSC group, the rows of its adjoint."""
+
+    data: Lazy
+    indices: Lazy
+    indptr: npt.NDArray[np.int64]
+    name: str
+    fingerprint: str
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    conjugate: bool = False
+    sparse = True
+
+    @property
+    def stored(self) -> int:  # type: ignore[override]
+        """The stored entries."""
+        return int(self.indptr[-1])
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Rows nearest to where so many bytes have been read."""
+        index = 4 if max(n_bytes, self.shape[1]) <= np.iinfo(np.int32).max else 8
+        read = self.indptr * (self.dtype.itemsize + index) + np.arange(len(self.indptr)) * 8
+        cuts = np.searchsorted(read, np.arange(n_bytes, int(read[-1]), n_bytes))
+        return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> csr_array:
+        """Rows lo to hi; the column indices are as the file has them."""
+        first, last = int(self.indptr[lo]), int(self.indptr[hi])
+        with reading(self.name):
+            data = np.ascontiguousarray(self.data[first:last], self.dtype)
+            indices = np.asarray(self.indices[first:last])
+            if self.conjugate and data.dtype.kind == "c":
+                data = data.conj()
+            return csr_array((data, indices, self.indptr[lo : hi + 1] - first), shape=(hi - lo, self.shape[1]))
+
+
+def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
+    """A source over a dense array, checked."""
+    name = f"{path}:{key}"
+    dtype = np.dtype(array.dtype)
+    if len(array.shape) != 2 or dtype.kind not in "fciub":
+        raise ValueError(f"{name} must be a matrix of numbers, got shape {tuple(array.shape)} of {dtype}")
+    m, n = map(int, array.shape)
+    plausible_shape(Path(name), (m, n), memory_limit)
+    credible(name, path, array, memory_limit)
+    bounded(f"{name}: one row", n * dtype.itemsize, memory_limit)
+    return ArrayRows(array, name, fingerprint_of(path, key), (m, n), dtype.newbyteorder("="), m * n)
+
+
+def csr_rows(
+    parts: dict[str, Lazy],
+    shape: tuple[int, int],
+    path: Path,
+    key: str,
+    memory_limit: int | str | None,
+    *,
+    conjugate: bool = False,
+) -> CsrRows:
+    """A source over the `data`, `indices` and `indptr` of a CSR of this shape; nothing is allocated unchecked.
+
+    Raises
+    ------
+    ValueError
+        If the sizes do not agree, or `indptr` does not rise from 0 to the number of stored entries.
+    """
+    name = f"{path}:{key}"
+    data, indices, indptr = (parts[part] for part in ("data", "indices", "indptr"))
+    plausible_shape(Path(name), shape, memory_limit)
+    for part, array in parts.items():
+        kinds = "fciub" if part == "data" else "iu"
+        if len(array.shape) != 1 or np.dtype(array.dtype).kind not in kinds:
+            raise ValueError(f"{name}: {part} must be a flat array, got shape {array.shape} of {array.dtype}")
+        credible(f"{name}/{part}", path, array, memory_limit)
+    if indptr.shape[0] != shape[0] + 1:
+        raise ValueError(f"{name}: {shape[0]} lines need {shape[0] + 1} entries of indptr, got {indptr.shape[0]}")
+    with reading(name):
+        starts = np.asarray(indptr[0 : shape[0] + 1]).astype(np.int64)
+    if starts[0] != 0 or np.any(starts[1:] < starts[:-1]):
+        raise ValueError(f"{name}: indptr must start at 0 and never decrease; the file is damaged")
+    if not starts[-1] == data.shape[0] == indices.shape[0]:
+        raise ValueError(
+            f"{name}: indptr ends at {starts[-1]}, but there are {data.shape[0]} values and {indices.shape[0]} indices"
+        )
+    dtype = np.dtype(data.dtype).newbyteorder("=")
+    return CsrRows(data, indices, starts, name, fingerprint_of(path, key), shape, dtype, conjugate)
+
+
+def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -> list[int]:
+    """Row numbers that cut a dense matrix at the ends of chunks of so many rows."""
+    m, n = shape
+    step = max(n_bytes // (n * itemsize), 1)
+    if chunk <= 2 * step:
+        step = max(step // chunk, 1) * chunk
+    return [*range(0, m, step), m]
+
+
+def fingerprint_of(path: Path, key: str = "") -> str:
+    """Path, element, size and time of the last change, of a folder those of all its files."""
+    stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
+    size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
+    return f"{path.absolute()}:{key}:{size}:{changed}"
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+
+
+def credible(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
+    """Refuse an array that claims far more than any compression leaves in such a file, or chunks beyond the limit."""
+    itemsize = np.dtype(array.dtype).itemsize
+    claimed = math.prod(array.shape) * itemsize
+    if claimed > max(_SLACK, _MOST_PACKED * size_of(path)):
+        raise ValueError(f"{name} claims {claimed} bytes, in a file of {size_of(path)}; it is damaged")
+    if array.chunks is not None:
+        bounded(f"{name}: one chunk", math.prod(array.chunks) * itemsize, memory_limit)

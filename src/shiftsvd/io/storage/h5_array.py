@@ -1,0 +1,164 @@
+"""Ranges of rows of an HDF5 dataset; gzip is undone outside of the lock that h5py holds while it reads."""
+
+import math
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.io.opening import optional
+from shiftsvd.io.storage.guarded_file import GuardedFile
+
+_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    """What a file says of itself; numbers are read by way of `H5Array`."""
+    h5py = _h5py()
+    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        yield root
+
+
+def attribute_of(node: Any, name: str) -> Any:
+    """The value of an attribute, of HDF5 or Zarr."""
+    if hasattr(node.attrs, "get_id"):
+        sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
+    return node.attrs[name]
+
+
+def sound_type(described: Any, name: str) -> None:
+    """Refuse sequences of a kind that does not exist: HDF5 2.0 crashes when it reads them."""
+    type_id = described.get_type()
+    if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
+        raise ValueError(f"{name} has a type that does not exist; the file is damaged")
+
+
+def look_through(path: Path) -> None:
+    """Read everything but the numbers once, guarded, before a library reads it that knows no guards."""
+    h5py = _h5py()
+
+    def visit(_: str, node: Any) -> None:
+        for name in node.attrs:
+            attribute_of(node, name)
+        if isinstance(node, h5py.Dataset):
+            sound_type(node.id, node.name)
+            if h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
+                node[()]
+
+    with open_hdf5(path) as root:
+        visit("", root)
+        root.visititems(visit)
+
+
+def _h5py() -> Any:
+    """The module; other filters than HDF5's own work if hdf5plugin is installed."""
+    h5py = optional("h5py", "hdf5")
+    with suppress(ImportError):
+        import_module("hdf5plugin")
+    return h5py
+
+
+class H5Array:
+    """A dataset by its path: it opens the file when first read, and again in another process."""
+
+    def __init__(self, path: Path, key: str) -> None:
+        self.path, self.key = path, key
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.key)
+
+    @cached_property
+    def _file(self) -> Any:
+        return _h5py().File(self.path, "r")
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The open dataset."""
+        return self._file[self.key]
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """As the file says."""
+        return tuple(self.dataset.shape)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """As the file says."""
+        dtype: np.dtype[Any] = self.dataset.dtype
+        return dtype
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...] | None:
+        """Shape of a chunk."""
+        return self.dataset.chunks and tuple(self.dataset.chunks)
+
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        lo, hi = rows.start, rows.stop
+        return self._unpacked(lo, hi) if self._filters else np.asarray(self.dataset[lo:hi])
+
+    @cached_property
+    def _filters(self) -> tuple[int, ...]:
+        """The filters if they are gzip, with or without shuffle, over plain numbers; else none."""
+        plist = self.dataset.id.get_create_plist()
+        filters = tuple(plist.get_filter(i)[0] for i in range(plist.get_nfilters()))
+        plain = import_module("h5py").h5t.py_create(self.dtype) == self.dataset.id.get_type()
+        return filters if plain and filters in ((_DEFLATE,), (_SHUFFLE, _DEFLATE)) else ()
+
+    def _unpacked(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        """Rows lo to hi from raw chunks."""
+        out = np.empty((hi - lo, *self.shape[1:]), self.dtype)
+        for corner in self._corners(lo, hi):
+            chunk = self._chunk(corner)
+            first, last = max(lo, corner[0]), min(hi, corner[0] + len(chunk))
+            within = (slice(first - corner[0], last - corner[0]), *(slice(None) for _ in corner[1:]))
+            target = (slice(first - lo, last - lo), *map(slice, corner[1:], np.add(corner, chunk.shape)[1:].tolist()))
+            out[target] = chunk[within]
+        return out
+
+    def _corners(self, lo: int, hi: int) -> Iterator[tuple[int, ...]]:
+        """The first element of every chunk that has some of these rows."""
+        assert self.chunks is not None
+        across = zip(self.shape[1:], self.chunks[1:], strict=True)
+        yield from product(
+            range(lo - lo % self.chunks[0], hi, self.chunks[0]), *(range(0, size, step) for size, step in across)
+        )
+
+    def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
+        """One chunk, without what it has beyond the ends of the dataset."""
+        assert self.chunks is not None
+        kept = tuple(slice(min(c, size - k)) for c, size, k in zip(self.chunks, self.shape, corner, strict=True))
+        try:
+            skipped, raw = self.dataset.id.read_direct_chunk(corner)
+        except RuntimeError:
+            if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
+                raise
+            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)[kept]  # never written
+        n_bytes = math.prod(self.chunks) * self.dtype.itemsize
+        for i, code in reversed(list(enumerate(self._filters))):
+            if not skipped >> i & 1:
+                raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
+        if len(raw) != n_bytes:
+            raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
+        return np.frombuffer(raw, self.dtype).reshape(self.chunks)[kept]
+
+
+def _inflated(raw: bytes, n_bytes: int) -> bytes:
+    """At most one byte more than there should be, whatever the data claim."""
+    return zlib.decompressobj().decompress(raw, n_bytes + 1)
+
+
+def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
+    """Bytes of the same number side by side again."""
+    planes = np.frombuffer(raw, np.uint8).reshape(itemsize, -1)
+    out = np.empty(planes.shape[::-1], np.uint8)
+    for j, plane in enumerate(planes):  # three times faster than to copy the transpose
+        out[:, j] = plane
+    return out.reshape(-1)

@@ -1,0 +1,148 @@
+"""What HDF5 files and Zarr folders share: groups with attributes, and the matrices and names in them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.limits import labels
+from shiftsvd.io.opening import Labels
+from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
+from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_type
+
+_PARTS = ("data", "indices", "indptr")
+_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes looked at (links may make circles), nodes named in a message
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """An open file.
+
+    Attributes
+    ----------
+    path : Path
+    root : h5py.File, zarr.Group or zarr.Array
+    memory_limit : int, str or None
+    """
+
+    path: Path
+    root: Any
+    memory_limit: int | str | None = None
+
+    def lazy(self, node: Any) -> Lazy:
+        """An array that can be read later, by any thread."""
+        array: Lazy = H5Array(self.path, node.name) if type(node).__module__.startswith("h5py") else node
+        return array
+
+    def find(self, key: str) -> Any:
+        """The group or array at a key."""
+        if is_array(self.root) or key not in self.root:
+            raise ValueError(f"{self.path} has no {key!r}; it has {self.content()}")
+        return self.root[key]
+
+    def matrix(self, key: str) -> tuple[RowSource, bool]:
+        """A source of the rows of a matrix, and whether they are its columns."""
+        node = self.find(key) if key else self.root
+        if is_array(node):
+            return array_rows(self.lazy(node), self.path, key, self.memory_limit), False
+        if not is_sparse(node):
+            raise ValueError(f"{self.path}:{key} is a group, not a matrix; the file has {self.content()}")
+        kind, (m, n) = _encoding(node, f"{self.path}:{key}")
+        by_columns = kind.startswith("csc")
+        parts = {part: self.lazy(node[part]) for part in _PARTS}
+        shape = (n, m) if by_columns else (m, n)
+        return csr_rows(parts, shape, self.path, key, self.memory_limit, conjugate=by_columns), by_columns
+
+    def matrices(self) -> list[str]:
+        """The keys of all matrices."""
+        if is_array(self.root):
+            return [""]
+        return [key for key, node in walk(self.root) if is_sparse(node) or (is_array(node) and is_matrix(node))]
+
+    def only_matrix(self) -> str:
+        """The key of the one matrix in the file."""
+        keys = self.matrices()
+        if len(keys) != 1:
+            raise ValueError(f"{self.path} has {self.content()}; one must be chosen by key")
+        return keys[0]
+
+    def content(self) -> str:
+        """The matrices, for a message."""
+        keys = self.matrices()
+        if not keys:
+            return "no matrix of numbers"
+        more = f", and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
+        return f"{len(keys)} matrices: {', '.join(map(repr, keys[:_SHOWN]))}{more}"
+
+    def texts(self, node: Any, length: int) -> Labels:
+        """Names: an array of texts or numbers, or a group of categories or of texts that may be missing."""
+        if is_array(node):
+            return labels(self.path, self._flat(node, length), self.memory_limit)
+        if "codes" in node:
+            categories = self._flat(node["categories"], None)
+            codes = np.asarray(self._flat(node["codes"], length, texts=False))
+            # A missing value has code -1.
+            return labels(self.path, np.array([*categories, ""], dtype=object)[codes].tolist(), self.memory_limit)
+        return labels(self.path, self._flat(node["values"], length), self.memory_limit)
+
+    def _flat(self, node: Any, length: int | None, texts: bool = True) -> list[Any]:
+        """The values of a flat array of this length."""
+        name = f"{self.path}:{node.name}"
+        if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
+            raise ValueError(f"{name} must be {length} names, got an array of shape {node.shape}")
+        credible(name, self.path, node, self.memory_limit)
+        if hasattr(node, "id"):
+            sound_type(node.id, name)
+        values = np.asarray(node[...]).tolist()
+        return [_text(value) for value in values] if texts else values
+
+
+def walk(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Keys and nodes below a group, but for what a sparse matrix consists of."""
+    for i, name in enumerate(group):
+        if i == _MOST or depth == _DEEPEST:
+            return
+        node = group[name]
+        yield prefix + name, node
+        if not is_array(node) and hasattr(node, "attrs") and not is_sparse(node):
+            yield from walk(node, f"{prefix}{name}/", depth + 1)
+
+
+def is_array(node: Any) -> bool:
+    """Whether a node is an array, else a group."""
+    return hasattr(node, "shape")
+
+
+def is_matrix(node: Any) -> bool:
+    """Whether an array is a matrix of numbers."""
+    return node.shape is not None and len(node.shape) == 2 and np.dtype(node.dtype).kind in "fciub"
+
+
+def is_sparse(node: Any) -> bool:
+    """Whether a node is a group that holds a sparse matrix."""
+    return not is_array(node) and all(part in node for part in _PARTS)
+
+
+def attribute(node: Any, *names: str) -> str | None:
+    """The first attribute there is of these, as a text."""
+    return next((_text(attribute_of(node, name)) for name in names if name in node.attrs), None)
+
+
+def _text(value: Any) -> str:
+    """A text from what files hold."""
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
+    """Whether a sparse matrix is CSR or CSC, and its shape, as AnnData writes it today or did once."""
+    kind = attribute(node, "encoding-type", "h5sparse_format") or ""
+    sizes = next((attribute_of(node, key) for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
+    if not kind.startswith(("csr", "csc")) or sizes is None or len(sizes) != 2:
+        raise ValueError(
+            f'{name} must say in its attributes encoding-type "csr_matrix" or "csc_matrix", and shape, '
+            f"got encoding-type {kind!r} and shape {sizes}"
+        )
+    return kind, (int(sizes[0]), int(sizes[1]))

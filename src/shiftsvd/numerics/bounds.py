@@ -1,0 +1,146 @@
+"""Bounds: how far exact eigenvalues and vectors can be from Ritz values, by what is left of them.
+
+``G`` is Hermitian, ``theta`` are its Ritz values in some basis, descending, and the columns of ``E`` the coordinates of
+their residuals in an orthonormal system. docs/how_it_works.rst derives each bound and tells proofs from heuristics.
+"""
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+# How many values after the k-th may belong to its group. All that cannot be told from it would be too many in a crowded
+# tail; none would take the k-th for one that stands alone.
+NEIGHBOURS = 4
+# Halvings of an interval in which a level is sought: to 1e-5 of it.
+HALVINGS = 17
+
+
+def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
+    """(first index of each group, radius of each group) of values that their residuals cannot tell apart.
+
+    Within ``radius = ||R_C||_F >= ||R_C||_2`` of the values of a group C lie as many exact eigenvalues (Kahan; Parlett
+    1998, theorem 11.5.1); groups are joined until those intervals are apart, so that no eigenvalue counts twice.
+    """
+    found: list[tuple[int, float]] = []
+    for j, square in enumerate(squares.tolist()):
+        first, own = j, square
+        while found and theta[first] + np.sqrt(own) >= theta[first - 1] - np.sqrt(found[-1][1]):
+            first, before = found.pop()
+            own += before
+        found.append((first, own))
+    return np.array([first for first, _ in found]), np.sqrt([own for _, own in found])
+
+
+def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
+    """How far each of the k largest eigenvalues can lie from its Ritz value, given that none was missed.
+
+    ``min(rho, rho^2 / gap)`` with rho the radius of the group of j, and gap the distance of that group to all
+    eigenvalues below it (Kato & Temple, for groups: Lehmann), of which those after the k-th are at most `beyond`.
+    """
+    sizes, radii, gaps, _ = _separated(theta, squares, k, beyond)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        bounds = np.where(gaps > 0, np.minimum(radii, radii**2 / gaps), radii)
+    return np.repeat(bounds, sizes)
+
+
+def vector_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
+    """Bounds of the sines of the angles of the k first vectors, left and right, to the space of their group.
+
+    ``r_j / gap`` with the distance of theta_j to the eigenvalues of all other groups (Davis & Kahan 1970); a left
+    vector ``A v / sigma`` leans towards a larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972).
+    1 where there is no gap.
+    """
+    sizes, _, gaps, above = _separated(theta, squares, k, beyond)
+    t, ends = theta[:k], np.cumsum(sizes)
+    above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lean = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
+        gap = np.minimum(t - least, (above - t) / lean)
+        sines = np.sqrt(squares[:k]) / gap
+    return np.where(gap > 0, np.minimum(sines, 1.0), 1.0)
+
+
+def _separated(theta: Vector, squares: Vector, k: int, beyond: float) -> tuple[Vector, Vector, Vector, Vector]:
+    """Of each group among the k first: how many of these are in it, its radius, the gap below it, what lies above.
+
+    The last group may go on past the k-th value, by some. Eigenvalues are never below the Ritz value of the same place,
+    so that those of the group above begin at its least.
+    """
+    depth = min(k + NEIGHBOURS, len(theta))
+    starts, radii = groups(theta[:depth], squares[:depth])
+    rest = theta[depth] + groups(theta[depth:], squares[depth:])[1][0] if depth < len(theta) else beyond
+    count = int(np.searchsorted(starts, k))
+    ends = np.append(starts[1:], depth)[:count]
+    below = np.append(theta[starts[1:]] + radii[1:], rest)[:count]
+    if ends[-1] <= k:
+        below[-1] = min(below[-1], beyond)
+    above = np.append(np.inf, theta[starts[1:count] - 1])
+    return np.diff(np.append(starts[:count], k)), radii[:count], theta[ends - 1] - below, above
+
+
+def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | None = None) -> Vector:
+    """How far the k largest eigenvalues can lie above their Ritz values, by what couples these to everything else.
+
+    What is orthogonal to all Ritz vectors has no eigenvalue above `below`. By the Schur complement at ``mu = theta_k``
+    the j-th eigenvalue is at most that of ``diag(theta) + E^H E / (mu - below)``; the values after the first `depth`
+    are eliminated beforehand, which leaves a small matrix (compare Mathias 1998, Quadratic residual bounds for the
+    Hermitian eigenvalue problem). Infinite where `below` is too high to say anything.
+    """
+    mu, depth = theta[k - 1], min(depth or len(theta), len(theta))
+    deep = mu - theta[depth:]
+    unknown = np.full(k, np.inf)
+    if not np.isfinite(below) or not mu > below or np.any(deep <= 0):
+        return unknown
+    W = (mu - below) * np.eye(len(E)) - (E[:, depth:] / deep) @ E[:, depth:].conj().T
+    least, X = np.linalg.eigh(W)
+    if not least.min(initial=1.0) > 0:
+        return unknown
+    F = (X.conj().T @ E[:, :depth]) / np.sqrt(least)[:, None]
+    return np.asarray(np.linalg.eigvalsh(np.diag(theta[:depth]) + F.conj().T @ F)[::-1][:k] - theta[:k])
+
+
+def level(theta: Vector, E: Panel, below: float, k: int) -> float:
+    """What the (k+1)-th largest eigenvalue is at most, where nothing orthogonal to the basis exceeds `below`.
+
+    The least ``mu > below`` above which at most k eigenvalues lie: those are as many as eigenvalues of
+    ``diag(theta) + E^H E / (mu - below)`` above mu, which Sylvester's law of inertia counts on a matrix of the size of
+    E E^H.
+    """
+    if below == np.inf:
+        return float("inf")
+    if below == -np.inf:
+        return float(theta[k]) if len(theta) > k else -np.inf
+    low = max(below, float(theta[k]) if len(theta) > k else below)
+    high = low + float(np.linalg.norm(E)) + 1e-15 * abs(low)
+    if at_most(theta, E, below, k, low + 1e-12 * (high - low)):
+        return low + 1e-12 * (high - low)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if at_most(theta, E, below, k, middle) else (middle, high)
+    return high
+
+
+def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
+    """Whether at most k eigenvalues lie above mu, where nothing orthogonal to the basis exceeds `below`."""
+    seen = int(np.count_nonzero(theta >= mu))
+    if not mu > below or seen > k:
+        return False
+    away = np.maximum(np.abs(mu - theta), np.finfo(np.float64).tiny)
+    with np.errstate(over="ignore", invalid="ignore"):
+        M = (E * np.where(theta >= mu, -1, 1) / away) @ E.conj().T
+    if not np.isfinite(M).all():  # as good as at a Ritz value
+        return False
+    return seen + int(np.count_nonzero(np.linalg.eigvalsh(M) > mu - below)) <= k
+
+
+def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
+    """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``."""
+    # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
+    divisor = np.where(S > 0, S, 1)
+    above = (bounds + np.abs(rho - S**2)) / (2 * divisor**2)  # sqrt(1 + x) - 1 <= x / 2
+    # Eigenvalues lie above their Ritz values.
+    below = 1 - np.sqrt(np.maximum(rho, 0)) / divisor
+    # A value reported as 0 has no relative error; it is right if its residual is rounding.
+    lost = np.where(bounds + rho > floor, np.inf, 0.0)
+    return np.where(S > 0, np.maximum(above, below), lost)

@@ -1,0 +1,34 @@
+"""Diagonal matrices given by their entries, as weights and scales are; a missing one is all ones."""
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+
+def scaled(scale: Vector | None, V: Panel) -> Panel:
+    """``diag(scale) V`` for a panel or a vector."""
+    if scale is None:
+        return V
+    return np.asarray(scale[:, None] * V if V.ndim == 2 else scale * V)
+
+
+def unscaled(scale: Vector | None, F: Panel) -> Panel | None:
+    """``diag(scale)^-1 F``; None where a scale of 0 meets a row that is not."""
+    if scale is None:
+        return F
+    zero = scale == 0
+    return None if np.any(F[zero]) else np.asarray(F / np.where(zero, 1, scale)[:, None])
+
+
+def conj(scale: Vector | None) -> Vector | None:
+    """The conjugate of a scale."""
+    return None if scale is None else np.conj(scale)
+
+
+def power(scale: Vector | None, weights: Vector | None = None) -> Vector | None:
+    """``|scale|^2 weights``, where a missing one is all ones."""
+    if scale is None:
+        return weights
+    squares = np.abs(scale) ** 2
+    return squares if weights is None else squares * weights

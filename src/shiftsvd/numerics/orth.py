@@ -1,0 +1,189 @@
+"""Orthonormal bases: QR, LU and Cholesky steps with their guard; the sign convention of singular vectors."""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+
+import numpy as np
+from scipy import linalg
+
+from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+# Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
+ROWS = 8192
+# Past condition 1e8 the Cholesky factor of a Gram matrix fails or, worse, does not; a digit of margin.
+REACH = 1e-7
+# Columns shorter than this, or longer than its inverse, have squares that are no numbers or have lost digits.
+SHORTEST = 2.0**-480
+
+
+def orth(Y: Panel) -> Panel:
+    """Orthonormal columns that span those of Y; orthonormal whatever the rank of Y.
+
+    L of an LU factorization is well conditioned whatever Y is, so that two Cholesky steps can finish it (Terao,
+    Ozaki & Ogita 2020); measured ten times faster than Householder QR on 200 000 x 100.
+    """
+    Q = _cholesky_steps(Y, 2)
+    return Q if Q is not None else _or_householder(lu(Y))
+
+
+def _or_householder(Y: Panel) -> Panel:
+    """Two Cholesky steps, else the slow way that always works."""
+    Q = _cholesky_steps(Y, 2)
+    return qr(Y)[0] if Q is None else Q
+
+
+def qr(Y: Panel) -> tuple[Panel, Panel]:
+    """Economic Householder QR."""
+    Q, R = linalg.qr(Y, mode="economic", check_finite=False)
+    return Q, R
+
+
+def lu(Y: Panel) -> Panel:
+    """The permuted unit lower factor of Y: well conditioned, not orthonormal; 2 to 7 times cheaper than QR."""
+    return np.asarray(linalg.lu(Y, permute_l=True, check_finite=False)[0])
+
+
+def well_conditioned(Y: Panel) -> Panel:
+    """Columns that span those of Y, fit to be multiplied again: one Cholesky step, else LU."""
+    Q = _cholesky_steps(Y, 1)
+    return lu(Y) if Q is None else Q
+
+
+def cholesky_qr2(Y: Panel) -> Panel:
+    """CholeskyQR done twice; falls back to Householder where the condition is past its reach."""
+    return _or_householder(Y)
+
+
+def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
+    """Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past its reach."""
+    Q = Y
+    for _ in range(steps):
+        with np.errstate(over="ignore", invalid="ignore"):
+            G = _gram(Q)
+            lengths = np.sqrt(np.diagonal(G).real)
+        # Squares that are no numbers are left to Householder's steps, which LAPACK takes at any scale.
+        if not SHORTEST < lengths.min() <= lengths.max() < 1 / SHORTEST:
+            return None
+        # Columns of very different lengths are no trouble once they are scaled.
+        try:
+            C = np.linalg.cholesky(G / np.outer(lengths, lengths))
+        except np.linalg.LinAlgError:
+            return None
+        # Not the diagonal of C: columns that each lean on the one before have a large one at any condition.
+        condition = np.linalg.cond(C)
+        if not condition < 1 / REACH:
+            return None
+        if condition < 4:  # orthonormal to eps at once, since the error is eps times the condition squared
+            return _times_inverse(Q, C, lengths)
+        Q = _solved(Q, C, lengths, None if Q is Y else Q)
+    return Q
+
+
+def _gram(Y: Panel) -> Panel:
+    """``Y^H Y``."""
+    return inner(Y, Y)
+
+
+def inner(B: Panel, W: Panel) -> Panel:
+    """``B^H W``, the parts of the blocks of rows added in their order."""
+    parts = ordered(lambda rows: B[rows].conj().T @ W[rows], _blocks(W), default_threads())
+    return np.asarray(reduce(np.add, parts))
+
+
+def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
+    """``W -= B C``, block by block."""
+
+    def part(rows: slice) -> None:
+        # Transposed, BLAS does a thin product in less than half of the time.
+        W[rows] -= (C.T @ B[rows].T).T
+
+    for _ in ordered(part, _blocks(W), default_threads()):
+        pass
+
+
+def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Panel:
+    """``Y diag(1 / lengths) C^-H``, block by block, so that `out` may be Y."""
+    out = np.empty(Y.shape, np.result_type(Y, C)) if out is None else out
+
+    def solved(rows: slice) -> Panel:
+        # A product with the inverse would be faster, and would leave the span of Y by eps times the condition.
+        part = linalg.solve_triangular(C, (Y[rows] / lengths).conj().T, lower=True, check_finite=False)
+        return np.asarray(part.conj().T)
+
+    blocks = _blocks(Y)
+    for rows, part in zip(blocks, ordered(solved, blocks, default_threads()), strict=True):
+        out[rows] = part
+    return out
+
+
+def _times_inverse(Y: Panel, C: Panel, lengths: Vector) -> Panel:
+    """The same for a C so well conditioned that its inverse is as good, and its products are faster."""
+    inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
+    out = np.empty(Y.shape, np.result_type(Y, C))
+
+    def times(rows: slice) -> None:
+        out[rows] = Y[rows] @ inverse
+
+    for _ in ordered(times, _blocks(Y), default_threads()):
+        pass
+    return out
+
+
+def _blocks(Y: Panel) -> list[slice]:
+    """Row ranges that depend on the size of the panel alone."""
+    return [slice(lo, lo + ROWS) for lo in range(0, len(Y), ROWS)]
+
+
+def unchanged(Y: Panel) -> Panel:
+    """No normalization: at most one power iteration survives it."""
+    return Y
+
+
+NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
+    "auto": well_conditioned,
+    "QR": lambda Y: qr(Y)[0],
+    "LU": lu,
+    "CholeskyQR2": cholesky_qr2,
+    "none": unchanged,
+}
+
+
+def triangle(Y: Panel) -> Panel:
+    """R of the QR of a tall panel, block by block: Q, which nobody asked for, is not made."""
+    return stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
+
+
+def stacked(triangles: Iterable[Panel]) -> Panel:
+    """R of the QR of a panel from those of its parts, in their order."""
+    return reduce(folded, triangles)
+
+
+def folded(R: Panel, S: Panel) -> Panel:
+    """R of the QR of both, one upon the other."""
+    return r_factor(np.vstack([R, S]))
+
+
+def r_factor(Y: Panel) -> Panel:
+    """R of the QR of one block."""
+    return np.asarray(np.linalg.qr(Y, mode="r"))
+
+
+def phases(Vh: Panel) -> Vector:
+    """The unit numbers that make the largest entry of each row of Vh real and positive when divided out."""
+    largest = np.array([row[np.argmax(np.abs(row))] for row in Vh])
+    size = np.abs(largest)
+    return np.where(size > 0, largest / np.where(size > 0, size, 1), 1)
+
+
+def graded_basis(Y: Panel) -> Panel:
+    """Orthonormal columns along ``Y = U diag(S)``, whose lengths fall; columns of length 0 are filled up."""
+    # Y / S would not be orthonormal where S is small: its errors are eps S_1 / S_j. The triangular factor of two
+    # Cholesky steps has a positive diagonal, so each column keeps its direction.
+    Q = _cholesky_steps(Y, 2)
+    if Q is not None:
+        return Q
+    Q, R = qr(Y)
+    d = np.diagonal(R)
+    return np.asarray(Q * np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))

@@ -1,0 +1,80 @@
+"""Powers of two: what numbers are multiplied by, without rounding, so that their squares stay in range."""
+
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+
+# The exponent of what is 0: below that of every number.
+NOTHING = -(2**20)
+# Factors between these are numbers themselves, and none of them is subnormal.
+LEAST, MOST = -1022, 1023
+# Sums of squares between these have lost nothing to the ends of the range of numbers.
+LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
+
+
+def two_to(exponents: Any) -> Any:
+    """``2^e``, as far as there is such a number."""
+    return np.ldexp(1.0, np.clip(exponents, LEAST, MOST))
+
+
+def exponents_of(x: Any) -> Vector:
+    """Integers e with ``2^(e-1) <= |x| < 2^e``; `NOTHING` for zeros."""
+    size = np.abs(x)
+    return np.where(size > 0, np.frexp(size)[1].astype(np.int64), NOTHING)
+
+
+def plus(e: Any, f: Any) -> Vector:
+    """Exponents of products: `NOTHING` where one of both is 0."""
+    return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
+
+
+def length(x: Vector) -> float:
+    """The Euclidean norm of a vector whose squares may leave the range of numbers."""
+    return float(np.hypot.reduce(x, initial=0.0))
+
+
+def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
+    """(x 2^-e, e), so that no number is left that is far from 1; zeros stay zeros."""
+    if x is None:
+        return None, 0
+    e = np.where(x == 0, 0, exponents_of(x))
+    return np.asarray(x * two_to(-e)), e
+
+
+class Times:
+    """``diag(2^rows) X diag(2^cols)`` of an array X, as slices of its rows; nothing is held."""
+
+    def __init__(self, X: Any, rows: Vector | int, cols: Vector | int) -> None:
+        self.X, self.rows, self.cols = X, rows, cols
+        self.shape, self.dtype = X.shape, X.dtype
+
+    @property
+    def T(self) -> "Times":
+        """The transpose, a view."""
+        return Times(self.X.T, self.cols, self.rows)
+
+    def __getitem__(self, lines: slice) -> Any:
+        # In double, as the shift is that is subtracted next: a number may be larger than all that is left.
+        return times(self.X[lines], part_of(self.rows, lines), self.cols)
+
+
+def part_of(e: Vector | int, lines: slice) -> Vector | int:
+    """The exponents of some lines."""
+    return e if np.ndim(e) == 0 else e[lines]  # type: ignore[index]
+
+
+def times(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
+    """``diag(2^rows) X diag(2^cols)`` of a dense block, in double precision."""
+    out = X * two_to(cols) if np.any(cols) else X
+    return out * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else out
+
+
+def times_sparse(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
+    """``diag(2^rows) X diag(2^cols)`` of a CSR in double precision; its index arrays are shared."""
+    e = cols if np.ndim(cols) == 0 else cols[X.indices]  # type: ignore[index]
+    data = X.data * two_to(e)
+    if np.any(rows):
+        data = data * two_to(rows if np.ndim(rows) == 0 else np.repeat(rows, np.diff(X.indptr)))
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)

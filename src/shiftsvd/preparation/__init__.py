@@ -1,0 +1,1 @@
+"""What is done to data before they are decomposed: covariates and groups, scales, weights."""

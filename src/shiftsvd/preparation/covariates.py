@@ -1,0 +1,227 @@
+"""Shifts learned from what is known of every row: the means of groups, and a regression on covariates."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Operator, Panel, repeated
+from shiftsvd.runs.memory import limit_of
+
+
+@dataclass(frozen=True)
+class GroupMeans:
+    """The mean of the group that a row belongs to: what batches, sites or subjects have in common.
+
+    Parameters
+    ----------
+    labels : array of shape (m,), optional
+        The group of each row: numbers or texts. Left out in `PCA`, which takes them as ``fit(X, groups=labels)``.
+
+    Notes
+    -----
+    ``X - L R^H``, where L says which row is in which group and R holds the means, weighted where there are weights.
+    One read more than the column means take, two of single precision data. The means are as many numbers as groups
+    times columns.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[1.0, 2.0], [3.0, 6.0], [100.0, 0.0], [102.0, 4.0]])
+    >>> ss.svd(X, 1, shift=ss.GroupMeans(["a", "a", "b", "b"])).S
+    array([4.47213595])
+    """
+
+    labels: Any = field(default=None, compare=False, repr=False)
+
+    def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
+        """The means of the groups, one for each row."""
+        return self.learn(A, moments, weights)[0]
+
+    def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> "tuple[LowRank, LearnedGroups]":
+        """The shift of A, and that of other rows of the same groups."""
+        labels = _labels(self.labels, A.shape[0])
+        w = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
+        known = {label for label, weight in zip(labels, w, strict=True) if weight > 0}
+        groups = tuple(sorted(known, key=lambda label: (type(label).__name__, label)))
+        L = _one_hot(labels, groups)
+        weighted = L if weights is None else w[:, None] * L
+        means = np.tile(moments.mean, (len(groups), 1))
+        # About what is known: single precision data far off-centre lose digits, which the second round finds.
+        for _ in range(2 if np.finfo(A.dtype).eps > 1e-10 else 1):
+            means = means + (A - LowRank(L, means.conj().T)).rmatmat(weighted).conj().T / (w @ L)[:, None]
+        learned = LearnedGroups(groups, means)
+        return LowRank(L, learned.means.conj().T), learned
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedGroups:
+    """Groups and their means."""
+
+    needs: ClassVar[str | None] = "groups"
+    groups: tuple[Any, ...]
+    means: Panel
+
+    def of(self, A: Operator, data: Any) -> LowRank:
+        """The means of the groups of the rows of A."""
+        return LowRank(self._places(data, A.shape[0]), self.means.conj().T)
+
+    def points(self, m: int, data: Any) -> Panel:
+        """The mean of the group of each row."""
+        return np.asarray(self._places(data, m) @ self.means)
+
+    def _places(self, labels: Any, m: int) -> Panel:
+        """One row for each label, which must be known."""
+        labels = _labels(labels, m)
+        if unseen := set(labels) - set(self.groups):
+            few = ", ".join(sorted(map(repr, unseen))[:5])
+            raise ValueError(
+                f"groups holds {len(unseen)} labels that no training row has, whose mean is unknown: {few}; "
+                "fit with rows of every group"
+            )
+        return _one_hot(labels, self.groups)
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """What a linear regression of every column on known covariates explains; the residuals are left.
+
+    Parameters
+    ----------
+    values : array of shape (m, p) or (m,), optional
+        The design matrix. Left out in `PCA`, which takes it as ``fit(X, covariates=values)``. Columns that depend on
+        others are no error. Categories are one-hot encoded first.
+    intercept : bool
+        Also remove the column means.
+
+    Notes
+    -----
+    ``(I - Q Q^H) X = X - Q (X^H Q)^H`` with an orthonormal basis Q of the design, from a QR with pivoting; with weights
+    w, that of ``diag(sqrt(w))`` times the design, and the regression is the weighted one. One read more than the
+    column means take.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> age = np.array([20.0, 30.0, 40.0, 50.0])
+    >>> X = np.column_stack([2 * age + [1, -1, -1, 1], 1 - age])
+    >>> ss.svd(X, 1, shift=ss.Covariates(age)).S
+    array([2.])
+    """
+
+    values: Any = field(default=None, compare=False, repr=False)
+    intercept: bool = True
+
+    def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
+        """What the design explains."""
+        return self.learn(A, moments, weights)[0]
+
+    def learn(
+        self, A: Operator, moments: Moments, weights: Vector | None = None
+    ) -> "tuple[LowRank, LearnedCovariates]":
+        """The shift of A, and that of other rows by the same coefficients."""
+        m, n = A.shape
+        C = _design(self.values, m)
+        w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
+        centre = w @ C / w.sum() if self.intercept else np.zeros(C.shape[1])
+        mean = moments.mean if self.intercept else np.zeros(n)
+        L, to_basis = _basis(C, centre, w)
+        # About the column means in any case, or single precision data far off-centre would lose digits.
+        R = (A - repeated(moments.mean, m)).rmatmat(w[:, None] * L) if L.shape[1] else np.zeros((n, 0))
+        if not self.intercept:
+            R = R + np.outer(moments.mean.conj(), w @ L)
+        learned = LearnedCovariates(mean, centre, to_basis @ R.conj().T)
+        return LowRank(L, R).merge(repeated(mean, m)), learned
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedCovariates:
+    """The coefficients of a regression: ``mean + (C - centre) coefficients``."""
+
+    needs: ClassVar[str | None] = "covariates"
+    mean: Vector
+    centre: Vector
+    coefficients: Panel
+
+    def of(self, A: Operator, data: Any) -> LowRank:
+        """What the covariates of the rows of A explain."""
+        m = A.shape[0]
+        return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
+
+    def points(self, m: int, data: Any) -> Panel:
+        """What the covariates explain, formed."""
+        return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
+
+    def _off(self, values: Any, m: int) -> Panel:
+        """The covariates about their centre."""
+        C = _design(values, m)
+        if C.shape[1] != len(self.centre):
+            raise ValueError(f"covariates must have {len(self.centre)} columns, as in fit, got {C.shape[1]}")
+        return C - self.centre
+
+
+def _labels(labels: Any, m: int) -> list[Any]:
+    """One label for each of m rows, none of them missing."""
+    if labels is None:
+        raise ValueError("GroupMeans needs the group of every row: GroupMeans(labels), or fit(X, groups=labels) of PCA")
+    array = np.asarray(labels)
+    if array.shape != (m,):
+        raise ValueError(f"groups must hold one label per row, shape ({m},), got shape {array.shape}")
+    known: list[Any] = array.tolist()
+    missing = sum(type(label).__name__ in ("NoneType", "NAType") or label != label for label in known)
+    if missing:
+        raise ValueError(f"groups must not hold missing labels, got {missing}; give them a label of their own")
+    return known
+
+
+def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
+    """1 where a row is in a group, shape (rows, groups)."""
+    needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
+    if limit is not None and needed > limit:
+        raise ValueError(
+            f"{len(groups)} groups of {len(labels)} rows need about {needed / 1e9:.3g} GB, more than the limit of "
+            f"{limit / 1e9:.3g} GB; put rare groups together"
+        )
+    place = {group: j for j, group in enumerate(groups)}
+    places = np.array([place.get(label, -1) for label in labels])
+    known = np.flatnonzero(places >= 0)
+    L = np.zeros((len(labels), len(groups)))
+    L[known, places[known]] = 1
+    return L
+
+
+def _design(values: Any, m: int) -> Panel:
+    """A finite design matrix of m rows in double precision."""
+    if values is None:
+        raise ValueError("Covariates needs a design matrix: Covariates(values), or fit(X, covariates=values) of PCA")
+    C = np.asarray(values)
+    C = C[:, None] if C.ndim == 1 else C
+    if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
+        raise ValueError(
+            f"covariates must be a numeric array of shape ({m}, p) or ({m},), got {C.dtype} {np.shape(values)}; "
+            "one-hot encode categories"
+        )
+    C = C.astype(np.result_type(C, np.float64))
+    if not np.isfinite(C).all():
+        raise ValueError(f"covariates must be finite, got {int((~np.isfinite(C)).sum())} NaN or infinite entries")
+    return C
+
+
+def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
+    """L with ``L^H diag(w) L = I`` that spans ``D = C - 1 centre^T``, and T with ``L = D T``."""
+    D, root = C - centre, np.sqrt(w)[:, None]
+    eps = max(C.shape) * float(np.finfo(np.float64).eps)
+    norms = np.linalg.norm(root * D, axis=0)
+    # What rounding leaves of a constant column is no direction.
+    there = norms > eps * np.linalg.norm(root * C, axis=0)
+    unit = np.where(there, 1 / np.where(there, norms, 1), 0)
+    Q, R, order = qr(root * D * unit, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(R))
+    r = int(np.sum(diagonal > eps * diagonal[0]))
+    T = np.zeros((C.shape[1], r), R.dtype)
+    T[order[:r]] = solve_triangular(R[:r, :r], np.eye(r))
+    T *= unit[:, None]
+    # Q is orthonormal whatever the condition of D; only rows without weight are not in it.
+    return np.where(root > 0, Q[:, :r] / np.where(root > 0, root, 1), D @ T), T

@@ -1,0 +1,130 @@
+"""What columns are divided by, and the moments that it comes from."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
+from shiftsvd.operators import Operator, repeated
+from shiftsvd.preparation.vectors import finite_vector
+
+SCALES = 'None, "std", "pareto" or a vector'
+# Of operators that only multiply, the squares of so many columns are worth their products, so many at a time.
+MOST_COLUMNS, COLUMNS = 1000, 64
+LEAST_SIZE = 2.0**-300  # of the entries of a column whose squares are summed as they are; the largest is its inverse
+
+
+def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
+    """Moments of the columns of ``A - S``; one read, or none where S is the same for all rows."""
+    low = None if S is None else S.as_low_rank()
+    mu = low.row_vector() if low is not None else None
+    if moments.M2 is not None and (S is None or mu is not None):
+        return moments if mu is None else Moments(moments.count, moments.mean - mu, moments.M2)
+    mean = moments.mean if S is None else moments.mean - S.moments(weights).mean
+    B = A if S is None else A - S
+    # The means go inside too: a difference of squares would cancel.
+    return Moments(moments.count, mean, _squares(B - repeated(mean, A.shape[0]), weights))
+
+
+def moments_in_units(
+    A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None
+) -> tuple[Moments, Moments, Vector | int]:
+    """(moments of the columns before the shift, after it, exponents e): of A and S, over ``2^e`` in each column.
+
+    e is 0 unless squares of some column leave the range of numbers; then A is read two times more, or three.
+    """
+    after = moments_after(A, S, moments, weights)
+    if _in_range(moments) and _in_range(after):
+        return moments, after, 0
+    e = A.column_exponents()
+    if e is None:
+        return moments, after, 0
+    e = np.where(e == NOTHING, 0, e)
+    B, T = times_powers(A, 0, -e), None if S is None else times_powers(S, 0, -e)
+    found = B.moments(weights)
+    # Where entries are missing, means stand for them: they count for nothing, and add nothing to the squares.
+    before = Moments(moments.count, found.mean, found.M2)
+    return before, moments_after(B, T, before, weights), e
+
+
+def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: Operator) -> tuple[float, int]:
+    """(sum of squares of all shifted, scaled entries over ``4^unit``, unit); unit is 0 while squares are numbers.
+
+    From the moments, of columns over ``2^e``, without cancellation; B is the prepared matrix, read where that fails.
+    """
+    assert after.M2 is not None
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        squares = after.M2 + after.count * after.mean**2
+        total = float((squares if scale is None else squares / scale**2).sum())
+    if not np.any(e) and LEAST_SQUARES < total < MOST_SQUARES:
+        return total, 0
+    norm = B.frobenius_norm()
+    if norm is None:
+        return total, 0
+    unit = int(np.frexp(norm)[1])
+    return float(np.ldexp(norm, -unit)) ** 2, unit
+
+
+def _in_range(moments: Moments) -> bool:
+    """Whether the squares of every column are numbers with all their digits; columns of zeros are left out."""
+    squares = np.zeros(1) if moments.M2 is None else moments.M2
+    size = np.maximum(np.abs(moments.mean), np.sqrt(squares))
+    seen = (size > LEAST_SIZE) | (size == 0)
+    return bool(np.all(seen & (size < 1 / LEAST_SIZE)))
+
+
+def _squares(A: Operator, weights: Vector | None) -> Vector | None:
+    """Squared column norms; of a few columns by products with the identity, where A knows no better."""
+    squares, n = A.column_squares(weights), A.shape[1]
+    if squares is not None or n > MOST_COLUMNS:
+        return squares
+    w = np.ones(A.shape[0]) if weights is None else weights
+    blocks = (A.matmat(np.eye(n)[:, lo : lo + COLUMNS]) for lo in range(0, n, COLUMNS))
+    return np.concatenate([w @ np.abs(block) ** 2 for block in blocks])
+
+
+def check_scale(scale: Any, n: int, ddof: int) -> None:
+    """Refuse what cannot be a scale of n columns, before anything is known of them."""
+    resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
+
+
+def resolve_scale(
+    scale: Any,
+    n: int,
+    after: Moments | None,
+    before: Moments | None = None,
+    ddof: int = 0,
+    exponents: Vector | int = 0,
+) -> Vector | None:
+    """What the n columns are divided by, from their moments after the shift and before it; None if nothing.
+
+    The moments are those of columns over ``2^exponents``.
+    """
+    if isinstance(ddof, bool) or ddof not in (0, 1):
+        raise ValueError(f"scale_ddof must be 0 or 1, got {ddof!r}")
+    if scale is None or scale is False:
+        return None
+    if scale is True or isinstance(scale, str):
+        if scale not in (True, "std", "pareto") or after is None:
+            raise ValueError(f"scale must be {SCALES}, got {scale!r}")
+        deviation = _deviations(after, before or after, ddof, exponents)
+        return np.sqrt(deviation) if scale == "pareto" else deviation
+    divisor = finite_vector("scale", scale, n, "feature")
+    if np.iscomplexobj(divisor) or np.any(divisor <= 0):
+        raise ValueError(f"scale must be positive, got {int(np.sum(~(divisor.real > 0)))} entries that are not")
+    return divisor
+
+
+def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int) -> Vector:
+    """Standard deviations times ``2^exponents``, 1 for columns without variance."""
+    variance = after.variance(ddof)
+    # What rounding leaves of a constant column, as scikit-learn judges it; of a shifted one, by what was shifted.
+    rounding = after.count * np.finfo(np.float64).eps
+    size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
+    constant = variance <= rounding * variance + rounding**2 * size
+    if constant.any():
+        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=5)
+    return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -1,0 +1,76 @@
+"""Memory: sizes as people write them, what is free, what may be taken, and how much a process has grown."""
+
+import os
+from pathlib import Path
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_bytes(size: int | float | str) -> int:
+    """Bytes from a number or a text such as "800MB" or "1.5GB"."""
+    if isinstance(size, str):
+        text = size.strip().upper().removesuffix("B").removesuffix("I")
+        unit = text[-1:] if text[-1:] in _UNITS else ""
+        try:
+            size = float(text.removesuffix(unit)) * _UNITS[unit]
+        except ValueError:
+            raise ValueError(f'memory_limit must be bytes or a text such as "2GB", got {size!r}') from None
+    if not size > 0:
+        raise ValueError(f"memory_limit must be positive, got {size!r}")
+    return int(size)
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that are free to use now, if the system tells."""
+    try:
+        with open("/proc/meminfo") as lines:
+            free = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        return free.get("MemAvailable")
+    except OSError:
+        pages = getattr(os, "sysconf", lambda name: -1)("SC_PHYS_PAGES")
+        return int(pages * os.sysconf("SC_PAGE_SIZE")) if pages > 0 else None
+
+
+def limit_of(memory_limit: int | str | None) -> int | None:
+    """Bytes that may be taken: the limit, else half of the available memory, if the system tells."""
+    free = available_memory()
+    return parse_bytes(memory_limit) if memory_limit is not None else free and free // 2
+
+
+def spare(needed: float, memory_limit: int | str | None) -> bool:
+    """Whether a copy that would be welcome may be made."""
+    limit = limit_of(memory_limit)
+    return limit is None or needed <= limit
+
+
+def affordable(needed: int, memory_limit: int | str | None, what: str) -> None:
+    """Refuse a step that would pass the memory limit (default: half of the available memory)."""
+    limit = limit_of(memory_limit)
+    if limit is not None and needed > limit:
+        raise ValueError(
+            f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
+            "raise memory_limit or ask for fewer components"
+        )
+
+
+class MemoryWatch:
+    """Growth of the resident memory since the start, where the system tells."""
+
+    def __init__(self) -> None:
+        self._start, self._largest = _kilobytes("VmRSS", "VmHWM")
+
+    def growth(self) -> int | None:
+        """Bytes by which the peak is above the start; None where an earlier peak hides it."""
+        (peak,) = _kilobytes("VmHWM")
+        if self._start is None or self._largest is None or peak is None or peak <= self._largest:
+            return None
+        return (peak - self._start) * 1024
+
+
+def _kilobytes(*names: str) -> list[int | None]:
+    """Lines of the process status."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return [None] * len(names)
+    return [next((int(line.split()[1]) for line in lines if line.startswith(name + ":")), None) for name in names]

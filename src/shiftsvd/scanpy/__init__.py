@@ -1,0 +1,323 @@
+"""Principal components of AnnData objects, put where scanpy puts them; scanpy itself is not needed.
+
+``import shiftsvd.scanpy as sv`` and ``sv.pca(adata)`` in place of ``sc.pp.pca(adata)``: what follows, such as
+``sc.pp.neighbors``, ``sc.tl.umap`` and ``sc.pl.pca``, goes on as before. With ``scale=True`` no ``sc.pp.scale``
+is needed, nor the dense copy that it makes.
+"""
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends import as_operator
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.kernels import threads
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Panel, Scaled, repeated
+from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
+from shiftsvd.scanpy.loadings import read_loadings, write_loadings
+from shiftsvd.scanpy.selection import Places
+
+_IF_THERE: Final = "highly_variable, where var has it"
+_MOST: Final = 50  # components, where no number is given
+
+
+class _Keys(NamedTuple):
+    """Names of what is written."""
+
+    obsm: str
+    varm: str
+    uns: str
+
+
+class _Fit(NamedTuple):
+    """What is found in a matrix."""
+
+    pca: PCA
+    scores: Panel
+    variance: Vector
+    ratio: Vector
+
+
+def pca(
+    data: Any,
+    n_comps: int | None = None,
+    *,
+    layer: str | None = None,
+    obsm: str | None = None,
+    zero_center: bool = True,
+    scale: bool = False,
+    svd_solver: str | None = None,
+    chunked: bool = False,
+    chunk_size: int | None = None,
+    random_state: Any = 0,
+    return_info: bool = False,
+    mask_var: Any = _IF_THERE,
+    use_highly_variable: bool | None = None,
+    dtype: npt.DTypeLike = "float32",
+    key_added: str | None = None,
+    copy: bool = False,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Principal components, as ``scanpy.pp.pca`` gives them; sparse data stay sparse, files stay on the disk.
+
+    Parameters
+    ----------
+    data : AnnData of n_obs x n_vars, or array or sparse matrix of that shape
+        Views, layers, and files opened with ``backed="r"`` too: those are read block by block where they would take
+        more than half of `memory_limit`.
+    n_comps : int, optional
+        Default: 50, or one less than the smaller side of the matrix where that is not above 50; 2 cells and 2 genes
+        are needed then.
+    layer, obsm : str, optional
+        What to take in place of `X`.
+    zero_center : bool
+        Subtract the means of the genes. If not, the variances are those of the scores about their means, as in
+        scikit-learn's `TruncatedSVD`.
+    scale : bool
+        Divide by the standard deviations (ddof 1), as ``scanpy.pp.scale`` without clipping does; `X` is left as it is.
+        For new cells use `project` then: ``scanpy.tl.ingest`` multiplies `X` as it finds it, which must be scaled.
+    svd_solver : str, optional
+        A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
+    chunked, chunk_size
+        Accepted for compatibility: files and Dask arrays are read block by block anyway, and not less accurately.
+    random_state : int, Generator or RandomState
+    return_info : bool
+        For arrays: return components and variances too.
+    mask_var : str, array of bool or None
+        The genes to take: a column of `var` or a mask. A Series whose index holds the names of the genes goes by these,
+        any other mask by position. Default: "highly_variable" if there is such a column.
+    use_highly_variable : bool, optional
+        scanpy's older spelling of ``mask_var="highly_variable"`` and ``mask_var=None``.
+    dtype : dtype
+        Of the scores.
+    key_added : str, optional
+        The key of what is written, in place of "X_pca", "PCs" and "pca".
+    copy : bool
+        Return a copy with the results in place of writing them into `data`.
+    solver : str or Solver
+        As in `shiftsvd.PCA`.
+    tol : float
+        Relative accuracy of the singular values.
+    n_threads : int, optional
+    memory_limit : int (bytes) or str such as "2GB", optional
+        As in `shiftsvd.PCA`.
+
+    Returns
+    -------
+    None, or AnnData
+        The copy, if there is to be one. Written are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0
+        for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
+        ``varm["PCs_shift_scale"]``, for `project`: what was subtracted from each gene, what it was divided by, and the
+        sum of its loadings, by which `project` knows them (0 outside the mask). Of an obsm, the components are in
+        ``uns["pca"]["components"]``.
+    array, or (array, array, array, array)
+        For arrays: the scores; with `return_info` also components, variance ratios and variances.
+
+    Raises
+    ------
+    ValueError
+        For data or settings that cannot be.
+
+    Notes
+    -----
+    Cost: as `shiftsvd.PCA`, and a pass for the scores.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> X = np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32")
+    >>> shiftsvd.scanpy.pca(X, 5).shape
+    (100, 5)
+    """
+    model = PCA(
+        n_comps,
+        shift="mean" if zero_center else None,
+        scale=bool(scale),
+        scale_ddof=1,
+        svd_solver="full" if svd_solver == "tsqr" else svd_solver,
+        solver=solver,
+        tol=tol,
+        random_state=random_state,
+        n_threads=n_threads,
+        memory_limit=memory_limit,
+    )
+    mask_var = _mask(mask_var, use_highly_variable)
+    if not is_annotated(data):
+        refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
+        if given := [name for name, value in refused.items() if value is not None]:
+            raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
+        fit = _fit(model, _array(data, mask_var, model), dtype)
+        return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
+    if copy and data.isbacked:
+        raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
+    name = _mask_name(data, mask_var, obsm)
+    mask = None if name is None else mask_of(data, name)
+    columns = None if mask is None else np.flatnonzero(mask)
+    fit = _fit(model, _operator(data, layer, obsm, columns, model), dtype)
+    adata = data.copy() if copy else data
+    told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
+    _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, told, layer, obsm))
+    return adata if copy else None
+
+
+def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: str | None = None) -> None:
+    """Scores of other cells on the components of a reference, by the means and scales of the reference.
+
+    Parameters
+    ----------
+    adata : AnnData
+        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
+        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
+    reference : AnnData
+        What `pca` has been run on.
+    layer : str, optional
+        What to take in place of `X`.
+    key_added : str, optional
+        As it was given to `pca`.
+
+    Raises
+    ------
+    ValueError
+        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
+        of an obsm; if the new cells lack genes that are needed, or names of genes are not unique.
+
+    Notes
+    -----
+    One pass. Sparse data stay sparse. A gene of the reference that is outside its mask is not needed.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> from anndata import AnnData
+    >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
+    >>> shiftsvd.scanpy.pca(adata, 5)
+    >>> new = adata[:3].copy()
+    >>> shiftsvd.scanpy.project(new, adata)
+    >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
+    True
+    """
+    keys = _keys(key_added)
+    known = read_loadings(reference, keys.varm, keys.uns)
+    places = _places(adata, known.genes)
+    order = np.argsort(places)  # files are read in their own order
+    A = matrix_of(adata, layer, places[order], None, None)
+    B = A - repeated(known.shift[order], A.shape[0])
+    with threads(None):
+        parts = [part for _, part in Scaled(B, cols=1 / known.scale[order]).row_products(known.V[order])]
+    dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
+    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
+
+
+def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
+    """Components, scores and variances of a matrix."""
+    model.n_components = _number(model.n_components, A)
+    Z = model.fit(A).transform(A)
+    variance, ratio = model.explained_variance_, model.explained_variance_ratio_
+    if model.shift is None:
+        squares = A.moments().M2
+        assert squares is not None  # else fit would have refused
+        total = (squares if model.scale_ is None else squares / model.scale_**2).sum() / A.shape[0]
+        variance = np.var(Z, axis=0, dtype=np.float64).astype(variance.dtype)
+        ratio = (variance / total if total > 0 else np.zeros_like(variance)).astype(variance.dtype)
+    return _Fit(model, Z.astype(dtype, copy=False), variance, ratio)
+
+
+def _number(k: Any, A: Operator) -> int:
+    """How many components there are to be."""
+    least, told = min(A.shape), f"{A.shape[0]} cells x {A.shape[1]} genes"
+    if k is None and least < 2:
+        raise ValueError(f"without n_comps there must be at least 2 cells and 2 genes, got {told}")
+    k = min(least - 1, _MOST) if k is None else k
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or not 1 <= k <= least:
+        raise ValueError(f"n_comps must be in 1..{least} for {told}, got {k!r}")
+    return int(k)
+
+
+def _array(X: Any, mask: Any, model: PCA) -> Operator:
+    """The matrix that is no AnnData object, or the genes of it that are in the mask."""
+    if mask is not None and not _left_out(mask):
+        X = indexable(X)
+        X = X[:, np.flatnonzero(booleans(mask, X.shape[1]))]
+    return as_operator(X, n_threads=model.n_threads, memory_limit=model.memory_limit)
+
+
+def _operator(adata: Any, layer: str | None, obsm: str | None, columns: Places | None, model: PCA) -> Operator:
+    """The matrix that was asked for."""
+    if obsm is None:
+        return matrix_of(adata, layer, columns, model.n_threads, model.memory_limit)
+    if layer is not None:
+        raise ValueError(f"one of layer and obsm must be left out, got layer={layer!r} and obsm={obsm!r}")
+    if obsm not in adata.obsm:
+        raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
+    return as_operator(adata.obsm[obsm], n_threads=model.n_threads, memory_limit=model.memory_limit)
+
+
+def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
+    """The mask by either of its spellings."""
+    if use_highly_variable is None:
+        return mask
+    if not _left_out(mask):
+        raise ValueError(f"give mask_var or use_highly_variable, not both; got {mask!r} and {use_highly_variable!r}")
+    return "highly_variable" if use_highly_variable else None
+
+
+def _left_out(mask: Any) -> bool:
+    """Whether a mask is the default."""
+    return isinstance(mask, str) and mask == _IF_THERE
+
+
+def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
+    """The mask, or None."""
+    if _left_out(mask):
+        return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
+    if mask is not None and obsm is not None:
+        raise ValueError(f"mask_var is of genes and must be left out beside obsm={obsm!r}")
+    return mask
+
+
+def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: str | None) -> dict[str, Any]:
+    """The settings, by scanpy's names; those that scanpy does not have only where they are not its own way."""
+    named = isinstance(mask, str) and mask == "highly_variable"
+    params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": mask}
+    others = {"layer": layer, "obsm": obsm, "scale": scale or None}
+    return params | {name: value for name, value in others.items() if value is not None}
+
+
+def _keys(key_added: str | None) -> _Keys:
+    """Scanpy's names, or one for all."""
+    return _Keys("X_pca", "PCs", "pca") if key_added is None else _Keys(key_added, key_added, key_added)
+
+
+def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: dict[str, Any]) -> None:
+    """Everything in its place."""
+    told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
+    adata.obsm[keys.obsm] = fit.scores
+    if "obsm" in params:
+        adata.uns[keys.uns] = told | {"components": fit.pca.components_}
+        return
+    write_loadings(adata, keys.varm, fit.pca, slice(None) if columns is None else columns)
+    adata.uns[keys.uns] = told
+
+
+def _places(adata: Any, names: Any) -> Places:
+    """Where the genes of these names are."""
+    for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
+        if not known.is_unique:
+            twice = known[known.duplicated()][0]
+            raise ValueError(
+                f"the names of the genes of {whose} must be unique, got {twice!r} twice; "
+                "call .var_names_make_unique() first"
+            )
+    places: Places = adata.var_names.get_indexer(names)
+    if (places < 0).any():
+        absent = names[places < 0]
+        raise ValueError(
+            f"the new cells must have all {len(names)} genes of the components, {len(absent)} are missing: "
+            f"{', '.join(map(str, absent[:5]))}"
+        )
+    return places

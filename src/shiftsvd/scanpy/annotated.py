@@ -1,0 +1,109 @@
+"""The matrix of an AnnData object as an operator, wherever it lies: in memory, in a view, in a backed file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import issparse
+
+from shiftsvd.backends import as_operator, is_lazy
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
+from shiftsvd.io.opening import held_bytes, read_file
+from shiftsvd.kernels import default_threads
+from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import limit_of
+from shiftsvd.scanpy.selection import Places, SomeColumns, SomeRows
+
+Mask = npt.NDArray[np.bool_]
+
+
+def is_annotated(data: Any) -> bool:
+    """Whether this is an AnnData object, without importing anndata."""
+    return all(hasattr(data, name) for name in ("obsm", "varm", "uns", "var_names"))
+
+
+def matrix_of(
+    adata: Any,
+    layer: str | None,
+    columns: Places | None,
+    n_threads: int | None,
+    memory_limit: int | str | None,
+) -> Operator:
+    """Cells x genes; of the genes those at the places `columns`, which ascend."""
+    if adata.isbacked and layer is None:
+        return _backed(adata, columns, n_threads, memory_limit)
+    if layer is not None and layer not in adata.layers:
+        raise ValueError(f"layer must be one of {list(adata.layers)}, got {layer!r}")
+    X = adata.X if layer is None else adata.layers[layer]
+    if X is None:
+        raise ValueError("this AnnData object has no X; name a layer or an obsm")
+    return as_operator(
+        X if columns is None else indexable(X)[:, columns], n_threads=n_threads, memory_limit=memory_limit
+    )
+
+
+def _backed(adata: Any, columns: Places | None, n_threads: int | None, memory_limit: int | str | None) -> Operator:
+    """X in its file, or in memory where it takes up to half of the memory limit."""
+    if adata.is_view:
+        raise ValueError("a view of a backed AnnData object cannot be written to; call .to_memory() of it first")
+    opened = read_file(Path(adata.filename), "h5ad", "X", memory_limit)
+    source = opened.matrix
+    if columns is not None:
+        source = SomeRows(source, columns) if opened.transposed else SomeColumns(source, columns)
+    limit = limit_of(memory_limit)
+    if limit is not None and held_bytes(source) > limit // 2:
+        A: Operator = DiskRows(source, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
+    else:
+        A = as_operator(source.read(0, source.shape[0]), n_threads=n_threads, memory_limit=memory_limit)
+    return A.H if opened.transposed else A
+
+
+def indexable(X: Any) -> Any:
+    """X as something that gives some of its columns by an index."""
+    X = from_frame(X) if is_frame(X) else X
+    if hasattr(X, "matmat"):
+        raise TypeError(f"mask_var must be left out for an operator, which has no columns to choose; got {X!r}")
+    if getattr(X, "format", None) in ("coo", "dia", "bsr"):
+        X = X.tocsr()
+    return X if issparse(X) or is_lazy(X) else numeric_array(X)
+
+
+def mask_of(adata: Any, mask: Any) -> Mask:
+    """Which genes are in a mask: a column of `var`, a Series that names the genes, or values in their order."""
+    if not isinstance(mask, str):
+        return booleans(_in_order(mask, adata.var_names), adata.n_vars)
+    if mask not in adata.var:
+        raise ValueError(f"mask_var must be a column of var or an array, got {mask!r}; var has {list(adata.var)}")
+    return booleans(adata.var[mask], adata.n_vars, f"the column {mask!r} of var")
+
+
+def _in_order(mask: Any, genes: Any) -> Any:
+    """A Series in the order of the genes, if its index holds just their names."""
+    if not hasattr(mask, "reindex") or len(mask) != len(genes) or not (mask.index.is_unique and genes.is_unique):
+        return mask
+    places = mask.index.get_indexer(genes)
+    return mask if (places < 0).any() else mask.iloc[places]
+
+
+def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
+    """A mask as an array of its own."""
+    values = np.array(mask)
+    if values.dtype == object:
+        values = _from_objects(values, told)
+    if values.dtype != bool or values.shape != (n_vars,):
+        raise ValueError(f"mask_var must be {n_vars} booleans, got {values.dtype} of shape {values.shape}")
+    if not values.any():
+        raise ValueError("mask_var must be true for a gene at least; give mask_var=None to take them all")
+    return values
+
+
+def _from_objects(values: Any, told: str) -> Any:
+    """Objects as booleans, if that is what they are: a column with gaps is no column of booleans for pandas."""
+    if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
+        raise ValueError(
+            f"mask_var must be true or false for every gene, but {told} misses {gaps} of {values.size}; "
+            "use .fillna(False).astype(bool), or mask_var=None to take them all"
+        )
+    return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
