@@ -11,8 +11,7 @@ import numpy as np
 
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.fitting import component_names, score_raster
-from shiftsvd.commands.options import say, tables
-from shiftsvd.commands.running import typed
+from shiftsvd.commands.options import say, tables, typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening

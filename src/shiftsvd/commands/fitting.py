@@ -16,9 +16,8 @@ import numpy as np
 from shiftsvd.backends.missing import Gaps
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.cluster import asked_for, workers
-from shiftsvd.commands.options import say, within
+from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
-from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening

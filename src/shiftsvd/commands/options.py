@@ -9,6 +9,7 @@ import click
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
+LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
 MATRIX: Final = click.Path(exists=True, allow_dash=True)
@@ -177,6 +178,11 @@ def completion_of(missing: str, penalty: float | str | None, max_iter: int | Non
     if missing != "em":
         return {}
     return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or STEPS}
+
+
+def typed() -> str:
+    """The command as it was typed."""
+    return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:

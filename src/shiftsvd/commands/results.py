@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.io.gaps import Samples
+from shiftsvd.runs.memory import peak_bytes
 
 SETTINGS = (
     "k",
