@@ -17,9 +17,10 @@ from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
+from shiftsvd.io.base import Labels
 from shiftsvd.io.formats import bed
 from shiftsvd.io.gaps import Samples, open_with_gaps
-from shiftsvd.io.opening import Labels, operator_of
+from shiftsvd.io.opening import operator_of
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse

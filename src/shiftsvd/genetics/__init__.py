@@ -17,8 +17,9 @@ import numpy.typing as npt
 from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned, read_samples, read_variants
 from shiftsvd.genetics.chromosomes import CHOICES, chosen
+from shiftsvd.io.base import optional, reading
 from shiftsvd.io.formats import bed as files
-from shiftsvd.io.opening import operator_of, optional, read_file, reading
+from shiftsvd.io.opening import operator_of, read_file
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.opening import Labels
+from shiftsvd.io.base import Labels
 
 CHOICES: Final = ("autosomes", "all")
 _NOT_AUTOSOMES: Final = frozenset({"X", "Y", "XY", "MT", "M", "PAR1", "PAR2"})

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.opening import Orient, held_bytes, read_file, spooled
+from shiftsvd.io.base import Orient
+from shiftsvd.io.opening import held_bytes, read_file, spooled
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
 from shiftsvd.runs.memory import limit_of

@@ -9,7 +9,8 @@ from scipy.sparse import issparse
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
+from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.io.opening import held_bytes, read_file, spooled
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import limit_of

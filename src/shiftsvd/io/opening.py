@@ -1,86 +1,25 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
-import lzma
 import shutil
-import struct
 import sys
 import tempfile
-import tokenize
 import weakref
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Names, Opened, Orient, kind_of, reading
 from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import limit_of
-
-# What the libraries below raise on damaged files, beside OSError.
-_DAMAGED = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    RuntimeError,
-    SyntaxError,
-    SystemError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-Labels = npt.NDArray[np.str_]
-Orient = Literal["rows", "columns"]  # where the samples are
-
-
-class Names(NamedTuple):
-    """The names of the samples and of the features; None where the file has none."""
-
-    samples: Labels | None = None
-    features: Labels | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """What a reader finds in a file.
-
-    Attributes
-    ----------
-    matrix : array, sparse matrix, or RowSource
-        As it is stored: a `RowSource` where the file can be read a range of rows at a time.
-    rows, columns : arrays of str, or None
-        Names of the rows and columns that the file speaks of.
-    samples : "rows" or "columns"
-        Where the samples are by the convention of the format, or by what the file says.
-    transposed : bool
-        Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
-        columns. `rows`, `columns` and `samples` are not concerned.
-    """
-
-    matrix: Any
-    rows: Labels | None = None
-    columns: Labels | None = None
-    samples: Orient = "rows"
-    transposed: bool = False
 
 
 def open_matrix(
@@ -237,31 +176,4 @@ def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
         try:
             yield path
         except (ValueError, OSError) as error:
-            raise _kind(error)(str(error).replace(str(path), "standard input")) from error
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name."""
-    try:
-        yield
-    except (OSError, *_DAMAGED) as error:
-        if str(error).startswith(str(path)):
-            raise
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise _kind(error)(f"{path} cannot be read: {why}") from error
-
-
-def _kind(error: Exception) -> type[Exception]:
-    """ValueError, or OSError, or the kinds of OSError that say what to do."""
-    kinds = (FileNotFoundError, PermissionError, IsADirectoryError, OSError)
-    return next((kind for kind in kinds if isinstance(error, kind)), ValueError)
-
-
-def optional(module: str, extra: str) -> Any:
-    """A module of an optional package, or an error that says how to get it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
-        raise ImportError(f"this file needs the package {package}, which is not installed: {remedy}") from error
+            raise kind_of(error)(str(error).replace(str(path), "standard input")) from error
