@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Blocked, Rows
 from shiftsvd.backends.reread import Reread, block_part, rows_operator
-from shiftsvd.backends.source import Multiplied, RowSource
+from shiftsvd.backends.source import Multiplied, RowSource, rows_of
 from shiftsvd.events import unheard
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.moments import Vector
@@ -145,8 +145,6 @@ class DiskRows(Reread):
         """These rows, read and checked."""
         lo, hi = rows
         shift = None if self.shift is None else LowRank(self.shift.L[lo:hi], self.shift.R)
-        X = self.source.read(lo, hi)
-        if X.shape != (hi - lo, self.shape[1]):
-            raise ValueError(f"{self.source.name}: rows {lo} to {hi} have shape {X.shape}; the file is damaged")
+        X = rows_of(self.source, lo, hi)
         full = self.full if self.sparse and shift is not None else None
-        return rows_operator(X, shift, full, self.source.name, lo, 4 * self.block_bytes)
+        return rows_operator(X, shift, full, *self.source.place(lo), 4 * self.block_bytes)

@@ -240,7 +240,7 @@ def pca(
     samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
     kept = chosen(variants.chromosomes, chromosomes, path)
     how: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit}
-    A, _ = operator_of(path, files.some(opened, kept), stream=stream, **how)
+    A, _ = operator_of([path], files.some(opened, kept), stream=stream, **how)
     moments = A.moments()
     assert moments.M2 is not None
     scale, both = patterson(moments.mean)
@@ -252,7 +252,7 @@ def pca(
     used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if n_left_out:
-        others, _ = operator_of(path, files.some(opened, ~kept), stream=True, **how)
+        others, _ = operator_of([path], files.some(opened, ~kept), stream=True, **how)
         p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
     S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
     total = float((moments.M2[both] / scale[both] ** 2).sum())
