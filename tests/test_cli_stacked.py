@@ -72,7 +72,8 @@ def test_chromosomes_side_by_side_are_the_one_file(
     assert found["genotypes"]["not_on_autosomes"] == N // 23
     models = [ss.load(tmp_path / which / "model.safetensors") for which in ("parts", "whole")]
     np.testing.assert_array_equal(models[0].feature_names_in_, models[1].feature_names_in_)
-    ids = [[line.split()[:2] for line in (tmp_path / f"{a}.eigenvec").open()] for a in ("parts", "whole")]
+    lines = [(tmp_path / f"{a}.eigenvec").read_text().splitlines() for a in ("parts", "whole")]
+    ids = [[line.split()[:2] for line in these] for these in lines]
     assert ids[0] == ids[1]
     # New samples too may lie in a file for each chromosome, in any order.
     G = others()
