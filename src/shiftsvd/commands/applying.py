@@ -16,6 +16,7 @@ from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics.several import filled, joined
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.base import Labels
 from shiftsvd.io.gaps import Samples, open_with_gaps
@@ -98,11 +99,11 @@ def _samples(pca: PCA, files: list[Path], where: dict[str, Any]) -> tuple[Sample
 def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Samples, Names]:
     """The same for genotypes, where a missing one is the mean of the model as it is read."""
     parts = genotypes.of_model(files, pca.n_features_in_, key, how["memory_limit"])
-    variants = genotypes.joined(parts)
+    variants = joined(parts)
     pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
     # Without a mean there is nothing that could stand for them: they are refused.
     means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
-    A, names = operator_of(files, genotypes.joined(genotypes.filled(parts, means)), **how)
+    A, names = operator_of(files, joined(filled(parts, means)), **how)
     return copy(pca).set_params(missing="error", unobserved=False), A, names
 
 

@@ -22,6 +22,7 @@ from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics.several import joined
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import operator_of
@@ -145,7 +146,7 @@ def opened_samples(options: Fit) -> tuple[Samples, Names]:
     files = [file.absolute() for file in files] if on_cluster else files
     if options.chromosomes:
         parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
-        A, names = operator_of(files, genotypes.joined(parts), stream=stream, **how)
+        A, names = operator_of(files, joined(parts), stream=stream, **how)
     else:
         A, names = open_matrix(files, stream=stream, **where)
     if not on_cluster:

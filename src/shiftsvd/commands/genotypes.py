@@ -11,17 +11,13 @@ from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.io.base import Labels, Opened
+from shiftsvd.genetics.several import Parts, some_of
+from shiftsvd.io.base import Labels
 from shiftsvd.io.counting import n_missing
-from shiftsvd.io.formats import bed
-from shiftsvd.io.opening import read_file
-from shiftsvd.io.stacking import COHORTS, several, stacked
+from shiftsvd.io.stacking import COHORTS, several
 from shiftsvd.numerics.moments import Vector
 
 SCALE: Final = "patterson"
-
-
-Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wanted
 
 
 def are_genotypes(files: Sequence[str], format: str | None, orient: str | None) -> bool:  # noqa: A002
@@ -48,7 +44,7 @@ def settled(options: Any) -> dict[str, Any]:
 
 def of_choice(files: Sequence[Path], chromosomes: str, key: str | None, memory_limit: str | None) -> Parts:
     """The variants of files on these chromosomes."""
-    return _some(files, chosen(_chromosomes(files), chromosomes, Path(several(files))), key, memory_limit)
+    return some_of(files, chosen(_chromosomes(files), chromosomes, Path(several(files))), key, memory_limit)
 
 
 def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: str | None) -> Parts:
@@ -58,29 +54,7 @@ def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_lim
     """
     kept = autosomal(_chromosomes(files))
     kept = kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool)
-    return _some(files, kept, key, memory_limit)
-
-
-def joined(parts: Parts) -> Opened:
-    """The variants of all files side by side, of the same samples."""
-    paths, opened = zip(*parts, strict=True)
-    return opened[0] if len(parts) == 1 else stacked(paths, "columns", opened)
-
-
-def filled(parts: Parts, means: Vector) -> Parts:
-    """These means of the variants of all files in place of what is missing."""
-    ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
-    return [(path, bed.filled(opened, own)) for (path, opened), own in zip(parts, np.split(means, ends), strict=True)]
-
-
-def _some(files: Sequence[Path], kept: Any, key: str | None, memory_limit: str | None) -> Parts:
-    """The variants of files in a mask over all of them."""
-    opened = [read_file(file, "bed", key, memory_limit) for file in files]
-    masks = np.split(kept, np.cumsum([each.matrix.shape[0] for each in opened])[:-1])
-    if len(files) > 1:
-        stacked(files, "columns", opened)  # also of files of which nothing is wanted, samples are compared
-    wanted = zip(files, opened, masks, strict=True)
-    return [(file, bed.some(each, mask)) for file, each, mask in wanted if mask.any()]
+    return some_of(files, kept, key, memory_limit)
 
 
 def _chromosomes(files: Sequence[str | Path]) -> Labels:
