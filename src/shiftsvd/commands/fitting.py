@@ -21,9 +21,11 @@ from shiftsvd.commands.results import Result, component_table, printed, variance
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics.several import joined
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import operator_of
+from shiftsvd.io.stacking import several
 from shiftsvd.missing import MAX_ITER
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
@@ -43,7 +45,8 @@ ROOM = "1GB"
 class Fit:
     """The options of the command, as they were given."""
 
-    file: str
+    files: tuple[str, ...]
+    stack: Any
     k: int | float | None
     out: str | None
     format: str | None
@@ -77,6 +80,11 @@ class Fit:
     max_iter: int | None = None
 
     @property
+    def file(self) -> str:
+        """What the files are called."""
+        return several([Path(file) for file in self.files])
+
+    @property
     def left_missing(self) -> str:
         """What is to be done with missing entries that the reader leaves."""
         return "error" if self.filled else self.missing
@@ -89,7 +97,7 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("file", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
+        data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
         ours = (*data, "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
@@ -114,7 +122,9 @@ def run(options: Fit) -> None:
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
-        result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
+        result = Result.of(
+            pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
+        )
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
@@ -127,16 +137,17 @@ def run(options: Fit) -> None:
 def opened_samples(options: Fit) -> tuple[Given, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
-    where = how | {"format": options.format, "key": options.key, "orient": options.orient}
+    where = how | {"stack": options.stack, "format": options.format, "key": options.key, "orient": options.orient}
     if options.left_missing != "error":
-        return open_with_gaps(options.file, unobserved=options.unobserved, whole=options.missing == "em", **where)
+        return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
-    file, stream = str(Path(options.file).absolute()) if on_cluster else options.file, on_cluster or None
+    files, stream = [Path(file) for file in options.files], on_cluster or None
+    files = [file.absolute() for file in files] if on_cluster else files
     if options.chromosomes:
-        opened = genotypes.of_choice(file, options.chromosomes, options.key, options.memory)
-        A, names = operator_of(Path(file), opened, stream=stream, **how)
+        parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
+        A, names = operator_of(files, joined(parts), stream=stream, **how)
     else:
-        A, names = open_matrix(file, stream=stream, **where)
+        A, names = open_matrix(files, stream=stream, **where)
     if not on_cluster:
         return A, names
     from shiftsvd.backends.dask.file import on_workers
@@ -249,7 +260,9 @@ def write_scores(pca: PCA, A: Given, names: Names, options: Fit, outputs: Output
 
             writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
         if "eigenvec" in paths:
-            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.file, pca)))
+            writes.append(
+                stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))
+            )
         raster = score_raster(pca) if "report" in paths else None
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
@@ -274,7 +287,7 @@ def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Pat
     """Everything but the scores."""
     if not paths:
         return
-    pca.save(outputs.part(paths["model"]), source=result.document["file"])
+    pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
     component_table(outputs.part(paths["components"]), pca, result)
     variance_table(outputs.part(paths["variances"]), result)
     if "eigenval" in paths:

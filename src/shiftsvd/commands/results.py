@@ -67,6 +67,7 @@ class Result:
             "outputs": {name: str(path) for name, path in paths.items()},
             "n_components": pca.n_components_,
             "file": options["file"],
+            **({"files": list(options["files"]), "stack": options["stack"]} if len(options["files"]) > 1 else {}),
             "shape": list(A.shape),
             "stored": int(A.stored),
             "dtype": str(A.dtype),

@@ -1,4 +1,4 @@
-"""What every reader gives, and what it needs: `Opened`, names, errors that begin with the file, optional packages."""
+"""What a reader of a file gives, and how it fails: names, `Opened`, and errors that begin with the name of the file."""
 
 import lzma
 import struct
@@ -70,14 +70,24 @@ class Opened:
     samples: Orient = "rows"
     transposed: bool = False
 
+    @property
+    def by_features(self) -> bool:
+        """Whether the rows of `matrix` are features."""
+        return self.transposed == (self.samples == "rows")
+
+    @property
+    def names(self) -> Names:
+        """Of the samples and the features."""
+        return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
+
 
 @contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name."""
+def reading(path: Path | str, *parts: Path) -> Iterator[None]:
+    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name, or a part's."""
     try:
         yield
     except (OSError, *_DAMAGED) as error:
-        if str(error).startswith(str(path)):
+        if str(error).startswith((str(path), *map(str, parts))):
             raise
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise kind_of(error)(f"{path} cannot be read: {why}") from error
