@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
-from shiftsvd.algebra import base
+from shiftsvd.algebra import operator as base
 from shiftsvd.backends import dense as array
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import DenseRows

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import shiftsvd as ss
-from shiftsvd.algebra.base import Operator
+from shiftsvd.algebra.operator import Operator
 
 # Parameters that are panels: whatever public method of an operator takes one of them first multiplies it. So new
 # products of later versions are counted too.

@@ -1,13 +1,11 @@
 """A matrix without some of its right vectors: ``A (I - V V^H)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.numerics.panels import Panel
@@ -21,14 +19,7 @@ class Deflated(Derived):
     is never there to be subtracted; nothing of the length of A is formed.
     """
 
-    A: Operator
     V: Panel
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", self.A.dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A (P V)``."""

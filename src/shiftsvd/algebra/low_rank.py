@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.base import Operator, check_same_shape
+from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, panel_dtype

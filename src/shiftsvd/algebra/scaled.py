@@ -1,13 +1,14 @@
 """Rows and columns scaled: ``diag(rows) A diag(cols)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.kernels.panels import unwarned
 from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
 from shiftsvd.numerics.moments import Vector
@@ -20,18 +21,15 @@ from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
 
-    A: Operator
     rows: Vector | None = None
     cols: Vector | None = None
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
             if scale is not None and scale.shape != (size,):
                 raise ValueError(f"{name} must have shape ({size},) for a matrix {self.A.shape}, got {scale.shape}")
         scales = [scale for scale in (self.rows, self.cols) if scale is not None]
-        object.__setattr__(self, "shape", self.A.shape)
+        super().__post_init__()
         object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
 
     def matmat(self, V: Panel) -> Panel:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.base import Operator
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.powers import NOTHING, exponents_of
 

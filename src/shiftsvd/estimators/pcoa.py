@@ -268,14 +268,6 @@ class SquaredDistances(Operator):
 class DoubleCentred(Derived):
     """``-1/2 J A J`` with ``J = I - 1 1^T / n``, for a symmetric A; J is a projection, applied as one."""
 
-    A: Operator
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", self.A.dtype)
-
     def matmat(self, V: Panel) -> Panel:
         """``-1/2 J (A (J V))``."""
         return _centred(self.A.matmat(_centred(V))) / -2

@@ -1,10 +1,9 @@
-"""Operators: matrices that can only multiply a panel; their adjoints, and their differences."""
+"""Operators: matrices that can only multiply a panel."""
 
 import time
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import reduce
+from functools import reduce, singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +14,26 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.diagonal import scaled
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded, r_factor
-from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, plus
+from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
 
 # Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
+
+
+@singledispatch
+def adjoint(A: Any) -> "Operator":
+    """``A^H``: the file of the operator that stands for it registers it here, so that this file need not know it."""
+    raise TypeError(f"an operator is needed, got {type(A).__name__}")
+
+
+@singledispatch
+def difference(A: Any, S: "Operator") -> "Operator":
+    """``A - S`` of equal shapes, registered as `adjoint` is."""
+    raise TypeError(f"an operator is needed, got {type(A).__name__}")
 
 
 class Operator(Costs):
@@ -202,7 +213,7 @@ class Operator(Costs):
     @property
     def H(self) -> "Operator":
         """The conjugate transpose, a view."""
-        return Adjoint(self)
+        return adjoint(self)
 
     def __matmul__(self, V: npt.ArrayLike) -> Panel:
         X = np.asarray(V)
@@ -214,9 +225,7 @@ class Operator(Costs):
         if not isinstance(shift, Operator):
             return NotImplemented
         check_same_shape(self, shift)
-        low_rank = shift.as_low_rank()
-        fused = None if low_rank is None else self.with_shift(low_rank)
-        return fused or Shifted(self, shift if low_rank is None else low_rank)
+        return difference(self, shift)
 
     def as_low_rank(self) -> "LowRank | None":
         """This matrix as ``L R^H``, if that is what it is."""
@@ -231,256 +240,6 @@ class Operator(Costs):
 
     # NumPy must leave `array @ A` and `array - A` to us, not loop over the entries.
     __array_ufunc__ = None
-
-
-class Derived(Operator):
-    """An operator made of another one, A: its products cost and round as those of A do."""
-
-    A: Operator
-
-    @property
-    def eps(self) -> float:
-        """As of A."""
-        return self.A.eps
-
-    def gram_seconds(self, V: Panel) -> float:
-        """As of A."""
-        return self.A.gram_seconds(V)
-
-    @property
-    def gram_eps(self) -> float:
-        """As of A."""
-        return self.A.gram_eps
-
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """As of A."""
-        return self.A.panel_columns
-
-    @property
-    def working_bytes(self) -> int:
-        """As of A."""
-        return self.A.working_bytes
-
-    @property
-    def file_bytes(self) -> int:
-        """As of A."""
-        return self.A.file_bytes
-
-    @property
-    def square_bytes(self) -> float:
-        """As of A."""
-        return self.A.square_bytes
-
-    @property
-    def stored(self) -> int:
-        """As of A."""
-        return self.A.stored
-
-    @property
-    def n_threads(self) -> int | None:
-        """As of A."""
-        return self.A.n_threads
-
-    @property
-    def strain(self) -> int:
-        """As of A."""
-        return self.A.strain
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Adjoint(Derived):
-    """The conjugate transpose of an operator."""
-
-    A: Operator
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape[::-1])
-        object.__setattr__(self, "dtype", self.A.dtype)
-
-    def matmat(self, V: Panel) -> Panel:
-        """``A^H V``."""
-        return self.A.rmatmat(V)
-
-    def rmatmat(self, W: Panel) -> Panel:
-        """``A W``."""
-        return self.A.matmat(W)
-
-    def matmat_in_double(self, V: Panel) -> Panel:
-        """Of a view of A by its columns, where there is one."""
-        by_columns = self.A.transposed(0)
-        return self.matmat(V) if by_columns is None else by_columns.matmat_in_double(V)
-
-    def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows of A, conjugated."""
-        moments = self.A.row_moments(weights)
-        return Moments(moments.count, moments.mean.conj(), moments.M2)
-
-    def least(self) -> float | None:
-        """As of A."""
-        return self.A.least()
-
-    def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns of A, conjugated."""
-        moments = self.A.moments(weights)
-        return Moments(moments.count, moments.mean.conj(), moments.M2)
-
-    def triangle(self, weights: Vector | None = None) -> Panel:
-        """As A reads itself."""
-        return self.A.adjoint_triangle(weights)
-
-    def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Squared norms of the rows of A."""
-        return self.A.row_squares(weights)
-
-    def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Squared norms of the columns of A."""
-        return self.A.column_squares(weights)
-
-    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """Those of A sorted by its columns; None where it cannot be."""
-        by_columns = self.A.transposed(np.inf)
-        return None if by_columns is None else by_columns.squares_beyond(V, W, weights)
-
-    def column_exponents(self) -> Vector | None:
-        """Those of the rows of A."""
-        return self.A.row_exponents()
-
-    def row_exponents(self) -> Vector | None:
-        """Those of the columns of A."""
-        return self.A.column_exponents()
-
-    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """``(diag(2^cols) A diag(2^rows))^H``."""
-        B = self.A.ldexp(cols, rows)
-        return None if B is None else B.H
-
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The column blocks of A."""
-        return self.A.column_blocks(rows)
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of A."""
-        return self.A.row_blocks(columns)
-
-    def gram_seconds(self, V: Panel) -> float:
-        """That of two products."""
-        return Operator.gram_seconds(self, V)
-
-    @property
-    def gram_eps(self) -> float:
-        """That of two products."""
-        return self.A.eps
-
-    @property
-    def square_bytes(self) -> float:
-        """Where anything travels, the parts of A^H would be as long as the data."""
-        return float("inf") if self.A.square_bytes else 0.0
-
-    def fused(self, passes: float) -> Operator:
-        """A sorted the other way, where that pays."""
-        return self.A.transposed(passes) or self
-
-    def with_shift(self, shift: "LowRank") -> Operator | None:
-        """``(A - shift^H)^H``."""
-        fused = self.A.with_shift(shift.H)
-        return None if fused is None else fused.H
-
-    def unshifted(self) -> "tuple[Operator, LowRank | None]":
-        """The parts of A, each conjugate-transposed."""
-        A, shift = self.A.unshifted()
-        return A.H, None if shift is None else shift.H
-
-    def as_low_rank(self) -> "LowRank | None":
-        """``R L^H``, if A is ``L R^H``."""
-        low_rank = self.A.as_low_rank()
-        return None if low_rank is None else low_rank.H
-
-    @property
-    def H(self) -> Operator:
-        """The operator itself."""
-        return self.A
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Shifted(Derived):
-    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
-
-    A: Operator
-    S: Operator
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_same_shape(self.A, self.S)
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
-
-    def matmat(self, V: Panel) -> Panel:
-        """``A V - S V``."""
-        return self.A.matmat(V) - self.S.matmat(V)
-
-    def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W - S^H W``."""
-        return self.A.rmatmat(W) - self.S.rmatmat(W)
-
-    def fused(self, passes: float) -> Operator:
-        """As A, with the shift inside it where it can be."""
-        return self.A.fused(passes) - self.S
-
-    def with_shift(self, shift: "LowRank") -> Operator | None:
-        """Both shifts in one, where this one is of low rank too."""
-        S = self.S.as_low_rank()
-        return None if S is None else Shifted(self.A, shift.merge(S))
-
-    def column_exponents(self) -> Vector | None:
-        """At most what both have together."""
-        a, b = self.A.column_exponents(), self.S.column_exponents()
-        return None if a is None or b is None else plus(np.maximum(a, b), 1)
-
-    def row_exponents(self) -> Vector | None:
-        """At most what both have together."""
-        return self.H.column_exponents()
-
-    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """The difference of both."""
-        A, S = self.A.ldexp(rows, cols), self.S.ldexp(rows, cols)
-        return None if A is None or S is None else Shifted(A, S)
-
-    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A minus those of S."""
-        S = self.S.as_low_rank()
-        if S is None:
-            yield from super().row_products(V)
-            return
-        C = S.R.conj().T @ V
-        for lo, part in self.A.row_products(V):
-            yield lo, part - S.L[lo : lo + len(part)] @ C
-
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of A minus the same rows of S."""
-        S = self.S.as_low_rank()
-        if S is None:
-            yield from super().row_blocks(rows)
-            return
-        for lo, block in self.A.row_blocks(rows):
-            yield lo, block - S.rows(lo, lo + len(block))
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint."""
-        return self.H.row_blocks(columns)
-
-    def unshifted(self) -> "tuple[Operator, LowRank | None]":
-        """A and the shift."""
-        S = self.S.as_low_rank()
-        return (self, None) if S is None else (self.A, S)
-
-    @property
-    def H(self) -> "Shifted":
-        """``A^H - S^H``."""
-        return Shifted(self.A.H, self.S.H)
 
 
 def check_same_shape(A: Operator, shift: Operator) -> None:

@@ -1,0 +1,127 @@
+"""The conjugate transpose of an operator, a view."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator, adjoint
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.panels import Panel
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjoint(Derived):
+    """The conjugate transpose of an operator."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shape", self.A.shape[::-1])
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A^H V``."""
+        return self.A.rmatmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A W``."""
+        return self.A.matmat(W)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """Of a view of A by its columns, where there is one."""
+        by_columns = self.A.transposed(0)
+        return self.matmat(V) if by_columns is None else by_columns.matmat_in_double(V)
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows of A, conjugated."""
+        moments = self.A.row_moments(weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def least(self) -> float | None:
+        """As of A."""
+        return self.A.least()
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns of A, conjugated."""
+        moments = self.A.moments(weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """As A reads itself."""
+        return self.A.adjoint_triangle(weights)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the rows of A."""
+        return self.A.row_squares(weights)
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the columns of A."""
+        return self.A.column_squares(weights)
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
+        """Those of A sorted by its columns; None where it cannot be."""
+        by_columns = self.A.transposed(np.inf)
+        return None if by_columns is None else by_columns.squares_beyond(V, W, weights)
+
+    def column_exponents(self) -> Vector | None:
+        """Those of the rows of A."""
+        return self.A.row_exponents()
+
+    def row_exponents(self) -> Vector | None:
+        """Those of the columns of A."""
+        return self.A.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """``(diag(2^cols) A diag(2^rows))^H``."""
+        B = self.A.ldexp(cols, rows)
+        return None if B is None else B.H
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """The column blocks of A."""
+        return self.A.column_blocks(rows)
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of A."""
+        return self.A.row_blocks(columns)
+
+    def gram_seconds(self, V: Panel) -> float:
+        """That of two products."""
+        return Operator.gram_seconds(self, V)
+
+    @property
+    def gram_eps(self) -> float:
+        """That of two products."""
+        return self.A.eps
+
+    @property
+    def square_bytes(self) -> float:
+        """Where anything travels, the parts of A^H would be as long as the data."""
+        return float("inf") if self.A.square_bytes else 0.0
+
+    def fused(self, passes: float) -> Operator:
+        """A sorted the other way, where that pays."""
+        return self.A.transposed(passes) or self
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """``(A - shift^H)^H``."""
+        fused = self.A.with_shift(shift.H)
+        return None if fused is None else fused.H
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The parts of A, each conjugate-transposed."""
+        A, shift = self.A.unshifted()
+        return A.H, None if shift is None else shift.H
+
+    def as_low_rank(self) -> LowRank | None:
+        """``R L^H``, if A is ``L R^H``."""
+        low_rank = self.A.as_low_rank()
+        return None if low_rank is None else low_rank.H
+
+    @property
+    def H(self) -> Operator:
+        """The operator itself."""
+        return self.A
+
+
+adjoint.register(Operator, Adjoint)

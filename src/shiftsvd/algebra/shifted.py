@@ -1,0 +1,97 @@
+"""The difference of two operators: the plain algebra of the shift."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator, check_same_shape, difference
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel, field_of
+from shiftsvd.numerics.powers import plus
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shifted(Derived):
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
+
+    S: Operator
+
+    def __post_init__(self) -> None:
+        check_same_shape(self.A, self.S)
+        super().__post_init__()
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V - S V``."""
+        return self.A.matmat(V) - self.S.matmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W - S^H W``."""
+        return self.A.rmatmat(W) - self.S.rmatmat(W)
+
+    def fused(self, passes: float) -> Operator:
+        """As A, with the shift inside it where it can be."""
+        return self.A.fused(passes) - self.S
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """Both shifts in one, where this one is of low rank too."""
+        S = self.S.as_low_rank()
+        return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def column_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        a, b = self.A.column_exponents(), self.S.column_exponents()
+        return None if a is None or b is None else plus(np.maximum(a, b), 1)
+
+    def row_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        return self.H.column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """The difference of both."""
+        A, S = self.A.ldexp(rows, cols), self.S.ldexp(rows, cols)
+        return None if A is None or S is None else Shifted(A, S)
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A minus those of S."""
+        S = self.S.as_low_rank()
+        if S is None:
+            yield from super().row_products(V)
+            return
+        C = S.R.conj().T @ V
+        for lo, part in self.A.row_products(V):
+            yield lo, part - S.L[lo : lo + len(part)] @ C
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of A minus the same rows of S."""
+        S = self.S.as_low_rank()
+        if S is None:
+            yield from super().row_blocks(rows)
+            return
+        for lo, block in self.A.row_blocks(rows):
+            yield lo, block - S.rows(lo, lo + len(block))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of the adjoint."""
+        return self.H.row_blocks(columns)
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """A and the shift."""
+        S = self.S.as_low_rank()
+        return (self, None) if S is None else (self.A, S)
+
+    @property
+    def H(self) -> "Shifted":
+        """``A^H - S^H``."""
+        return Shifted(self.A.H, self.S.H)
+
+
+@difference.register
+def _(A: Operator, S: Operator) -> Operator:
+    """The subtraction is fused into A where S is of low rank and A can."""
+    low_rank = S.as_low_rank()
+    fused = None if low_rank is None else A.with_shift(low_rank)
+    return fused or Shifted(A, S if low_rank is None else low_rank)
