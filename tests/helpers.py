@@ -13,7 +13,8 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
-from shiftsvd.algebra import operator as base
+from shiftsvd.algebra import generic as base
+from shiftsvd.algebra.generic import as_low_rank, column_blocks, registered, row_blocks, row_moments
 from shiftsvd.backends import dense as array
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import DenseRows
@@ -377,6 +378,7 @@ def content(X: Any) -> list[bytes]:
 # --- operators that watch -------------------------------------------------------------------------------------
 
 
+@registered
 @dataclass(eq=False)
 class Counting(ss.Operator):
     """An operator that counts how often the data are read."""
@@ -473,7 +475,7 @@ def _moments(A: ss.Operator, D: Array, size: float, seed: int) -> None:
         (rng.random(m), rng.random(n)),
         (rng.integers(0, 3, m) + (np.arange(m) == 0.0), rng.integers(0, 3, n) + (np.arange(n) == 0.0)),
     ):
-        for moments, E, weights in ((A.moments(w), D, w), (A.row_moments(u), D.T, u)):
+        for moments, E, weights in ((A.moments(w), D, w), (row_moments(A, u), D.T, u)):
             weights = np.ones(len(E)) if weights is None else weights
             eps = A.eps if moments.M2 is None else EPS
             mean = weights @ E / weights.sum()
@@ -509,8 +511,8 @@ def _squares(A: ss.Operator, D: Array, size: float, seed: int) -> None:
 def _blocks(A: ss.Operator, D: Array, size: float) -> None:
     for rows in (1, 4, 10**6):
         for found, E, eps in (
-            (A.row_blocks(rows), D, _block_eps(A, rows=True)),
-            (A.column_blocks(rows), D.conj().T, _block_eps(A, rows=False)),
+            (row_blocks(A, rows), D, _block_eps(A, rows=True)),
+            (column_blocks(A, rows), D.conj().T, _block_eps(A, rows=False)),
         ):
             next_row, parts = 0, []
             for first, block in found:
@@ -523,7 +525,7 @@ def _blocks(A: ss.Operator, D: Array, size: float) -> None:
 
 def _block_eps(A: ss.Operator, rows: bool) -> float:
     """Blocks are made in double; where an operator knows none they are products with the identity."""
-    if isinstance(A, ss.Shifted) and A.S.as_low_rank() is None:
+    if isinstance(A, ss.Shifted) and as_low_rank(A.S) is None:
         return A.eps
     if isinstance(A, ss.Adjoint | ss.Scaled | ss.Shifted):
         return _block_eps(A.A, rows != isinstance(A, ss.Adjoint))

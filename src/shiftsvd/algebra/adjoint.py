@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shiftsvd.algebra import generic
 from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import adjoint, registered
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Operator, adjoint
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import Panel
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
     """The conjugate transpose of an operator."""
@@ -30,17 +33,17 @@ class Adjoint(Derived):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """Of a view of A by its columns, where there is one."""
-        by_columns = self.A.transposed(0)
-        return self.matmat(V) if by_columns is None else by_columns.matmat_in_double(V)
+        by_columns = generic.transposed(self.A, 0)
+        return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows of A, conjugated."""
-        moments = self.A.row_moments(weights)
+        moments = generic.row_moments(self.A, weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def least(self) -> float | None:
         """As of A."""
-        return self.A.least()
+        return generic.least(self.A)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns of A, conjugated."""
@@ -49,7 +52,7 @@ class Adjoint(Derived):
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """As A reads itself."""
-        return self.A.adjoint_triangle(weights)
+        return generic.adjoint_triangle(self.A, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
         """Squared norms of the rows of A."""
@@ -61,33 +64,33 @@ class Adjoint(Derived):
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
         """Those of A sorted by its columns; None where it cannot be."""
-        by_columns = self.A.transposed(np.inf)
-        return None if by_columns is None else by_columns.squares_beyond(V, W, weights)
+        by_columns = generic.transposed(self.A, np.inf)
+        return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
 
     def column_exponents(self) -> Vector | None:
         """Those of the rows of A."""
-        return self.A.row_exponents()
+        return generic.row_exponents(self.A)
 
     def row_exponents(self) -> Vector | None:
         """Those of the columns of A."""
-        return self.A.column_exponents()
+        return generic.column_exponents(self.A)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
         """``(diag(2^cols) A diag(2^rows))^H``."""
-        B = self.A.ldexp(cols, rows)
+        B = generic.ldexp(self.A, cols, rows)
         return None if B is None else B.H
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """The column blocks of A."""
-        return self.A.column_blocks(rows)
+        return generic.column_blocks(self.A, rows)
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """The row blocks of A."""
-        return self.A.row_blocks(columns)
+        return generic.row_blocks(self.A, columns)
 
     def gram_seconds(self, V: Panel) -> float:
         """That of two products."""
-        return Operator.gram_seconds(self, V)
+        return generic.timed(self, V)
 
     @property
     def gram_eps(self) -> float:
@@ -101,7 +104,7 @@ class Adjoint(Derived):
 
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays."""
-        return self.A.transposed(passes) or self
+        return generic.transposed(self.A, passes) or self
 
     def with_shift(self, shift: LowRank) -> Operator | None:
         """``(A - shift^H)^H``."""
@@ -110,12 +113,12 @@ class Adjoint(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The parts of A, each conjugate-transposed."""
-        A, shift = self.A.unshifted()
+        A, shift = generic.unshifted(self.A)
         return A.H, None if shift is None else shift.H
 
     def as_low_rank(self) -> LowRank | None:
         """``R L^H``, if A is ``L R^H``."""
-        low_rank = self.A.as_low_rank()
+        low_rank = generic.as_low_rank(self.A)
         return None if low_rank is None else low_rank.H
 
     @property

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 PANEL_CACHE = 2**20  # bytes of one panel that stays in the cache of a core beside another
-QR_ENTRIES = 2**21  # of a block that is factorized at once: 16 MiB in double precision
 
 
 class Costs(ABC):

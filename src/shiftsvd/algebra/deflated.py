@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import matmat_in_double, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
@@ -11,6 +12,7 @@ from shiftsvd.numerics.orth import inner
 from shiftsvd.numerics.panels import Panel
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Deflated(Derived):
     """``A P`` with ``P = I - V V^H`` for orthonormal columns V: what is left when leaders have been found.
@@ -27,7 +29,7 @@ class Deflated(Derived):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A (P V)``."""
-        return self.A.matmat_in_double(self._projected(V))
+        return matmat_in_double(self.A, self._projected(V))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``P (A^H W)``."""
@@ -48,7 +50,7 @@ class Deflated(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The parts of A: what a shift does to rounding, it does here too."""
-        return self.A.unshifted()
+        return unshifted(self.A)
 
     def _projected(self, V: Panel) -> Panel:
         """``P V``, twice: once leaves some rounding."""

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import gram_seconds, registered
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.panels import Panel
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Derived(Operator):
     """An operator made of another one, A: as large, and its products cost and round as those of A do."""
@@ -28,7 +30,7 @@ class Derived(Operator):
 
     def gram_seconds(self, V: Panel) -> float:
         """As of A."""
-        return self.A.gram_seconds(V)
+        return gram_seconds(self.A, V)
 
     @property
     def gram_eps(self) -> float:

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra import generic
 from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import registered
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.kernels.panels import unwarned
@@ -17,6 +19,7 @@ from shiftsvd.numerics.panels import Panel, field_of
 from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
@@ -42,7 +45,7 @@ class Scaled(Derived):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """As `matmat`, by that of A."""
-        return scaled(self.rows, self.A.matmat_in_double(scaled(self.cols, V)))
+        return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
@@ -61,17 +64,17 @@ class Scaled(Derived):
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
-        G = self.A.gram_matrix(power(self.rows, weights))
+        G = generic.gram_matrix(self.A, power(self.rows, weights))
         return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of that of A with its columns scaled."""
-        R = self.A.triangle(power(self.rows, weights))
+        R = generic.triangle(self.A, power(self.rows, weights))
         return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
         """As A."""
-        return Scaled(self.A.fused(passes), self.rows, self.cols)
+        return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
@@ -89,17 +92,17 @@ class Scaled(Derived):
         """``|c_j|^2`` times those of A beyond ``D_c V (D_c^-1 W)^H``; a column that is scaled to 0 leaves nothing."""
         if self.cols is not None:
             V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
-        squares = self.A.squares_beyond(V, W, power(self.rows, weights))
+        squares = generic.squares_beyond(self.A, V, W, power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
     def column_exponents(self) -> Vector | None:
         """Those of A with its scales."""
-        e = self.A.column_exponents()
+        e = generic.column_exponents(self.A)
         return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
 
     def row_exponents(self) -> Vector | None:
         """Those of A with its scales."""
-        e = self.A.row_exponents()
+        e = generic.row_exponents(self.A)
         return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
@@ -120,17 +123,17 @@ class Scaled(Derived):
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
         """As of A, with both scales."""
-        return self.A.lazy_basis(scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
+        return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A, scaled."""
-        for lo, block in self.A.row_blocks(rows):
+        for lo, block in generic.row_blocks(self.A, rows):
             r = None if self.rows is None else self.rows[lo : lo + len(block)]
             yield lo, scaled(r, block) if self.cols is None else scaled(r, block) * self.cols
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """The row blocks of the adjoint."""
-        return self.H.row_blocks(columns)
+        return generic.row_blocks(self.H, columns)
 
     def with_shift(self, shift: LowRank) -> Operator | None:
         """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where the shift is 0 wherever a scale is, and A can fuse it."""
@@ -142,7 +145,7 @@ class Scaled(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The parts of A, each scaled."""
-        A, S = self.A.unshifted()
+        A, S = generic.unshifted(self.A)
         if S is None:
             return self, None
         return Scaled(A, self.rows, self.cols), LowRank(scaled(self.rows, S.L), scaled(conj(self.cols), S.R))
@@ -160,7 +163,7 @@ def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
 
 def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
     """``diag(2^rows) A diag(2^cols)``; of an operator that knows no better, by its panels."""
-    B = A.ldexp(rows, cols)
+    B = generic.ldexp(A, rows, cols)
     if B is not None:
         return B
     if np.ndim(rows) == 0 and np.ndim(cols) == 0:  # half on either side, or a panel could leave the range

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shiftsvd.algebra import generic
 from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import difference, registered
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Operator, check_same_shape, difference
+from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, field_of
+from shiftsvd.numerics.panels import Panel, field_of, panel_dtype
 from shiftsvd.numerics.powers import plus
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
@@ -34,30 +37,30 @@ class Shifted(Derived):
 
     def fused(self, passes: float) -> Operator:
         """As A, with the shift inside it where it can be."""
-        return self.A.fused(passes) - self.S
+        return generic.fused(self.A, passes) - self.S
 
     def with_shift(self, shift: LowRank) -> Operator | None:
         """Both shifts in one, where this one is of low rank too."""
-        S = self.S.as_low_rank()
+        S = generic.as_low_rank(self.S)
         return None if S is None else Shifted(self.A, shift.merge(S))
 
     def column_exponents(self) -> Vector | None:
         """At most what both have together."""
-        a, b = self.A.column_exponents(), self.S.column_exponents()
+        a, b = generic.column_exponents(self.A), generic.column_exponents(self.S)
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def row_exponents(self) -> Vector | None:
         """At most what both have together."""
-        return self.H.column_exponents()
+        return generic.column_exponents(self.H)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
         """The difference of both."""
-        A, S = self.A.ldexp(rows, cols), self.S.ldexp(rows, cols)
+        A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)
         return None if A is None or S is None else Shifted(A, S)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A minus those of S."""
-        S = self.S.as_low_rank()
+        S = generic.as_low_rank(self.S)
         if S is None:
             yield from super().row_products(V)
             return
@@ -67,20 +70,20 @@ class Shifted(Derived):
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A minus the same rows of S."""
-        S = self.S.as_low_rank()
+        S = generic.as_low_rank(self.S)
         if S is None:
-            yield from super().row_blocks(rows)
+            yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
             return
-        for lo, block in self.A.row_blocks(rows):
+        for lo, block in generic.row_blocks(self.A, rows):
             yield lo, block - S.rows(lo, lo + len(block))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """The row blocks of the adjoint."""
-        return self.H.row_blocks(columns)
+        return generic.row_blocks(self.H, columns)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """A and the shift."""
-        S = self.S.as_low_rank()
+        S = generic.as_low_rank(self.S)
         return (self, None) if S is None else (self.A, S)
 
     @property
@@ -92,6 +95,6 @@ class Shifted(Derived):
 @difference.register
 def _(A: Operator, S: Operator) -> Operator:
     """The subtraction is fused into A where S is of low rank and A can."""
-    low_rank = S.as_low_rank()
+    low_rank = generic.as_low_rank(S)
     fused = None if low_rank is None else A.with_shift(low_rank)
     return fused or Shifted(A, S if low_rank is None else low_rank)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.generic import column_exponents
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.powers import NOTHING, exponents_of
@@ -41,7 +42,7 @@ def _exponent(A: Operator, norm: float | None) -> int:
     """That of the norm; where there is none, about that of the largest entry; else 0."""
     if norm is not None:
         return int(exponents_of(norm)) if np.isfinite(norm) else 0
-    exponents = A.column_exponents()
+    exponents = column_exponents(A)
     return 0 if exponents is None else int(exponents.max())
 
 

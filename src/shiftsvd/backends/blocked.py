@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.panels import unwarned
@@ -18,6 +19,7 @@ Rows = tuple[int, int]  # first row and one past the last
 PIECE = 2**18
 
 
+@registered
 class Blocked(Operator):
     """A matrix whose rows are the long side, read block by block, each block minus its rows of the shift.
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.panels import unwarned
@@ -18,6 +19,7 @@ from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
 BLOCK = 2**20
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRows(Blocked):
     """A dense array with rows on the long side, conjugated if so asked, minus its shift."""

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import Multiplied, RowSource, wide_panels
@@ -29,6 +31,7 @@ MOST_COLUMNS = 128
 PROBED = 3
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Blocked):
     """A matrix in a file minus its shift, never held in memory.
@@ -161,17 +164,17 @@ class DiskRows(Blocked):
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed in one read."""
-        part = lambda rows: self._block(rows).gram_matrix(slice_of(weights, rows))  # noqa: E731
+        part = lambda rows: generic.gram_matrix(self._block(rows), slice_of(weights, rows))  # noqa: E731
         return self._once("gram_matrix", (weights,), lambda: {"G": self._sum(part)})["G"]
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read."""
-        read = lambda: {"R": Operator.triangle(self, weights)}  # noqa: E731
+        read = lambda: {"R": generic.by_blocks(self, weights)}  # noqa: E731
         return self._once("triangle", (weights,), read)["R"]
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         """The same of the adjoint, all of which is held."""
-        read = lambda: {"R": Operator.triangle(self.H, weights)}  # noqa: E731
+        read = lambda: {"R": generic.by_blocks(self.H, weights)}  # noqa: E731
         return self._once("adjoint_triangle", (weights,), read)["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
@@ -205,11 +208,11 @@ class DiskRows(Blocked):
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted sparse matrix, the mean alone."""
         plain = self.shift is None or not self.source.sparse
-        return super().row_moments(weights) if plain else Operator.row_moments(self, weights)
+        return super().row_moments(weights) if plain else generic.row_means(self, weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of these rows."""
-        return self._block(rows).row_moments(weights)
+        return generic.row_moments(self._block(rows), weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms, from the moments where they are known; else one read."""
@@ -232,7 +235,7 @@ class DiskRows(Blocked):
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         """Those of the block, read once."""
-        for lo, piece in self._block(rows).row_blocks(max(1, PIECE // self.shape[1])):
+        for lo, piece in generic.row_blocks(self._block(rows), max(1, PIECE // self.shape[1])):
             yield rows[0] + lo, piece
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
@@ -242,12 +245,12 @@ class DiskRows(Blocked):
 
     def column_exponents(self) -> Vector:
         """From the blocks; one read."""
-        parts = [part for _, part in self._each(lambda rows: self._block(rows).column_exponents())]
+        parts = [part for _, part in self._each(lambda rows: generic.column_exponents(self._block(rows)))]
         return np.asarray(np.max(parts, axis=0))
 
     def row_exponents(self) -> Vector:
         """From the blocks; one read."""
-        return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).row_exponents())])
+        return np.concatenate([part for _, part in self._each(lambda rows: generic.row_exponents(self._block(rows)))])
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
         """Blocks are multiplied as they are read."""
@@ -261,7 +264,7 @@ class DiskRows(Blocked):
         for lo, hi in blocks:
             part = self._block((lo, hi))
             read_part(1 / len(blocks))
-            for first, block in part.row_blocks(rows):
+            for first, block in generic.row_blocks(part, rows):
                 yield lo + first, block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
@@ -271,7 +274,7 @@ class DiskRows(Blocked):
 
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block."""
-        return np.concatenate([part for _, part in self._each(lambda rows: self._block(rows).mix(Omega))])
+        return np.concatenate([part for _, part in self._each(lambda rows: generic.mix(self._block(rows), Omega))])
 
     def with_shift(self, shift: LowRank) -> "DiskRows":
         """The shift is subtracted inside the blocks."""

@@ -9,13 +9,14 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.costs import PANEL_CACHE
+from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups, unwarned
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
-from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
 from shiftsvd.runs.memory import spare
 
 Powers = tuple[Vector | int, Vector | int]
@@ -32,6 +33,7 @@ ACCUMULATOR = 2**24
 SORT_PASSES = 4
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift.
@@ -200,7 +202,7 @@ class SparseRows(Blocked):
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
-        return super().row_moments(weights) if self.shift is None else Operator.row_moments(self, weights)
+        return super().row_moments(weights) if self.shift is None else row_means(self, weights)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from shiftsvd.algebra.generic import least
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.features import counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
@@ -224,7 +225,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
         if is_unread(X):
             A = counted(self, X, reset)
-            self._refuse_negative(A.least() or 0)
+            self._refuse_negative(least(A) or 0)
             return A
         return self._checked(validated(self, X, reset))
 
@@ -232,7 +233,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """A table of further columns, checked."""
         if is_unread(X):
             A = as_operator(X, memory_limit=self.memory_limit)
-            self._refuse_negative(A.least() or 0)
+            self._refuse_negative(least(A) or 0)
             return A
         return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
 from shiftsvd.operators import Operator
@@ -157,5 +158,5 @@ def estimate(
         # As wide as a step of block Lanczos, and in its precision.
         V = np.ones((tall.shape[1], BlockLanczos().block(k, A)), A.dtype)
         with threads(A.n_threads):
-            seconds = tall.gram_seconds(V)
+            seconds = gram_seconds(tall, V)
     return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import groups
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
@@ -34,7 +35,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     k, dtype = len(F.S), panel_dtype(A.dtype)
     given = F.Vh.conj().T.astype(dtype)
     V = orth(given)
-    Y = A.matmat_in_double(V)
+    Y = matmat_in_double(A, V)
     U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
     right = Y @ inner(V, given) - U * F.S
     left = A.rmatmat(U) - given * F.S

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.costs import QR_ENTRIES
+from shiftsvd.algebra.generic import QR_ENTRIES, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
@@ -69,5 +69,5 @@ class Exact(Solver):
 
 def _triangle(A: Operator) -> Panel:
     """R of the QR of A, square."""
-    R, n = A.triangle(), A.shape[1]
+    R, n = triangle(A), A.shape[1]
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])

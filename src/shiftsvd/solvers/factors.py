@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.generic import lazy_basis, matmat_in_double, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
 from shiftsvd.operators import Operator, Panel
@@ -36,8 +37,8 @@ def _adjoint(F: Lazy) -> Lazy:
 
 def long_factor(A: Operator, V: Panel) -> Panel:
     """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
-    lazy: Panel | None = A.lazy_basis(V)
-    return graded_basis(A.matmat_in_double(V)) if lazy is None else lazy
+    lazy: Panel | None = lazy_basis(A, V)
+    return graded_basis(matmat_in_double(A, V)) if lazy is None else lazy
 
 
 def rounding(A: Operator) -> float:
@@ -50,7 +51,7 @@ def rounding(A: Operator) -> float:
 
 def rank_floor(A: Operator, first: float) -> float:
     """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
-    _, shift = A.unshifted()
+    _, shift = unshifted(A)
     # Means are right to an ulp or two.
     own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
     return max(rounding(A) * float(first), own)

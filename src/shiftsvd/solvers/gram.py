@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
@@ -71,9 +72,9 @@ class Gram(Solver):
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
-        A = A.fused(np.inf)
+        A = fused(A, np.inf)
         n = A.shape[1]
-        G = A.gram_matrix()
+        G = gram_matrix(A)
         if isinstance(k, int) and k + 8 <= MANY * n:
             run = Run(self._leading(), Formed(G), k, rng, A)
             return run().factors(A, 1 + run.n_passes, n)

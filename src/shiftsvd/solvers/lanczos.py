@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.algebra.generic import fused
 from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Vector
@@ -114,8 +115,8 @@ class BlockLanczos(Solver):
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
-        fused = A.fused(self._expected_steps(k))
-        run = Run(self, fused, k, rng, fused)
+        B = fused(A, self._expected_steps(k))
+        run = Run(self, B, k, rng, B)
         return run().factors(A, run.n_passes, run.widest)
 
     def block(self, k: int | float, A: Operator) -> int:

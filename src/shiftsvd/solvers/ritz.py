@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, stacked, triangle
@@ -240,7 +241,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
 def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
     """The singular values of A V, which have all their digits, and its right vectors; one pass."""
     double = A.eps <= A.gram_eps
-    parts = (Y for _, Y in A.row_products(V)) if double else [A.matmat_in_double(V)]
+    parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
     _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
     return S, Wh
 

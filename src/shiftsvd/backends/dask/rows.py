@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.algebra.generic import registered, row_blocks, row_means
 from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask.graph import Blocks, Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, in_order, merged, wide
@@ -65,6 +66,7 @@ def _check_sparse(X: Any) -> None:
         )
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Operator):
     """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
@@ -238,7 +240,7 @@ class DaskRows(Operator):
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted sparse matrix, the mean alone."""
         if self.shift is not None and self.sparse:
-            return super().row_moments(weights)
+            return row_means(self, weights)
         parts = [part for _, part in self._rows("row_moments", in_double(weights))]
         mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
         return Moments(parts[0].count, mean, M2)
@@ -282,7 +284,7 @@ class DaskRows(Operator):
         for block in self.blocks():
             (chunk,) = self._parts("chunk", [block], (), ())
             A = block_operator(chunk, self._own(block, ()), self._shared("chunk", ()))
-            for first, part in A.row_blocks(rows):
+            for first, part in row_blocks(A, rows):
                 yield block[1][0] + first, part
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:

@@ -9,6 +9,7 @@ import numpy as np
 from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse, sparray
 
+from shiftsvd.algebra.generic import FUNCTIONS
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.disk import DiskRows
@@ -157,7 +158,12 @@ def _least(A: Operator) -> float:
     return float(numbers.min(initial=0))
 
 
-OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest, "least": _least}
+OURS: dict[str, Callable[..., Any]] = FUNCTIONS | {
+    "counts": _counts,
+    "moments": _moments,
+    "digest": _digest,
+    "least": _least,
+}
 
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
