@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -92,7 +92,7 @@ for _name in [*dir(Operator), *FUNCTIONS]:
     _member = FUNCTIONS.get(_name) or inspect.getattr_static(Operator, _name)
     if _name.startswith("_") or _name in ("matmat", "rmatmat", "shape", "dtype"):
         continue
-    if isinstance(_member, property):
+    if isinstance(_member, property | cached_property):
         setattr(Counted, _name, _read(_name))
     elif callable(_member):
         _first = list(inspect.signature(_member).parameters)[1:2]

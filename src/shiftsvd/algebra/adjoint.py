@@ -1,11 +1,13 @@
 """The conjugate transpose of an operator, a view."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from shiftsvd.algebra import generic
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.generic import adjoint, registered
 from shiftsvd.algebra.low_rank import LowRank
@@ -92,15 +94,11 @@ class Adjoint(Derived):
         """That of two products."""
         return generic.timed(self, V)
 
-    @property
-    def gram_eps(self) -> float:
-        """That of two products."""
-        return self.A.eps
-
-    @property
-    def square_bytes(self) -> float:
-        """Where anything travels, the parts of A^H would be as long as the data."""
-        return float("inf") if self.A.square_bytes else 0.0
+    @cached_property
+    def costs(self) -> Costs:
+        """A `gram` rounds as two products; where anything travels, the parts of it would be as long as the data."""
+        A = self.A.costs
+        return replace(super().costs, gram_eps=A.eps, square_bytes=float("inf") if A.square_bytes else 0.0)
 
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays."""

@@ -1,8 +1,10 @@
 """A matrix without some of its right vectors: ``A (I - V V^H)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.generic import matmat_in_double, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
@@ -39,10 +41,10 @@ class Deflated(Derived):
         """``P A^H diag(weights) A P V``, as many reads as A takes."""
         return self._projected(self.A.gram(self._projected(V), weights))
 
-    @property
-    def gram_reads(self) -> int:
-        """As of A."""
-        return self.A.gram_reads
+    @cached_property
+    def costs(self) -> Costs:
+        """A `gram` reads as often as that of A."""
+        return replace(super().costs, gram_reads=self.A.costs.gram_reads)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``P V``."""

@@ -1,10 +1,12 @@
 """An operator made of another one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import gram_seconds, registered
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.panels import Panel
@@ -23,51 +25,12 @@ class Derived(Operator):
         object.__setattr__(self, "shape", self.A.shape)
         object.__setattr__(self, "dtype", self.A.dtype)
 
-    @property
-    def eps(self) -> float:
-        """As of A."""
-        return self.A.eps
+    @cached_property
+    def costs(self) -> Costs:
+        """As of A, but for a `gram` of two products: whoever makes it in one says so."""
+        A, single = self.A.costs, self.dtype == np.float32
+        return replace(A, gram_reads=2, gram_in_single=single, gram_pairs=A.stored**2 / self.shape[0])
 
     def gram_seconds(self, V: Panel) -> float:
         """As of A."""
         return gram_seconds(self.A, V)
-
-    @property
-    def gram_eps(self) -> float:
-        """As of A."""
-        return self.A.gram_eps
-
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """As of A."""
-        return self.A.panel_columns
-
-    @property
-    def working_bytes(self) -> int:
-        """As of A."""
-        return self.A.working_bytes
-
-    @property
-    def file_bytes(self) -> int:
-        """As of A."""
-        return self.A.file_bytes
-
-    @property
-    def square_bytes(self) -> float:
-        """As of A."""
-        return self.A.square_bytes
-
-    @property
-    def stored(self) -> int:
-        """As of A."""
-        return self.A.stored
-
-    @property
-    def n_threads(self) -> int | None:
-        """As of A."""
-        return self.A.n_threads
-
-    @property
-    def strain(self) -> int:
-        """As of A."""
-        return self.A.strain

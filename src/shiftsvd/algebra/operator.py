@@ -1,8 +1,9 @@
 """Operators: matrices that can only multiply a panel."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
 
 
-class Operator(Costs):
+class Operator(ABC):
     """A matrix A of shape (m, n) that can only multiply panels.
 
     A subclass sets ``shape`` and ``dtype`` (float32, float64, complex64 or complex128) and defines
@@ -29,15 +30,10 @@ class Operator(Costs):
     shape : (int, int)
     dtype : numpy.dtype
         Of the results for users; panels inside a solver are float64 or complex128.
-    eps : float
-        Rounding unit of the products.
-    stored : int
-        How many numbers one pass reads.
-    gram_reads, gram_eps, gram_pairs, gram_in_single, panel_columns, working_bytes, file_bytes, square_bytes, n_threads
-        What else solvers plan by: how often `gram` reads the data and how it rounds, the products of two numbers that
-        `gram_matrix` takes, whether single precision is quicker, the best widths of panels, memory beside the panels,
-        bytes read from a file in one pass, bytes that travel for `gram_matrix` or `triangle`, threads.
     """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
 
     @abstractmethod
     def matmat(self, V: Panel) -> Panel:
@@ -97,6 +93,11 @@ class Operator(Costs):
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
         yield 0, self.matmat(V)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """What solvers plan by, found out when somebody first asks; may take a read, where `matmat` would too."""
+        return Costs.of(self)
 
     @property
     def H(self) -> "Operator":

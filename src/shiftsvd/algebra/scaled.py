@@ -1,12 +1,14 @@
 """Rows and columns scaled: ``diag(rows) A diag(cols)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from shiftsvd.algebra import generic
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.generic import registered
 from shiftsvd.algebra.low_rank import LowRank
@@ -52,15 +54,12 @@ class Scaled(Derived):
         Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
         return scaled(conj(self.cols), Z)
 
-    @property
-    def gram_reads(self) -> int:
-        """As of A."""
-        return self.A.gram_reads
-
-    @property
-    def gram_in_single(self) -> bool:
-        """As of A."""
-        return self.A.gram_in_single
+    @cached_property
+    def costs(self) -> Costs:
+        """A `gram` is that of A; the scales strain panels."""
+        A, scales = self.A.costs, [scale for scale in (self.rows, self.cols) if scale is not None]
+        strain = max((int(np.abs(split(scale)[1]).max()) for scale in scales), default=0) + A.strain
+        return replace(super().costs, gram_reads=A.gram_reads, gram_in_single=A.gram_in_single, strain=strain)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
@@ -109,12 +108,6 @@ class Scaled(Derived):
         """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then."""
         (left, e), (right, f) = split(self.rows), split(self.cols)
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
-
-    @property
-    def strain(self) -> int:
-        """Of these scales and those of A."""
-        here = [np.abs(split(scale)[1]).max() for scale in (self.rows, self.cols) if scale is not None]
-        return int(max(here, default=0)) + self.A.strain
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``D_c V``, scaled."""

@@ -26,14 +26,14 @@ class Units(NamedTuple):
 def in_units(A: Operator) -> Units:
     """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
 
-    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that neither knows its squares
-    (`column_squares`) nor its exponents (`column_exponents`) is taken as it is.
+    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that does not know its squares
+    (`column_squares`) is taken as it is.
     """
     norm = A.frobenius_norm()
     e = _exponent(A, norm)
     least, most = range_of(A)
     e = 0 if least <= e <= most or e == NOTHING else e
-    if e == 0 and A.strain <= most:
+    if e == 0 and A.costs.strain <= most:
         return Units(A, 0, norm)
     return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
 
@@ -48,4 +48,4 @@ def _exponent(A: Operator, norm: float | None) -> int:
 
 def range_of(A: Operator) -> tuple[int, int]:
     """Exponents of the norm of a matrix that can be multiplied as it is."""
-    return SINGLE_RANGE if A.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE
+    return SINGLE_RANGE if A.costs.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

@@ -71,7 +71,7 @@ class DenseRows(Blocked):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A V``, each block shifted and multiplied in double precision."""
-        return self.matmat(V) if self.eps == np.finfo(np.float64).eps else self.pieces_times(V)
+        return self.matmat(V) if self.costs.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""

@@ -64,21 +64,20 @@ class DiskRows(Blocked):
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // SHARE
         return int(np.clip(limit, LEAST_BLOCK, BLOCK))
 
-    @property
-    def working_bytes(self) -> int:
-        """Blocks in work, each as it was read and once more where it is decoded."""
-        return 2 * (self.workers + 1) * self.block_bytes
+    def known_costs(self) -> dict[str, Any]:
+        """The numbers in the file, and where they are if they are sparse; panels are wide, where the memory allows it.
 
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """Wide, where the memory allows it."""
-        return wide_panels(self.shape, MOST_COLUMNS, self.memory_limit)
-
-    @property
-    def eps(self) -> float:
-        """As of matrices in memory: sparse products are made in double, but for full lines."""
-        double = self.source.sparse and (self.shift is None or not self.full.any())
-        return float(np.finfo(np.float64 if double else self.dtype).eps)
+        Products round as those of matrices in memory: sparse ones are made in double, but for full lines.
+        """
+        double = self.source.sparse and (self.dtype.char in "dD" or self.shift is None or not self.full.any())
+        return {
+            "eps": float(np.finfo(np.float64 if double else self.dtype).eps),
+            "stored": self.source.stored,
+            "file_bytes": self.source.stored * (self.source.dtype.itemsize + 4 * self.source.sparse),
+            # Blocks in work, each as it was read and once more where it is decoded.
+            "working_bytes": 2 * (self.workers + 1) * self.block_bytes,
+            "panel_columns": wide_panels(self.shape, MOST_COLUMNS, self.memory_limit),
+        }
 
     @property
     def full(self) -> Vector:
@@ -103,16 +102,6 @@ class DiskRows(Blocked):
             return np.zeros(self.shape[1] + 1, np.int64)
         columns = best.column_counts(A.X, (0, A.shape[0]))
         return np.append(columns, np.count_nonzero(np.diff(A.X.indptr) > FULL * A.shape[1]))
-
-    @property
-    def stored(self) -> int:
-        """Numbers in the file."""
-        return self.source.stored
-
-    @property
-    def file_bytes(self) -> int:
-        """The numbers, and where they are if they are sparse."""
-        return self.stored * (self.source.dtype.itemsize + 4 * self.source.sparse)
 
     @property
     def fingerprint(self) -> str:
@@ -140,7 +129,7 @@ class DiskRows(Blocked):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A V``, dense blocks in double precision; sparse ones are multiplied so already."""
-        double = self.source.sparse or self.eps == np.finfo(np.float64).eps
+        double = self.source.sparse or self.costs.eps == np.finfo(np.float64).eps
         return self.matmat(V) if double else self.pieces_times(V)
 
     def rmatmat(self, W: Panel) -> Panel:

@@ -75,10 +75,20 @@ class SparseRows(Blocked):
             set_(self, "outside", _none(self.X.shape) if whole else kept)
         set_(self, "ready", self._ready())
 
-    @property
-    def eps(self) -> float:
-        """Products are made in double; full lines are shifted in double and rounded to the data's type."""
-        return float(np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps)
+    def known_costs(self) -> dict[str, Any]:
+        """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
+        wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
+        # Products are made in double; full lines are shifted in double and rounded to the data's type.
+        unit = np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps
+        return {
+            "eps": float(unit),
+            "stored": int(self.X.nnz),
+            "working_bytes": size if wide and spare(size, self.memory_limit) else 0,
+            # Single data, and double ones where their panels leave the cache.
+            "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
+            # Pairs of stored entries in a row, each once.
+            "gram_pairs": float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2),
+        }
 
     @property
     def kernels(self) -> Kernels:
@@ -86,30 +96,9 @@ class SparseRows(Blocked):
         return kernels_for(self.dtype)
 
     @property
-    def stored(self) -> int:
-        """The number of stored entries."""
-        return int(self.X.nnz)
-
-    @property
-    def working_bytes(self) -> int:
-        """Of a wide matrix, the copy that is sorted the other way, where there is room for it."""
-        size = self._bytes_the_other_way
-        return size if self.shape[0] < self.shape[1] and spare(size, self.memory_limit) else 0
-
-    @property
     def _bytes_the_other_way(self) -> int:
         """What the adjoint takes, sorted by its own rows."""
         return int(self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1])
-
-    @property
-    def gram_in_single(self) -> bool:
-        """Single data, and double ones where their panels leave the cache."""
-        return self.dtype.kind == "f" and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE)
-
-    @property
-    def gram_pairs(self) -> float:
-        """Pairs of stored entries in a row, each once."""
-        return float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2)
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
@@ -229,7 +218,7 @@ class SparseRows(Blocked):
 
         def part(rows: Rows) -> Vector:
             # Squares are exact; what the products were rounded to is not enough for them.
-            exact = self.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
+            exact = self.costs.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
             X, place = self.block(rows) if exact else self._apart_from_others(rows, panel_dtype(self.dtype))
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)

@@ -11,6 +11,7 @@ import numpy as np
 from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.io.gaps import Samples
+from shiftsvd.operators import Operator
 
 SETTINGS = (
     "k",
@@ -68,7 +69,7 @@ class Result:
             "n_components": pca.n_components_,
             "file": options["file"],
             "shape": list(A.shape),
-            "stored": int(A.stored),
+            "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": {name: options[name] for name in SETTINGS},

@@ -301,7 +301,7 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
 
 def _sums(A: Operator) -> tuple[Vector, Vector]:
     """Sums of the rows and columns, none of them negative; two passes."""
-    with threads(A.n_threads):
+    with threads(A.costs.n_threads):
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):
         if np.any(sums < 0):

@@ -149,7 +149,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         if K < 2:
             raise ValueError(f"a correction needs at least 2 columns, got {K}; use correction=None")
         affordable(24 * J * J, self.memory_limit, f"correcting for {J} categories")
-        with threads(Z.n_threads):
+        with threads(Z.costs.n_threads):
             everything = np.linalg.eigvalsh(gram_matrix(independent(Z)[0]))
         if self.correction == "benzecri":
             total = float(_adjusted(everything, K).sum())

@@ -53,10 +53,10 @@ DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 def surroundings(A: Operator) -> int:
     """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
-    if A.stored < A.shape[0] * A.shape[1]:
-        return FIXED + A.working_bytes
-    at_once = DENSE_BLOCKS * (A.n_threads or default_threads()) * DENSE_BYTES
-    return FIXED + A.working_bytes + min(at_once, 8 * A.stored)
+    if A.costs.stored < A.shape[0] * A.shape[1]:
+        return FIXED + A.costs.working_bytes
+    at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * DENSE_BYTES
+    return FIXED + A.costs.working_bytes + min(at_once, 8 * A.costs.stored)
 
 
 def long_vectors(A: Operator, k: int) -> int:
@@ -81,10 +81,10 @@ class Work(NamedTuple):
         """Of an operator, whichever of its sides is long."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
-        sparse = A.stored < m * n
+        sparse = A.costs.stored < m * n
         tall = A if A.shape[0] >= A.shape[1] else A.H
-        pairs = tall.gram_pairs
-        return cls(m, n, A.stored, pairs, size, sparse, A.file_bytes, tall.square_bytes)
+        pairs = tall.costs.gram_pairs
+        return cls(m, n, A.costs.stored, pairs, size, sparse, A.costs.file_bytes, tall.costs.square_bytes)
 
     def product(self, columns: float, size: int | None = None) -> float:
         """Seconds of fused products with so many columns in all."""

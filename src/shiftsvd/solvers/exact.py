@@ -59,7 +59,7 @@ class Exact(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
-        threads, size = A.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
+        threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0

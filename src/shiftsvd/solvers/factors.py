@@ -46,7 +46,7 @@ def rounding(A: Operator) -> float:
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
-    return max(double, A.eps * float(np.sqrt(max(A.shape))) if A.eps > 1e-10 else 0.0)
+    return max(double, A.costs.eps * float(np.sqrt(max(A.shape))) if A.costs.eps > 1e-10 else 0.0)
 
 
 def rank_floor(A: Operator, first: float) -> float:

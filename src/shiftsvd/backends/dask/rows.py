@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
 
@@ -9,6 +10,7 @@ import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import registered, row_blocks, row_means
 from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask.graph import Blocks, Chunks, Graph, computed, named, summed
@@ -83,8 +85,6 @@ class DaskRows(Operator):
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     level: bool = field(init=False)  # whether the rows of the shift are all the same
-    gram_reads = 1
-    gram_eps = float(np.finfo(np.float64).eps)
 
     def __post_init__(self) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
@@ -97,16 +97,28 @@ class DaskRows(Operator):
         """Whether the chunks are sparse."""
         return bool(issparse(self.X._meta))
 
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """Wide, where the memory allows it."""
-        return wide_panels(self.shape, MOST_COLUMNS, self.memory_limit)
+    @cached_property
+    def costs(self) -> Costs:
+        """The numbers in the chunks, and where they are if they are sparse: they are loaded for every read.
 
-    @property
-    def eps(self) -> float:
-        """As of matrices in memory: sparse products are made in double, but for full lines."""
-        double = self.sparse and (self.shift is None or not self.full.any())
-        return float(np.finfo(np.float64 if double else self.dtype).eps)
+        Products round as those of matrices in memory: sparse ones are made in double, but for full lines.
+        """
+        if "stored" not in self.memo:
+            self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
+        double = self.sparse and (self.dtype.char in "dD" or self.shift is None or not self.full.any())
+        stored, blocks, square = int(self.memo["stored"]), len(self.blocks()), 8.0 * self.shape[1] ** 2
+        size = int(stored * (self.X.dtype.itemsize + 4 * self.sparse))
+        return Costs.of(
+            self,
+            eps=float(np.finfo(np.float64 if double else self.dtype).eps),
+            stored=stored,
+            gram_reads=1,
+            gram_eps=float(np.finfo(np.float64).eps),
+            panel_columns=wide_panels(self.shape, MOST_COLUMNS, self.memory_limit),
+            file_bytes=size,
+            # Each block sends a square in double precision, unless that is larger than the block.
+            square_bytes=blocks * square if blocks == 1 or blocks * square <= size else float("inf"),
+        )
 
     @property
     def counts(self) -> Vector:
@@ -121,24 +133,6 @@ class DaskRows(Operator):
     def full(self) -> Vector:
         """Mask of the columns that are nearly full; one last entry says whether any row is."""
         return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
-
-    @property
-    def stored(self) -> int:
-        """Numbers in the chunks."""
-        if "stored" not in self.memo:
-            self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
-        return int(self.memo["stored"])
-
-    @property
-    def file_bytes(self) -> int:
-        """The numbers, and where they are if they are sparse: they are loaded for every read."""
-        return int(self.stored * (self.X.dtype.itemsize + 4 * self.sparse))
-
-    @property
-    def square_bytes(self) -> float:
-        """Each block sends a square in double precision, unless that is larger than the block."""
-        blocks, one = len(self.blocks()), 8.0 * self.shape[1] ** 2
-        return blocks * one if blocks == 1 or blocks * one <= self.file_bytes else float("inf")
 
     @property
     def fingerprint(self) -> str:
