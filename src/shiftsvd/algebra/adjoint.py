@@ -1,22 +1,20 @@
 """The conjugate transpose of an operator, a view."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import adjoint, registered
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import Panel
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
     """The conjugate transpose of an operator."""
@@ -94,11 +92,10 @@ class Adjoint(Derived):
         """That of two products."""
         return generic.timed(self, V)
 
-    @cached_property
-    def costs(self) -> Costs:
+    def known_costs(self) -> dict[str, Any]:
         """A `gram` rounds as two products; where anything travels, the parts of it would be as long as the data."""
         A = self.A.costs
-        return replace(super().costs, gram_eps=A.eps, square_bytes=float("inf") if A.square_bytes else 0.0)
+        return {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
 
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays."""
@@ -125,4 +122,4 @@ class Adjoint(Derived):
         return self.A
 
 
-adjoint.register(Operator, Adjoint)
+generic.adjoint.register(Operator, Adjoint)

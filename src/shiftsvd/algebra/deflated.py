@@ -1,10 +1,9 @@
 """A matrix without some of its right vectors: ``A (I - V V^H)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from typing import Any
 
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.generic import matmat_in_double, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
@@ -41,10 +40,9 @@ class Deflated(Derived):
         """``P A^H diag(weights) A P V``, as many reads as A takes."""
         return self._projected(self.A.gram(self._projected(V), weights))
 
-    @cached_property
-    def costs(self) -> Costs:
+    def known_costs(self) -> dict[str, Any]:
         """A `gram` reads as often as that of A."""
-        return replace(super().costs, gram_reads=self.A.costs.gram_reads)
+        return {"gram_reads": self.A.costs.gram_reads}
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``P V``."""

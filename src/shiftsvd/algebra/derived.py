@@ -28,8 +28,13 @@ class Derived(Operator):
     @cached_property
     def costs(self) -> Costs:
         """As of A, but for a `gram` of two products: whoever makes it in one says so."""
-        A, single = self.A.costs, self.dtype == np.float32
-        return replace(A, gram_reads=2, gram_in_single=single, gram_pairs=A.stored**2 / self.shape[0])
+        A = self.A.costs
+        own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
+        return replace(A, **own | self.known_costs())
+
+    def known_costs(self) -> dict[str, Any]:
+        """The costs that differ from those of A, for `costs`."""
+        return {}
 
     def gram_seconds(self, V: Panel) -> float:
         """As of A."""

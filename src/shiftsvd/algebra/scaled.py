@@ -1,16 +1,13 @@
 """Rows and columns scaled: ``diag(rows) A diag(cols)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import registered
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.kernels.panels import unwarned
@@ -21,7 +18,7 @@ from shiftsvd.numerics.panels import Panel, field_of
 from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
@@ -54,12 +51,11 @@ class Scaled(Derived):
         Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
         return scaled(conj(self.cols), Z)
 
-    @cached_property
-    def costs(self) -> Costs:
+    def known_costs(self) -> dict[str, Any]:
         """A `gram` is that of A; the scales strain panels."""
         A, scales = self.A.costs, [scale for scale in (self.rows, self.cols) if scale is not None]
         strain = max((int(np.abs(split(scale)[1]).max()) for scale in scales), default=0) + A.strain
-        return replace(super().costs, gram_reads=A.gram_reads, gram_in_single=A.gram_in_single, strain=strain)
+        return {"gram_reads": A.gram_reads, "gram_in_single": A.gram_in_single, "strain": strain}
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""

@@ -7,7 +7,6 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import difference, registered
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
@@ -15,7 +14,7 @@ from shiftsvd.numerics.panels import Panel, field_of, panel_dtype
 from shiftsvd.numerics.powers import plus
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
@@ -92,7 +91,7 @@ class Shifted(Derived):
         return Shifted(self.A.H, self.S.H)
 
 
-@difference.register
+@generic.difference.register
 def _(A: Operator, S: Operator) -> Operator:
     """The subtraction is fused into A where S is of low rank and A can."""
     low_rank = generic.as_low_rank(S)

@@ -43,9 +43,9 @@ class Blocked(Operator):
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the rows of ``A[rows]``."""
 
-    @abstractmethod
     def with_shift(self, shift: LowRank) -> "Blocked":
-        """This matrix with one more shift."""
+        """This matrix with one more shift, which is subtracted inside the blocks."""
+        return self._replace_shift(shift.merge(self.shift))
 
     @cached_property
     def costs(self) -> Costs:

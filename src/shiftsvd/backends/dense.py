@@ -178,10 +178,6 @@ class DenseRows(Blocked):
         """``A Omega``, block by block, Omega never formed."""
         return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
 
-    def with_shift(self, shift: LowRank) -> "DenseRows":
-        """The shift is subtracted from each block before it multiplies."""
-        return self._replace_shift(shift.merge(self.shift))
-
     def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
         return replace(self, shift=shift)
 

@@ -10,7 +10,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, slice_of
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import Multiplied, RowSource, wide_panels
@@ -31,7 +30,7 @@ MOST_COLUMNS = 128
 PROBED = 3
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Blocked):
     """A matrix in a file minus its shift, never held in memory.
@@ -264,10 +263,6 @@ class DiskRows(Blocked):
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block."""
         return np.concatenate([part for _, part in self._each(lambda rows: generic.mix(self._block(rows), Omega))])
-
-    def with_shift(self, shift: LowRank) -> "DiskRows":
-        """The shift is subtracted inside the blocks."""
-        return self._replace_shift(shift.merge(self.shift))
 
     def _replace_shift(self, shift: LowRank | None) -> "DiskRows":
         return replace(self, shift=shift)

@@ -304,10 +304,6 @@ class SparseRows(Blocked):
         X, shift = csr_array(X.T.tocsr()), shift and shift.H
         return replace(self, X=X, shift=shift, memo={}, full_columns=None, inside=inside, powers=powers[::-1])
 
-    def with_shift(self, shift: LowRank) -> "SparseRows":
-        """The shift stays implicit, except inside full rows and columns."""
-        return self._replace_shift(shift.merge(self.shift))
-
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
         return replace(self, shift=shift, inside=False)
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 
@@ -69,39 +70,37 @@ class Work(NamedTuple):
 
     m: int
     n: int
-    stored: int
-    pairs: float
     size: int  # bytes of a number
-    sparse: bool
-    file_bytes: int = 0  # that one pass reads from a file
-    square_bytes: float = 0.0  # that travel where an n x n matrix is formed
+    costs: Costs  # of the matrix with its long side as rows
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
         """Of an operator, whichever of its sides is long."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
-        sparse = A.costs.stored < m * n
-        tall = A if A.shape[0] >= A.shape[1] else A.H
-        pairs = tall.costs.gram_pairs
-        return cls(m, n, A.costs.stored, pairs, size, sparse, A.costs.file_bytes, tall.costs.square_bytes)
+        return cls(m, n, size, (A if A.shape[0] >= A.shape[1] else A.H).costs)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether less is stored than there are entries."""
+        return self.costs.stored < self.m * self.n
 
     def product(self, columns: float, size: int | None = None) -> float:
         """Seconds of fused products with so many columns in all."""
         size = size or self.size
         if not self.sparse:
-            return 4 * self.stored * columns * THIN[size] / THREADS
+            return 4 * self.costs.stored * columns * THIN[size] / THREADS
         misses = MISSES if self.n * 256 > CACHE else 1.0
-        return self.stored * columns * SPARSE[size] * misses / THREADS
+        return self.costs.stored * columns * SPARSE[size] * misses / THREADS
 
     def reading(self, n_passes: float) -> float:
         """Seconds to bring the data in so often, beside the products."""
-        formed = 0.0 if self.sparse else self.stored * FORM / THREADS
-        return (formed + self.file_bytes * FILE) * n_passes
+        formed = 0.0 if self.sparse else self.costs.stored * FORM / THREADS
+        return (formed + self.costs.file_bytes * FILE) * n_passes
 
     def sending(self) -> float:
         """Seconds to form an n x n matrix, one part after the other, beside the arithmetic."""
-        return self.square_bytes * FILE
+        return self.costs.square_bytes * FILE
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         """Block Lanczos with a basis of at most so many columns."""
@@ -113,13 +112,13 @@ class Work(NamedTuple):
     def gram(self, k: int) -> Cost:
         """A formed Gram matrix."""
         if self.sparse:
-            form = self.pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
+            form = self.costs.gram_pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
         else:
-            form = 2 * self.stored * self.n * BLAS[8] + self.stored * FORM
+            form = 2 * self.costs.stored * self.n * BLAS[8] + self.costs.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
-        return Cost(form / THREADS + solve + self.product(k) + 2 * self.file_bytes * FILE + self.sending(), 2.0)
+        return Cost(form / THREADS + solve + self.product(k) + 2 * self.costs.file_bytes * FILE + self.sending(), 2.0)
 
     def exact(self) -> Cost:
         """A QR factorization of everything."""
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
-        return Cost(qr + 12 * self.n**3 * LAPACK + self.file_bytes * FILE + self.sending(), 1.0)
+        return Cost(qr + 12 * self.n**3 * LAPACK + self.costs.file_bytes * FILE + self.sending(), 1.0)
