@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.base import Operator, check_same_shape
+from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, panel_dtype
@@ -16,6 +17,7 @@ from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, two_to
 FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
     """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.

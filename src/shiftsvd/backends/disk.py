@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows
 from shiftsvd.backends.reread import Reread, block_part, rows_operator
 from shiftsvd.backends.source import Multiplied, RowSource, rows_of
@@ -24,6 +25,7 @@ BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32
 PROBED = 3
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Reread):
     """A matrix in a file minus its shift, never held in memory.
@@ -73,10 +75,9 @@ class DiskRows(Reread):
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // SHARE
         return int(np.clip(limit, LEAST_BLOCK, BLOCK))
 
-    @property
-    def working_bytes(self) -> int:
-        """Blocks in work, each as it was read and once more where it is decoded."""
-        return 2 * (self.workers + 1) * self.block_bytes
+    def known_costs(self) -> dict[str, Any]:
+        """Blocks in work take memory, each as it was read and once more where it is decoded."""
+        return super().known_costs() | {"working_bytes": 2 * (self.workers + 1) * self.block_bytes}
 
     def blocks(self) -> list[Rows]:
         """As the file cuts them."""
@@ -87,7 +88,7 @@ class DiskRows(Reread):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A V``, dense blocks in double precision; sparse ones are multiplied so already."""
-        double = self.sparse or self.eps == np.finfo(np.float64).eps
+        double = self.sparse or self.costs.eps == np.finfo(np.float64).eps
         return self.matmat(V) if double else self.pieces_times(V)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.sparse import csr_array
 
+from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import wide_panels
@@ -21,6 +22,7 @@ from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_
 from shiftsvd.runs import journal
 
 
+@generic.registered
 class Reread(Blocked):
     """A matrix that is not in memory minus its shift: each read makes operators of its blocks, which multiply.
 
@@ -77,20 +79,22 @@ class Reread(Blocked):
         return self.shift is not None and self.shift.level
 
     @property
-    def panel_columns(self) -> tuple[int, int]:
-        """Wide, where the memory allows it."""
-        return wide_panels(self.shape, self.most_columns, self.memory_limit)
+    @abstractmethod
+    def stored(self) -> int:
+        """How many numbers are read."""
 
-    @property
-    def eps(self) -> float:
-        """As of matrices in memory: sparse products are made in double, but for full lines."""
-        double = self.sparse and (self.shift is None or not self.full.any())
-        return float(np.finfo(np.float64 if double else self.dtype).eps)
+    def known_costs(self) -> dict[str, Any]:
+        """The numbers, and where they are if they are sparse: all of it is loaded for every read.
 
-    @property
-    def file_bytes(self) -> int:
-        """The numbers, and where they are if they are sparse: they are loaded for every read."""
-        return int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse))
+        Products round as those of matrices in memory: sparse ones are made in double, but for full lines.
+        """
+        double = self.sparse and (self.dtype.char in "dD" or self.shift is None or not self.full.any())
+        return {
+            "eps": float(np.finfo(np.float64 if double else self.dtype).eps),
+            "stored": self.stored,
+            "file_bytes": int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)),
+            "panel_columns": wide_panels(self.shape, self.most_columns, self.memory_limit),
+        }
 
     @property
     def counts(self) -> Vector:
@@ -141,11 +145,11 @@ class Reread(Blocked):
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read."""
-        return self._once("triangle", (weights,), lambda: {"R": Operator.triangle(self, weights)})["R"]
+        return self._once("triangle", (weights,), lambda: {"R": generic.by_blocks(self, weights)})["R"]
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         """The same of the adjoint, all of which is held."""
-        return self._once("adjoint_triangle", (weights,), lambda: {"R": Operator.triangle(self.H, weights)})["R"]
+        return self._once("adjoint_triangle", (weights,), lambda: {"R": generic.by_blocks(self.H, weights)})["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks; one read."""
@@ -171,14 +175,14 @@ class Reread(Blocked):
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted sparse matrix, the mean alone."""
         if self.shift is not None and self.sparse:
-            return Operator.row_moments(self, weights)
+            return generic.row_means(self, weights)
         parts = [part for _, part in self._rows("row_moments", in_double(weights))]
         mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
         return Moments(parts[0].count, mean, M2)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of these rows."""
-        return self._block(rows).row_moments(weights)
+        return generic.row_moments(self._block(rows), weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms, from the moments where they are known; else one read."""
@@ -195,7 +199,7 @@ class Reread(Blocked):
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         """Those of the block, read once."""
-        for lo, piece in self._block(rows).row_blocks(max(1, PIECE // self.shape[1])):
+        for lo, piece in generic.row_blocks(self._block(rows), max(1, PIECE // self.shape[1])):
             yield rows[0] + lo, piece
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
@@ -224,16 +228,12 @@ class Reread(Blocked):
         for block in blocks:
             A = self._block(block)
             read_part(1 / len(blocks))
-            for first, part in A.row_blocks(rows):
+            for first, part in generic.row_blocks(A, rows):
                 yield block[0] + first, part
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """All rows of the adjoint at once: the matrix is read by its own rows, one time."""
         yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
-
-    def with_shift(self, shift: LowRank) -> "Reread":
-        """The shift is subtracted inside the blocks."""
-        return self._replace_shift(shift.merge(self.shift))
 
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Reread":
@@ -332,7 +332,12 @@ def _least(A: Operator) -> float:
     return float(numbers.min(initial=0))
 
 
-OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest, "least": _least}
+OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
+    "counts": _counts,
+    "moments": _moments,
+    "digest": _digest,
+    "least": _least,
+}
 
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:

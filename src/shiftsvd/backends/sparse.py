@@ -9,13 +9,14 @@ import numpy as np
 from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.costs import PANEL_CACHE
+from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, twin
 from shiftsvd.kernels.panels import Groups, unwarned
 from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
-from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
 from shiftsvd.runs.memory import spare
 
 Powers = tuple[Vector | int, Vector | int]
@@ -32,6 +33,7 @@ ACCUMULATOR = 2**24
 SORT_PASSES = 4
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift.
@@ -73,10 +75,20 @@ class SparseRows(Blocked):
             set_(self, "outside", _none(self.X.shape) if whole else kept)
         set_(self, "ready", self._ready())
 
-    @property
-    def eps(self) -> float:
-        """Products are made in double; full lines are shifted in double and rounded to the data's type."""
-        return float(np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps)
+    def known_costs(self) -> dict[str, Any]:
+        """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
+        wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
+        # Products are made in double; full lines are shifted in double and rounded to the data's type.
+        unit = np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps
+        return {
+            "eps": float(unit),
+            "stored": int(self.X.nnz),
+            "working_bytes": size if wide and spare(size, self.memory_limit) else 0,
+            # Single data, and double ones where their panels leave the cache.
+            "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
+            # Pairs of stored entries in a row, each once.
+            "gram_pairs": float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2),
+        }
 
     @property
     def kernels(self) -> Kernels:
@@ -84,30 +96,9 @@ class SparseRows(Blocked):
         return kernels_for(self.dtype)
 
     @property
-    def stored(self) -> int:
-        """The number of stored entries."""
-        return int(self.X.nnz)
-
-    @property
-    def working_bytes(self) -> int:
-        """Of a wide matrix, the copy that is sorted the other way, where there is room for it."""
-        size = self._bytes_the_other_way
-        return size if self.shape[0] < self.shape[1] and spare(size, self.memory_limit) else 0
-
-    @property
     def _bytes_the_other_way(self) -> int:
         """What the adjoint takes, sorted by its own rows."""
         return int(self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1])
-
-    @property
-    def gram_in_single(self) -> bool:
-        """Single data, and double ones where their panels leave the cache."""
-        return self.dtype.kind == "f" and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE)
-
-    @property
-    def gram_pairs(self) -> float:
-        """Pairs of stored entries in a row, each once."""
-        return float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2)
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
@@ -200,7 +191,7 @@ class SparseRows(Blocked):
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
-        return super().row_moments(weights) if self.shift is None else Operator.row_moments(self, weights)
+        return super().row_moments(weights) if self.shift is None else row_means(self, weights)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""
@@ -227,7 +218,7 @@ class SparseRows(Blocked):
 
         def part(rows: Rows) -> Vector:
             # Squares are exact; what the products were rounded to is not enough for them.
-            exact = self.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
+            exact = self.costs.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
             X, place = self.block(rows) if exact else self._apart_from_others(rows, panel_dtype(self.dtype))
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
@@ -312,10 +303,6 @@ class SparseRows(Blocked):
         X = X.conj() if X.dtype.kind == "c" else X
         X, shift = csr_array(X.T.tocsr()), shift and shift.H
         return replace(self, X=X, shift=shift, memo={}, full_columns=None, inside=inside, powers=powers[::-1])
-
-    def with_shift(self, shift: LowRank) -> "SparseRows":
-        """The shift stays implicit, except inside full rows and columns."""
-        return self._replace_shift(shift.merge(self.shift))
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
         return replace(self, shift=shift, inside=False)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.fitting import component_names, score_raster
 from shiftsvd.commands.options import say, tables, typed
@@ -155,7 +156,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
 def _rows(Z: Operator, width: int) -> Iterator[tuple[int, Block]]:
     """The rows of Z in blocks, so many that they do not take much room when they are `width` wide."""
     rows = max(1, ENTRIES // width)
-    for first, block in Z.row_blocks(rows):
+    for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):
             yield first + lo, block[lo : lo + rows]
 

@@ -60,7 +60,7 @@ def matrix(given: dict[str, Any]) -> Facts:
             "-", format=given["format_"], key=given["key"], orient=given["orient"], memory_limit=given["memory"]
         )
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
-        facts |= _numbers(A.shape, A.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
+        facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
     paths = [Path(file) for file in given["files"]]
     opened = read_files(paths, given["stack"], given["format_"], given["key"], given["orient"], given["memory"])

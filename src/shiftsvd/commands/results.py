@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.io.gaps import Given
+from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 
 SETTINGS = (
@@ -69,7 +70,7 @@ class Result:
             "file": options["file"],
             **({"files": list(options["files"]), "stack": options["stack"]} if len(options["files"]) > 1 else {}),
             "shape": list(A.shape),
-            "stored": int(A.stored),
+            "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": {name: options[name] for name in SETTINGS},

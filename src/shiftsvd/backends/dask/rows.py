@@ -9,6 +9,7 @@ import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask.graph import Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wide
@@ -61,6 +62,7 @@ def _check_sparse(X: Any) -> None:
         )
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Reread):
     """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
@@ -76,6 +78,7 @@ class DaskRows(Reread):
     memo: dict[str, Any] = field(default_factory=dict)
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
+    n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
     # A read moves a panel to every worker and loads every block.
     most_columns: ClassVar[int] = 64
 
@@ -96,11 +99,11 @@ class DaskRows(Reread):
             self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
         return int(self.memo["stored"])
 
-    @property
-    def square_bytes(self) -> float:
+    def known_costs(self) -> dict[str, Any]:
         """Each block sends a square in double precision, unless that is larger than the block."""
-        blocks, one = len(self.blocks()), 8.0 * self.shape[1] ** 2
-        return blocks * one if blocks == 1 or blocks * one <= self.file_bytes else float("inf")
+        known, blocks, one = super().known_costs(), len(self.blocks()), 8.0 * self.shape[1] ** 2
+        fits = blocks == 1 or blocks * one <= known["file_bytes"]
+        return known | {"square_bytes": blocks * one if fits else float("inf")}
 
     @property
     def fingerprint(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from shiftsvd.algebra.generic import unshifted
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.kernels.panels import unwarned
@@ -85,7 +86,7 @@ class Gaps(ABC):
         A = self.filled(repeated(mean, m))
         off = A.moments(weights)
         # Of residuals beside a shift the stored part is what is left of the observed entries.
-        M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
+        M2 = unshifted(A)[0].column_squares(weights) if off.M2 is None else off.M2
         assert M2 is not None
         # Means are rounded as sums over all rows are, however few entries of a column are observed.
         constant = M2 <= count * (m * np.finfo(np.float64).eps * np.abs(mean)) ** 2

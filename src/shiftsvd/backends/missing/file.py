@@ -37,7 +37,7 @@ class FileGaps(Gaps):
     @property
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
-        return self.A.stored
+        return self.A.source.stored
 
     def filled(self, S: LowRank) -> Operator:
         """The same file, filled as it is read."""
