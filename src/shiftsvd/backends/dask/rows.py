@@ -13,8 +13,8 @@ from shiftsvd.backends.blocked import Rows, squares_about
 from shiftsvd.backends.dask.graph import Blocks, Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, in_order, merged, wide
 from shiftsvd.backends.dense import native_dtype
+from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.source import wide_panels
-from shiftsvd.backends.sparse import FULL
 from shiftsvd.events import read_part
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded

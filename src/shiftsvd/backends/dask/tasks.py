@@ -12,8 +12,10 @@ from scipy.sparse import csr_array, issparse, sparray
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.sparse import FULL, SparseRows, inspected
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.backends.validation import inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, threads
 from shiftsvd.kernels.panels import unwarned
