@@ -11,9 +11,9 @@ from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.io.counting import n_missing
 from shiftsvd.io.formats import bed
 from shiftsvd.io.opening import Labels, Opened, read_file
+from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.numerics.moments import Vector
 
 SCALE: Final = "patterson"

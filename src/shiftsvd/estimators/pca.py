@@ -13,7 +13,6 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.extremes import beyond, deviations, in_range, refuse_beyond
 from shiftsvd.estimators.features import points, scores
 from shiftsvd.estimators.likelihood import PPCA, minka_rank
-from shiftsvd.estimators.missing import given, new_rows
 from shiftsvd.estimators.samples import checked
 from shiftsvd.estimators.settings import (
     check_shift,
@@ -27,6 +26,8 @@ from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing import MAX_ITER, completed
+from shiftsvd.missing.gaps import Gaps
+from shiftsvd.missing.new_rows import given, mean_rows, regressed_rows
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
@@ -219,7 +220,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         ValueError
             For data or settings that cannot be; nothing is computed before they are checked.
         """
-        A = given(self, checked(self, X, reset=True))
+        A = self._given(X, reset=True)
         weights = row_weights(sample_weight, A.shape[0])
         total = float(A.shape[0]) if weights is None else float(weights.sum())
         k = wanted(self.n_components, A.shape, self.svd_solver)
@@ -409,7 +410,18 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def _operator(self, X: Any, reset: bool) -> Operator:
         """X checked, with something in place of its missing entries if there may be any."""
-        return new_rows(self, given(self, checked(self, X, reset)))
+        A = self._given(X, reset)
+        if isinstance(A, Operator):
+            return A
+        if self.missing == "mean" or not self.n_components_:
+            return mean_rows(A, self.mean_)
+        known = self.components_, self.explained_variance_, self.noise_variance_
+        return regressed_rows(A, self.mean_, self.scale_, *known)
+
+    def _given(self, X: Any, reset: bool) -> Operator | Gaps:
+        """X checked, as the settings for missing entries have it."""
+        how = {"n_threads": self.n_threads, "memory_limit": self.memory_limit}
+        return given(checked(self, X, reset), self.shift, self.missing, self.unobserved, **how)
 
     def _learned(self, groups: Any, covariates: Any) -> tuple[Learned, Any]:
         """The shift of the training data, and what it has to know of these rows."""

@@ -3,8 +3,8 @@
 from typing import Any
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.missing import Gaps, with_nan
 from shiftsvd.estimators.features import count_columns, is_unread, validated
+from shiftsvd.missing.gaps import Gaps, with_nan
 
 
 def checked(pca: Any, X: Any, reset: bool) -> Any:

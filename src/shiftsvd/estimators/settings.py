@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from shiftsvd.backends.missing import Gaps
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import LowRank, Operator

@@ -7,14 +7,11 @@ from typing import Any
 from scipy.sparse import issparse
 
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Operator
+from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import limit_of
-
-Samples = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 
 
 def open_with_gaps(
@@ -58,7 +55,7 @@ def open_with_gaps(
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss, tempfile
-    >>> from shiftsvd.io.gaps import open_with_gaps
+    >>> from shiftsvd.missing.gaps.opening import open_with_gaps
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/X.npy", [[1.0, 2.0], [np.nan, 4.0], [3.0, 9.0]])
     ...     gaps, names = open_with_gaps(f"{folder}/X.npy")
