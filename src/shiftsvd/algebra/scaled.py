@@ -8,7 +8,7 @@ import numpy as np
 
 from shiftsvd.algebra.base import Derived, Operator
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor

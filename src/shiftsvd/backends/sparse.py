@@ -12,7 +12,7 @@ from shiftsvd.algebra.costs import PANEL_CACHE
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
-from shiftsvd.kernels.panels import Groups, unwarned
+from shiftsvd.kernels.groups import Groups, unwarned
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import apart, joined

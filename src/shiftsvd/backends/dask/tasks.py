@@ -18,7 +18,7 @@ from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import best, threads
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
