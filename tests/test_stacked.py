@@ -13,8 +13,8 @@ import shiftsvd as ss
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide
 from shiftsvd.io import open_matrix
-from shiftsvd.io.gaps import open_with_gaps
 from shiftsvd.io.opening import read_file
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.operators import LowRank
 from shiftsvd.testing import check_operator
 

@@ -10,7 +10,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor

@@ -11,7 +11,7 @@ from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import registered
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 

@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
 from shiftsvd.kernels import kernels_for
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector, of_block
 from shiftsvd.numerics.powers import Times, exponents_of
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype

@@ -12,9 +12,10 @@ from scipy.sparse import csr_array
 from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
+from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.source import wide_panels
-from shiftsvd.backends.sparse import FULL, SparseRows, inspected
-from shiftsvd.backends.validation import finite_dense, finite_sparse
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
 from shiftsvd.events import read_part
 from shiftsvd.kernels import best
 from shiftsvd.numerics.moments import Moments, Vector

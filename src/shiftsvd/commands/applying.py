@@ -19,9 +19,10 @@ from shiftsvd.events import listening
 from shiftsvd.genetics.several import filled, joined
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.base import Labels
-from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse
@@ -79,7 +80,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
-def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Given, Names]:
+def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
     files, where = [Path(file) for file in given["files"]], {"format": given["format_"], "orient": given["orient"]}
     how = {"n_threads": given["threads"], "memory_limit": given["memory"]}
@@ -89,14 +90,14 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Given, Names]:
     return aligned(pca, A.shape[1], names.features, several(files)), A, names
 
 
-def _samples(pca: PCA, files: list[Path], where: dict[str, Any]) -> tuple[Given, Names]:
+def _samples(pca: PCA, files: list[Path], where: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
         return open_matrix(files, **where)
     return open_with_gaps(files, unobserved=pca.unobserved, **where)
 
 
-def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Given, Names]:
+def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The same for genotypes, where a missing one is the mean of the model as it is read."""
     parts = genotypes.of_model(files, pca.n_features_in_, key, how["memory_limit"])
     variants = joined(parts)

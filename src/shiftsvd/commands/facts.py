@@ -13,11 +13,11 @@ from shiftsvd.commands.options import within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io import open_matrix
-from shiftsvd.io.counting import n_missing
 from shiftsvd.io.opening import held_bytes, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe, load
 from shiftsvd.solvers import estimate
 

@@ -13,7 +13,6 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.backends.missing import Gaps
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, typed, within
@@ -23,10 +22,11 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import joined
 from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing import MAX_ITER
+from shiftsvd.missing.gaps import Gaps, Observed
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
@@ -134,7 +134,7 @@ def run(options: Fit) -> None:
     tell(result, options)
 
 
-def opened_samples(options: Fit) -> tuple[Given, Names]:
+def opened_samples(options: Fit) -> tuple[Observed, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
     where = how | {"stack": options.stack, "format": options.format, "key": options.key, "orient": options.orient}
@@ -193,7 +193,7 @@ def _tell_of_others(folder: Path, planned: set[str]) -> None:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Given, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     """The components, with bounds of their errors."""
     solver = _solver(A, k, options)
     pca = PCA(
@@ -232,7 +232,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Given, k: int | float, options: Fit) -> str | Solver:
+def _solver(given: Observed, k: int | float, options: Fit) -> str | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
@@ -247,7 +247,7 @@ def _solver(given: Given, k: int | float, options: Fit) -> str | Solver:
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Given, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:

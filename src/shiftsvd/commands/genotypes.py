@@ -13,8 +13,8 @@ from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
 from shiftsvd.genetics.several import Parts, some_of
 from shiftsvd.io.base import Labels
-from shiftsvd.io.counting import n_missing
 from shiftsvd.io.stacking import COHORTS, several
+from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.numerics.moments import Vector
 
 SCALE: Final = "patterson"

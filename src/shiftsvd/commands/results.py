@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from shiftsvd.commands.tables import Table, csv_table, write_rows
-from shiftsvd.io.gaps import Given
+from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 
@@ -48,7 +48,7 @@ class Result:
 
     @classmethod
     def of(
-        cls, pca: Any, A: Given, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
+        cls, pca: Any, A: Observed, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
     ) -> Self:
         """The account of a fitted model."""
         info = pca.info_

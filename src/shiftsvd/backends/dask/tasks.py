@@ -10,10 +10,10 @@ from scipy.sparse import csr_array, issparse, sparray
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.reread import block_part, rows_operator
-from shiftsvd.backends.sparse import inspected
+from shiftsvd.backends.validation import inspected
 from shiftsvd.events import unheard
 from shiftsvd.kernels import threads
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 

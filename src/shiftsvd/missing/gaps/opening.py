@@ -8,16 +8,13 @@ from typing import Any
 from scipy.sparse import issparse
 
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.opening import held_bytes, listed, read_files, spooled
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Operator
+from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import limit_of
-
-Given = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 
 
 def open_with_gaps(
@@ -62,7 +59,7 @@ def open_with_gaps(
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss, tempfile
-    >>> from shiftsvd.io.gaps import open_with_gaps
+    >>> from shiftsvd.missing.gaps.opening import open_with_gaps
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/X.npy", [[1.0, 2.0], [np.nan, 4.0], [3.0, 9.0]])
     ...     gaps, names = open_with_gaps(f"{folder}/X.npy")
