@@ -121,7 +121,7 @@ def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_th
     unstored = csr_array(coo_array((-shift.at(i, j), (i, j)), shape=X.shape))
     whole = rows.all() or columns.all()
     factors = ((rows, shift.L), (columns, shift.R))
-    outside = no_shift(X.shape) if whole else LowRank(*(np.where(mask[:, None], 0, F) for mask, F in factors))
+    outside = no_shift(X.shape) if whole else by_rows(LowRank(*(np.where(mask[:, None], 0, F) for mask, F in factors)))
     return FullLines(rows, columns, shift, unstored, outside)
 
 
