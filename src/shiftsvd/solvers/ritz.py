@@ -89,11 +89,15 @@ class Ritz(NamedTuple):
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         bounds = value_bounds(theta, (self.r + noise) ** 2, k, self.limit(k))
         proven = growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND)
-        bounds = np.minimum(bounds, proven + noise)
         depth = self._depth(k)
-        if depth > k and not np.isfinite(proven[0]):  # a heuristic, where nothing is proven
-            inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
-            bounds = np.minimum(bounds, inferred + noise)
+        if np.isfinite(proven[0]):
+            bounds = np.minimum(bounds, proven + noise)
+        elif len(theta) > k and self.level > -np.inf:  # a heuristic, where nothing is proven
+            # Some of the k may not have been seen yet, as far off as those that are.
+            bounds = AHEAD * bounds
+            if depth > k:
+                inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
+                bounds = np.minimum(bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
