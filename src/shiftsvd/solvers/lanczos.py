@@ -31,9 +31,10 @@ SWEEPS = 6
 PATIENCE, NEAR = 10, 10.0
 # Readings that may find more than the residuals promised before what they found is taken for what there is.
 READINGS = 4
-# How many times nearer a level is taken to come by the second product of a probe, and by each after it (on counts, text
-# and noise, 6 to 10 and 1.6 to 3): the components go along in the product that is likely to be the last.
-FIRST_GAIN, GAIN = 8.0, 2.0
+# What the level of a probe is taken to be: after its first product, so many times the least Ritz value; and so
+# many times nearer to its largest Ritz value by the second product, and by each after it (on counts, text and noise, 50
+# to 70 times, 6 to 10, and 1.6 to 3). The components go along in the product that is likely to be the last.
+FIRST_LEVEL, FIRST_GAIN, GAIN = 60.0, 8.0, 2.0
 # Probes that may find something, each as likely to be wrong as all after it.
 PROBES = 20
 # Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
@@ -74,7 +75,8 @@ class BlockLanczos(Solver):
 
     Notes
     -----
-    One pass a step where the data are stored by their long side, one for the last reading. With a share of the
+    One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes
+    one of its own: for double data that are multiplied in single precision, after a probe that found something. With a share of the
     variance for k, the basis grows until the share is met; the smallest such k is returned.
 
     References
@@ -319,7 +321,12 @@ class Run:
         if kept < len(ritz.theta):
             self.basis.restart(ritz.theta[:kept], Z[:, :kept])
             ritz = found.kept
-        sweeps, due = 0, False
+
+        def awaited(level: float) -> bool:
+            """Whether the next product is the last if it comes down to this level."""
+            return self._may_share() and all(ritz.at_most(*need, level) for need in needs)
+
+        sweeps, due = 0, awaited(FIRST_LEVEL * float(ritz.theta[-1]))
 
         def product(X: Panel) -> Panel:
             if not due or found.product is not None:
@@ -331,8 +338,7 @@ class Run:
         def done(level: float, top: float) -> bool:
             nonlocal sweeps, due
             sweeps += 1
-            near = top + (level - top) / (FIRST_GAIN if sweeps == 1 else GAIN)
-            due = self._may_share() and all(ritz.at_most(*need, near) for need in needs)
+            due = awaited(top + (level - top) / (FIRST_GAIN if sweeps == 1 else GAIN))
             enough = all(ritz.at_most(*need, level) for need in needs)
             # Where even its largest Ritz value is too high for a level, something was found: it is in the basis now.
             return enough or self._at_end() or not all(ritz.at_most(*need, top) for need in needs)
