@@ -76,8 +76,8 @@ class BlockLanczos(Solver):
     Notes
     -----
     One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes
-    one of its own: for double data that are multiplied in single precision, after a probe that found something. With a share of the
-    variance for k, the basis grows until the share is met; the smallest such k is returned.
+    one of its own: for double data that are multiplied in single precision, after a probe that found something. With
+    a share of the variance for k, the basis grows until the share is met; the smallest such k is returned.
 
     References
     ----------
