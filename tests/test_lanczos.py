@@ -185,8 +185,9 @@ def test_a_start_of_many_columns_makes_no_product_wider_than_the_block() -> None
         F = ss.BlockLanczos(1e-8, block_size, start=start)(Widths(X), 20, 0)
         assert F.info.converged
         assert relative(F, S) <= 1e-8
-        assert max(widths[:-1]) == max(block_size, 8)  # the probe has at least 8 columns
-        assert widths[-1] == 20  # the last reading
+        probing = max(block_size, 8)  # the probe has at least 8 columns
+        wide = [width for width in widths if width > block_size and width != probing]
+        assert wide in ([20], [20 + probing])  # the reading, by itself or with a block of the probe
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1j * np.inf])
