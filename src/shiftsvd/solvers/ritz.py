@@ -1,7 +1,8 @@
 """What is known of approximate eigenvalues of ``A^H A``, and the last reading that takes components from them."""
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +36,8 @@ def rounding(eps: float) -> float:
     return eps * (ROUNDING if eps < 1e-10 else ROUNDING_SINGLE)
 
 
-class Ritz(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Ritz:
     """Approximations of the largest eigenvalues of ``A^H A``, descending, and what is known of the rest.
 
     Attributes
@@ -63,13 +65,18 @@ class Ritz(NamedTuple):
     measured: float = 0.0
     known: float = np.inf
     zero: float = 0.0
+    limits: dict[int, float] = field(default_factory=dict, init=False, repr=False)  # those that were asked for
 
-    @property
+    def _replace(self, **changes: Any) -> "Ritz":
+        """Another one, of which nothing is known by heart yet."""
+        return replace(self, **changes)
+
+    @cached_property
     def squares(self) -> Vector:
         """Squared norms of the residuals."""
         return np.asarray(np.sum(np.abs(self.E) ** 2, axis=0))
 
-    @property
+    @cached_property
     def r(self) -> Vector:
         """Norms of the residuals."""
         return np.asarray(np.sqrt(self.squares))
@@ -130,6 +137,12 @@ class Ritz(NamedTuple):
 
     def limit(self, k: int) -> float:
         """What the (k+1)-th eigenvalue is at most; infinite where nothing is known of the rest."""
+        if k not in self.limits:
+            self.limits[k] = self._limit(k)
+        return self.limits[k]
+
+    def _limit(self, k: int) -> float:
+        """The same, sought."""
         if len(self.theta) == k and self.level == -np.inf:
             return -np.inf
         least = float(self.theta[k]) if len(self.theta) > k else -np.inf
@@ -201,20 +214,29 @@ class Reading(NamedTuple):
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
 def read(
-    A: Operator, V: Panel, k: int, rest: Ritz, tol: float, missed_tol: float, block: Panel | None = None
+    A: Operator,
+    V: Panel,
+    k: int,
+    rest: Ritz,
+    tol: float,
+    missed_tol: float,
+    block: Panel | None = None,
+    product: Panel | None = None,
 ) -> Reading:
     """k components from the span of V by one product with A; `rest` are the values that follow, as far as known.
 
-    `block` holds the directions in which `rest` tells residuals.
+    `block` holds the directions in which `rest` tells residuals, `product` is ``A^H A V`` where it is known.
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
-    R = A.gram(V.astype(np.float32) if rest.eps > A.gram_eps else V)
+    R, n_passes = product, 0
+    if R is None:
+        R, n_passes = A.gram(V.astype(np.float32) if rest.eps > A.gram_eps else V), A.gram_reads
     theta, w = np.linalg.eigh(inner(V, R))
     theta, w = theta[::-1], w[:, ::-1]
     V, R = V @ w, R @ w
     R -= V * theta
-    S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
+    S = np.sqrt(np.maximum(theta, 0))
     here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     own = shift_rounding(A, here.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
