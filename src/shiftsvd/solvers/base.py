@@ -115,7 +115,7 @@ class Solver(ABC):
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
         U, Vh = signed(left, right)
         S = factors.S[:k]
-        there = S > rank_floor(A, S[0])
+        there = S > rank_floor(A, S[0], A.eps if factors.eps is None else factors.eps)
         info = Info(
             solver=repr(self),
             n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
