@@ -38,6 +38,7 @@ class Exact(Solver):
     """
 
     takes_shares = True
+    remedy = "The values are right to rounding, which their bounds are too coarse to show: these come from squares"
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
