@@ -12,7 +12,19 @@ import shiftsvd
 ROOT = Path(shiftsvd.__file__).parent
 # DESIGN.md section 3, lowest first.
 LAYERS = (
-    ("algebra", "operators", "moments", "bounds", "sketch", "orth", "events", "journal", "outputs", "kernels"),
+    (
+        "algebra",
+        "operators",
+        "moments",
+        "bounds",
+        "sketch",
+        "orth",
+        "events",
+        "journal",
+        "outputs",
+        "kernels",
+        "warned",
+    ),
     ("backends", "result", "accuracy"),
     ("solvers", "missing"),
     ("front", "shifts", "covariates", "scales", "vectors"),

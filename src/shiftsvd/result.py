@@ -50,7 +50,9 @@ class Info:
     sample_size : int
         Columns of the largest panel multiplied.
     rank : int
-        How many of the k values are above ``max(m, n) eps sigma_1``; the others are reported as 0.
+        How many of the k values are above ``max(m, n) eps sigma_1``, with eps that of double precision; the others are
+        reported as 0. Where products were made in single precision alone, as by the randomized solvers of dense single
+        precision data, they are those above ``sqrt(max(m, n)) eps sigma_1``.
     residuals : array of shape (k,), or None
         ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not asked for.
     value_errors : array of shape (k,), or None

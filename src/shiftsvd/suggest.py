@@ -1,6 +1,5 @@
 """How many components: four rules, each with the evidence it decided on."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
 from shiftsvd.spectrum import elbow, hard_threshold, of_result, spectrum_of
+from shiftsvd.warned import warn
 
 METHODS: Final = ("elbow", "parallel", "gavish-donoho", "cv")
 K_MAX: Final = 30
@@ -227,7 +227,7 @@ def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
     """The suggestion, with a warning where there may be more."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warnings.warn(f"all {last} components stand out, and there may be more: raise k_max", stacklevel=3)
+        warn(f"all {last} components stand out, and there may be more: raise k_max")
     return Suggestion(int(k), method, table)
 
 

@@ -102,9 +102,8 @@ class DaskRows(Operator):
 
     @property
     def eps(self) -> float:
-        """As of matrices in memory: sparse products are made in double, but for full lines."""
-        double = self.sparse and (self.shift is None or not self.full.any())
-        return float(np.finfo(np.float64 if double else self.dtype).eps)
+        """As of matrices in memory: sparse products are made in double."""
+        return float(np.finfo(np.float64 if self.sparse else self.dtype).eps)
 
     @property
     def counts(self) -> Vector:

@@ -37,7 +37,8 @@ class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift.
 
     Rows and columns that are more than 99 % full are subtracted inside their stored entries, where an
-    implicit shift would cancel; everywhere else the shift stays a product of thin factors.
+    implicit shift would cancel; everywhere else the shift stays a product of thin factors. What is left of them is
+    kept in double precision, of single precision data too: rounded, it would be other data than those that were given.
     """
 
     X: CSR
@@ -48,6 +49,7 @@ class SparseRows(Blocked):
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     inside: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
+    kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     full: tuple[Vector, Vector] | None = field(init=False)  # masks of the rows and columns done inside
@@ -56,7 +58,7 @@ class SparseRows(Blocked):
     ready: CSR | None = field(init=False)  # the stored entries as the kernels take them, full lines shifted
 
     def __post_init__(self) -> None:
-        kind = self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64)
+        kind = self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64))
         shift = _contiguous(self.shift) if self.shift else _none(self.X.shape)
         set_ = object.__setattr__
         set_(self, "shape", self.X.shape)
@@ -75,8 +77,8 @@ class SparseRows(Blocked):
 
     @property
     def eps(self) -> float:
-        """Products are made in double; full lines are shifted in double and rounded to the data's type."""
-        return float(np.finfo(np.float64 if self.full is None and not self.inside else self.dtype).eps)
+        """Products are made in double, with full lines that are shifted in double."""
+        return float(np.finfo(np.float64).eps)
 
     @property
     def kernels(self) -> Kernels:
@@ -97,7 +99,8 @@ class SparseRows(Blocked):
     @property
     def _bytes_the_other_way(self) -> int:
         """What the adjoint takes, sorted by its own rows."""
-        return int(self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1])
+        size = self.X.dtype.itemsize if self.full is None else self._held.itemsize
+        return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
 
     @property
     def gram_in_single(self) -> bool:
@@ -123,11 +126,12 @@ class SparseRows(Blocked):
             return self.ready, rows
         # Small integers are exact in single precision, where products are faster.
         small = self.full is None and self.X.dtype.itemsize <= 2
-        return self._apart_from_others(rows, np.dtype(np.float32) if small else self.dtype)
+        return self._made(rows, np.dtype(np.float32) if small else self._held), (0, rows[1] - rows[0])
 
-    def _apart_from_others(self, rows: Rows, dtype: np.dtype[Any]) -> tuple[CSR, Rows]:
-        """These rows made for the kernels, as a matrix of their own."""
-        return self._made(rows, dtype), (0, rows[1] - rows[0])
+    @property
+    def _held(self) -> np.dtype[Any]:
+        """What the kernels take: the data as they are, or in double precision where full lines are shifted."""
+        return self.dtype if self.full is None and self.kind is None else panel_dtype(self.dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
@@ -226,9 +230,7 @@ class SparseRows(Blocked):
         Rt = np.ascontiguousarray(R.conj())
 
         def part(rows: Rows) -> Vector:
-            # Squares are exact; what the products were rounded to is not enough for them.
-            exact = self.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
-            X, place = self.block(rows) if exact else self._apart_from_others(rows, panel_dtype(self.dtype))
+            X, place = self.block(rows)
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
@@ -310,8 +312,9 @@ class SparseRows(Blocked):
     def _adjoint(self, X: CSR, shift: LowRank | None, inside: bool, powers: Powers = (0, 0)) -> "SparseRows":
         """The adjoint of X minus its shift, sorted by its own rows."""
         X = X.conj() if X.dtype.kind == "c" else X
-        X, shift = csr_array(X.T.tocsr()), shift and shift.H
-        return replace(self, X=X, shift=shift, memo={}, full_columns=None, inside=inside, powers=powers[::-1])
+        X, shift, kind = csr_array(X.T.tocsr()), shift and shift.H, self.dtype if inside else self.kind
+        changes = {"X": X, "shift": shift, "inside": inside, "kind": kind, "powers": powers[::-1]}
+        return replace(self, memo={}, full_columns=None, **changes)
 
     def with_shift(self, shift: LowRank) -> "SparseRows":
         """The shift stays implicit, except inside full rows and columns."""
@@ -369,13 +372,13 @@ class SparseRows(Blocked):
         if self.full is None and not self._multiplied:
             return self.X if self.X.dtype.kind in "fc" else None
         nnz = self.X.nnz + (0 if self.missing is None else self.missing.nnz)
-        if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), self.memory_limit):
+        if not spare(nnz * (self._held.itemsize + self.X.indices.itemsize), self.memory_limit):
             return None
         indptr = self.X.indptr if self.missing is None else self.X.indptr + self.missing.indptr
-        data, indices = np.empty(nnz, self.dtype), np.empty(nnz, self.X.indices.dtype)
+        data, indices = np.empty(nnz, self._held), np.empty(nnz, self.X.indices.dtype)
 
         def part(rows: Rows) -> None:
-            made, where = self._made(rows, self.dtype), slice(indptr[rows[0]], indptr[rows[1]])
+            made, where = self._made(rows, self._held), slice(indptr[rows[0]], indptr[rows[1]])
             data[where], indices[where] = made.data, made.indices
 
         for _ in ordered(part, self.blocks(), self.n_threads):
@@ -383,7 +386,7 @@ class SparseRows(Blocked):
         return csr_array((data, indices, indptr), shape=self.shape)
 
     def _made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        """These rows in `dtype`, full lines shifted; rounded once, after the subtraction in double."""
+        """These rows in `dtype`, full lines shifted in double precision."""
         X = self._stored(rows)
         if self.full is None:
             return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
@@ -413,8 +416,8 @@ class SparseRows(Blocked):
 
     def _inside(self) -> "SparseRows":
         """The stored entries with full lines shifted, as an operator of its own."""
-        X = self._made((0, self.shape[0]), self.dtype) if self.ready is None else self.ready
-        return replace(self, X=X, shift=None, memo={}, powers=(0, 0))
+        X = self._made((0, self.shape[0]), self._held) if self.ready is None else self.ready
+        return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
     def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
         """The sums of panels in their order, in double precision."""

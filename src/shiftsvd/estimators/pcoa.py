@@ -1,6 +1,5 @@
 """Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,6 +20,7 @@ from shiftsvd.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
+from shiftsvd.warned import warn
 
 LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
@@ -136,9 +136,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             found = self._everything(B, k) if n <= SMALL else self._leading(B, k, rng)
         if not found.converged:
             worst = float(found.value_errors.max())
-            warnings.warn(
-                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=3
-            )
+            warn(f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do")
         self._set(found, means, n <= SMALL, names)
         return self
 

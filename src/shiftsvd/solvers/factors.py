@@ -22,6 +22,7 @@ class Factors(NamedTuple):
     certificate: Certificate | None = None  # of a solver that knows when to stop
     missed_below: float | None = None  # of one that finds all values, what the next one is at most
     rest: float | None = None  # the length of all that it left out
+    eps: float | None = None  # rounding unit of what the values came from, where that is not the unit of all products
 
     @property
     def H(self) -> "Factors":
@@ -40,17 +41,21 @@ def long_factor(A: Operator, V: Panel) -> Panel:
     return graded_basis(A.matmat_in_double(V)) if lazy is None else lazy
 
 
-def rounding(A: Operator) -> float:
-    """What rounding leaves of a number that should be 0, relative to the largest value."""
+def rounding(A: Operator, eps: float) -> float:
+    """What products of unit `eps` leave of a number that should be 0, relative to the largest value."""
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
-    return max(double, A.eps * float(np.sqrt(max(A.shape))) if A.eps > 1e-10 else 0.0)
+    return max(double, eps * float(np.sqrt(max(A.shape))) if eps > 1e-10 else 0.0)
 
 
-def rank_floor(A: Operator, first: float) -> float:
-    """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
-    return max(rounding(A) * float(first), shift_rounding(A))
+def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
+    """Values up to this are rounding: of products of unit `eps`, or of the shift itself; `first` is the largest value.
+
+    By default the products are those of `gram`: of most single precision data they are made in double precision, and
+    what lies far below the rounding of the data themselves is a value of the data as they were given.
+    """
+    return max(rounding(A, A.gram_eps if eps is None else eps) * float(first), shift_rounding(A))
 
 
 def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) -> float:

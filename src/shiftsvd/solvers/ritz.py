@@ -209,7 +209,7 @@ class Reading(NamedTuple):
     def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
         """What a solver returns; the long-side factor takes one more pass when it is asked for."""
         U = lambda: long_factor(A, self.V)  # noqa: E731
-        return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate)
+        return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate, eps=A.gram_eps)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
