@@ -84,7 +84,9 @@ def test_a_start_from_the_solution_saves_passes() -> None:
     again = replace(solver, start=first.Vh.T)(A, 20, 1)
     assert again.info.converged
     assert again.info.n_passes <= 0.75 * first.info.n_passes
-    assert again.info.sample_size == first.info.sample_size == 8
+    assert first.info.sample_size == 8
+    # Never as wide as the start: 16 are the block that waited and that of the probe, in the one step after it.
+    assert again.info.sample_size <= 16
 
 
 def diagonal(S: np.ndarray) -> ss.Operator:

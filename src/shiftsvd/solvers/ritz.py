@@ -99,12 +99,10 @@ class Ritz:
         depth = self._depth(k)
         if np.isfinite(proven[0]):
             bounds = np.minimum(bounds, proven + noise)
-        elif len(theta) > k and self.level > -np.inf:  # a heuristic, where nothing is proven
-            # Some of the k may not have been seen yet, as far off as those that are.
-            bounds = AHEAD * bounds
-            if depth > k:
-                inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
-                bounds = np.minimum(bounds, inferred + noise)
+        elif depth > k and self.level > -np.inf:  # a heuristic, where nothing is proven
+            inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
+            # Where even that says nothing, some of the k may not have been seen yet, as far off as those that were.
+            bounds = np.minimum(bounds if np.isfinite(inferred[0]) else AHEAD * bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
