@@ -220,7 +220,7 @@ class Run:
             due = _steps_to_go(history)
             if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
                 probed = self._probe(ritz, Z, k)
-                if probed and worst <= 1 and not self._missing(ritz, k):
+                if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
                     reading, readings = self._read_before(ritz, k, probed), readings + 1
                     if not len(reading.certificate.late) or readings == READINGS:
                         return reading
@@ -354,8 +354,12 @@ class Run:
         return found
 
     def _may_share(self) -> bool:
-        """Whether the products of the basis are such as the components are read off."""
-        return self.G is self.source and (self.precise or self.source.dtype == np.float32)
+        """Whether the next product is such as the components are read off, and leaves something outside of the basis.
+
+        A basis of everything has all digits of them.
+        """
+        same = self.G is self.source and (self.precise or self.source.dtype == np.float32)
+        return same and self.basis.size + self.basis.width < self.n
 
     def _read_before(self, ritz: Ritz, k: int, found: "Found") -> Reading:
         """The components as they were before the probe, which has found nothing but a level.
