@@ -326,7 +326,8 @@ class Run:
             """Whether the next product is the last if it comes down to this level."""
             return self._may_share() and all(ritz.at_most(*need, level) for need in needs)
 
-        sweeps, due = 0, awaited(FIRST_LEVEL * float(ritz.theta[-1]))
+        # What a start lacks is found by the probe: then what was read off before is not what is returned.
+        sweeps, due = 0, self.solver.start is None and awaited(FIRST_LEVEL * float(ritz.theta[-1]))
 
         def product(X: Panel) -> Panel:
             if not due or found.product is not None:
