@@ -220,7 +220,7 @@ class Run:
             due = _steps_to_go(history)
             if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
                 probed = self._probe(ritz, Z, k)
-                if probed and worst <= 1 and not self._missing(ritz, k):
+                if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
                     reading, readings = self._read_before(ritz, k, probed), readings + 1
                     if not len(reading.certificate.late) or readings == READINGS:
                         return reading
@@ -326,7 +326,8 @@ class Run:
             """Whether the next product is the last if it comes down to this level."""
             return self._may_share() and all(ritz.at_most(*need, level) for need in needs)
 
-        sweeps, due = 0, awaited(FIRST_LEVEL * float(ritz.theta[-1]))
+        # What a start lacks is found by the probe: then what was read off before is not what is returned.
+        sweeps, due = 0, self.solver.start is None and awaited(FIRST_LEVEL * float(ritz.theta[-1]))
 
         def product(X: Panel) -> Panel:
             if not due or found.product is not None:
@@ -354,8 +355,12 @@ class Run:
         return found
 
     def _may_share(self) -> bool:
-        """Whether the products of the basis are such as the components are read off."""
-        return self.G is self.source and (self.precise or self.source.dtype == np.float32)
+        """Whether the next product is such as the components are read off, and leaves something outside of the basis.
+
+        A basis of everything has all digits of them.
+        """
+        same = self.G is self.source and (self.precise or self.source.dtype == np.float32)
+        return same and self.basis.size + self.basis.width < self.n
 
     def _read_before(self, ritz: Ritz, k: int, found: "Found") -> Reading:
         """The components as they were before the probe, which has found nothing but a level.
