@@ -216,8 +216,8 @@ def test_info_counts_the_reads_of_the_data(solver: Solver, reads: int, shape, sh
     assert F.info.n_passes == counting.reads == reads
     counting.calls.clear()
     G = replace(solver, certify=True)(A, 3, 0)
-    # The long factor of Exact is one read more, and only because the certificate asks for it; a probe is some more, where
-    # not all values are known.
+    # The long factor of Exact is one read more, and only because the certificate asks for it; a probe is some more,
+    # where not all values are known.
     assert G.info.n_passes == counting.reads
     assert counting.reads == reads + 4 if isinstance(solver, ss.Exact) else counting.reads > reads + 3
 
