@@ -36,8 +36,8 @@ class Solver(ABC):
     ----------
     certify : bool
         Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
-        passes, some 5 of a random block, and one for the long-side factor of `Exact`. What is not certain to the
-        tolerance is named in a warning.
+        passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
+        not certain to the tolerance is named in a warning.
     reason : str
         Why `auto_solver` chose it.
     """

@@ -26,7 +26,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
 
     The vectors on the short side are made orthonormal in double precision, and their Ritz values and residuals are
     what the bounds are about; by how much the values of F differ from those is added. Three passes, and some 5 of a
-    random block.
+    random block, but for solvers that find all values.
     """
     if A.shape[0] < A.shape[1]:
         F.info = certify(A.H, F.H, rng, tol).info
@@ -57,12 +57,19 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
         found = not ritz.at_most(k, need, top)  # bounds are those of its level then, which should be close
         return sweeps == MOST or ritz.at_most(k, need, level) or (found and level <= top * (1 + MISSED_TOL) ** 2)
 
-    level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
-    ritz = ritz._replace(level=level)
+    whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
+    if whole is None:
+        level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
+        ritz = ritz._replace(level=level)
+    else:
+        ritz = ritz._replace(known=whole**2)
     # Squares know nothing of what is below their rounding; these values come from no square.
     rounded = (rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)
     errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # a value that is there is not 0
+    if whole is not None:  # by Weyl, since all values are those of a matrix as near to A as rounding
+        near = rank_floor(A, float(S[0]), min(A.gram_eps, A.H.gram_eps))
+        errors = np.minimum(errors, np.where(F.S > 0, (near + np.abs(F.S - S)) / np.maximum(F.S, TINY), np.inf))
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     doubtful = F.info.missed_below is None  # the solver does not know what it missed, as one of all values does
