@@ -1,6 +1,5 @@
 """How many components: four rules, each with the evidence it decided on."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
@@ -227,7 +227,7 @@ def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
     """The suggestion, with a warning where there may be more."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warnings.warn(f"all {last} components stand out, and there may be more: raise k_max", stacklevel=3)
+        warn(f"all {last} components stand out, and there may be more: raise k_max")
     return Suggestion(int(k), method, table)
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -26,6 +25,7 @@ from shiftsvd.model_file.container import (
 )
 from shiftsvd.model_file.kinds import KINDS
 from shiftsvd.model_file.models import RANDOM, parts, restored
+from shiftsvd.runs.warned import warn
 
 Model = TypeVar("Model")
 
@@ -131,10 +131,9 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
         if not isinstance(model, kind):
             raise ValueError(f"it holds a {type(model).__name__}, where a {kind.__name__} is wanted")
     if hasattr(model, "unseen_variance_"):
-        warnings.warn(
+        warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
             "nor merge can go on",
-            stacklevel=2,
         )
     return model
 
