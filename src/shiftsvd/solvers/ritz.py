@@ -95,7 +95,8 @@ class Ritz:
         """Bounds of the relative errors of the k largest singular values."""
         theta, noise = self.theta, self.noise()
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
-        bounds = value_bounds(theta, (self.r + noise) ** 2, k, self.limit(k))
+        limit = self.limit(k)
+        bounds = value_bounds(theta, (self.r + noise) ** 2, k, limit)
         proven = growth_bounds(theta, self.E, self.level + noise, k, k + BEYOND)
         depth = self._depth(k)
         if np.isfinite(proven[0]):
@@ -103,7 +104,9 @@ class Ritz:
         elif depth > k and self.level > -np.inf:  # a heuristic, where nothing is proven
             inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
             # Where even that says nothing, some of the k may not have been seen yet, as far off as those that were.
-            bounds = np.minimum(bounds if np.isfinite(inferred[0]) else AHEAD * bounds, inferred + noise)
+            if not np.isfinite(inferred[0]):
+                bounds = value_bounds(theta, (AHEAD * self.r + noise) ** 2, k, limit)
+            bounds = np.minimum(bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
