@@ -495,7 +495,7 @@ def test_no_step_follows_a_probe_that_has_found_nothing(tol: float, monkeypatch:
         after.append(len(A.calls))
         return level
 
-    monkeypatch.setattr("shiftsvd.solvers.lanczos.probe", watched)
+    monkeypatch.setattr("shiftsvd.solvers.missed.probe", watched)
     F = ss.BlockLanczos(tol=tol)(A, 30, 0)
     assert F.info.converged
     assert np.all(np.abs(F.S - d[:30]) / d[:30] <= F.info.value_errors)

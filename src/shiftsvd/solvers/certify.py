@@ -14,7 +14,8 @@ from shiftsvd.result import SVDResult
 from shiftsvd.solvers.factors import rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
-from shiftsvd.solvers.ritz import TINY, Ritz, allowed, certified, rounding
+from shiftsvd.solvers.reading import certified
+from shiftsvd.solvers.ritz import TINY, Ritz, allowed, rounding
 
 BLOCK = 16
 # Sweeps after which a probe gives up: for a level of 1.05 in a flat spectrum a million wide, 9 are enough.

@@ -16,9 +16,11 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors, rank_floor
-from shiftsvd.solvers.lanczos import BlockLanczos, Run
+from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.ritz import Ritz, read
+from shiftsvd.solvers.reading import read
+from shiftsvd.solvers.ritz import Ritz
+from shiftsvd.solvers.run import Run
 
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
@@ -79,7 +81,7 @@ class Gram(Solver):
         G = gram_matrix(A)
         if isinstance(k, int) and k + 8 <= MANY * n:
             run = Run(self._leading(), Formed(G), k, rng, A)
-            return run().factors(A, 1 + run.n_passes, n)
+            return run().factors(A, 1 + run.products.n_passes, n)
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k

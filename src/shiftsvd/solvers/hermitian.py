@@ -10,11 +10,11 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
+from shiftsvd.solvers.missed import Missed, reduced
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed
 
 BLOCK = 16
-PROBES = 20  # each as likely to be wrong as all after it
 
 
 class Eigenpairs(NamedTuple):
@@ -113,10 +113,8 @@ class _Run:
         self.basis.begin(rng.standard_normal((self.n, self.b)).astype(self.basis.B.dtype))
         self.columns = solver.basis_columns(k, self.n)  # of the basis before it is restarted
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
-        self.n_passes = self.probes = 0
-        self.level = np.inf  # what no eigenvalue exceeds orthogonal to the basis
-        self.proven: list[tuple[int, float]] = []  # (count, mu): at most so many eigenvalues exceed mu
-        self.seen = self.b  # random columns that have been through the run: so many copies of a value can be there
+        self.n_passes = 0
+        self.missed = Missed(self.b, PROBABILITY)
         self.negative: float | None = None
         self.lowest = np.inf
 
@@ -135,12 +133,7 @@ class _Run:
 
     def _missing(self, ritz: Ritz) -> bool:
         """Whether more may have been missed than is allowed."""
-        needs = ritz.needs(self.k, self._allowed(ritz), self.seen)
-        return not all(self._limit(count) <= mu for count, mu in needs)
-
-    def _limit(self, k: int) -> float:
-        """What the (k+1)-th eigenvalue is at most, by all probes so far."""
-        return min((mu for count, mu in self.proven if count <= k), default=np.inf)
+        return self.missed.lacks(ritz.needs(self.k, self._allowed(ritz), self.missed.seen))
 
     def _converged(self, ritz: Ritz) -> bool:
         """Whether all bounds are within the tolerance, or all residuals rounding."""
@@ -173,7 +166,7 @@ class _Run:
         """The Ritz values of the basis and their vectors within it."""
         theta, Z, E = self.basis.values()
         self.lowest = min(self.lowest, float(theta[-1]))
-        return Ritz(theta, E, self.A.costs.eps, self.level, known=self._limit(self.k)), Z
+        return Ritz(theta, E, self.A.costs.eps, self.missed.level, known=self.missed.limit(self.k)), Z
 
     def _restart(self, ritz: Ritz, Z: Panel) -> None:
         """Keep the leading half of the Ritz vectors."""
@@ -182,29 +175,17 @@ class _Run:
         self.columns = max(self.columns, min(keep + 2 * self.basis.width + 4 * self.b, self.n))
         if self.basis.size + 2 * self.basis.width > self.columns:
             self.basis.restart(ritz.theta[:keep], Z[:, :keep])
-            self.level = np.inf
+            self.missed.forget()
 
     def _probe(self, ritz: Ritz, Z: Panel) -> None:
         """Let a fresh random block look for what is orthogonal to the basis, if errors are small enough for that."""
         self._estimate(ritz, Z)
-        k, needs = self.k, ritz.needs(self.k, self._allowed(ritz), self.seen)
-        kept = ritz.ready(k, needs)
-        if kept is None:
+        needs = ritz.needs(self.k, self._allowed(ritz), self.missed.seen)
+        count = ritz.ready(self.k, needs)
+        if count is None:
             return
-        if kept < len(ritz.theta):
-            self.basis.restart(ritz.theta[:kept], Z[:, :kept])
-            ritz = ritz.first(kept)
-
-        def done(level: float, top: float) -> bool:
-            enough = all(ritz.at_most(*need, level) for need in needs)
-            return enough or self._at_end() or not all(ritz.at_most(*need, top) for need in needs)
-
-        self.probes += 1
-        probability = PROBABILITY * 0.5**self.probes
-        self.level = probe(self.basis, self._product, self.b, probability, ritz.noise(), done)
-        self.seen += self.b
-        proven = [(k, ritz._replace(level=self.level).limit(k)), *needs]
-        self.proven += [fact for fact in proven if ritz.at_most(*fact, self.level)]
+        kept = reduced(self.basis, ritz, Z, count)
+        self.missed.seek(self.basis, self._product, kept, self.k, needs, self._at_end)
 
     def _errors(self, ritz: Ritz) -> Vector:
         """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""
@@ -223,7 +204,7 @@ class _Run:
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
-        used_up = self.n_passes >= self.limit or self.probes >= PROBES
+        used_up = self.n_passes >= self.limit or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _pairs(self, ritz: Ritz, Z: Panel) -> Eigenpairs:

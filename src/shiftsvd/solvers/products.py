@@ -1,0 +1,68 @@
+"""How a run of block Lanczos multiplies: in single precision as long as that holds what is sought, else in double."""
+
+import numpy as np
+
+from shiftsvd.operators import Operator, Panel, panel_dtype
+from shiftsvd.solvers.ritz import rounding
+
+SINGLE = float(np.finfo(np.float32).eps)
+# What single precision can hold of a product and of what it is made of.
+SINGLE_RANGE = 1e-25, 1e30
+# Single precision is judged by two columns in both precisions: their difference on a random vector, times this.
+UNLUCKY = 4.0
+
+
+class Products:
+    """``G V``, counted, with what is known of its rounding.
+
+    Attributes
+    ----------
+    precise : bool
+        Whether products are in double precision.
+    measured : float
+        What single precision was seen to do to a product.
+    leader : float
+        The largest value of those that were set apart: it is in what G multiplies, and is projected out.
+    n_passes, n_steps, widest : int
+        Reads of the data; products; columns of the widest one.
+    """
+
+    def __init__(self, G: Operator, precise: bool, leader: float = 0.0) -> None:
+        self.G, self.dtype = G, panel_dtype(G.dtype)
+        self.precise, self.leader = precise, leader
+        self.measured = 0.0
+        self.n_passes = self.n_steps = self.widest = 0
+
+    @property
+    def eps(self) -> float:
+        """Rounding unit of the products."""
+        return self.G.costs.gram_eps if self.precise else SINGLE
+
+    def noise(self, first: float) -> float:
+        """What rounding was seen to do in single precision, or leaders do; `first` is the first value."""
+        return rounding(self.eps) * self.leader * first if self.precise else self.measured
+
+    def __call__(self, V: Panel) -> Panel:
+        """``G V``, in double precision from the first product on if single precision cannot hold that."""
+        self.n_passes += self.G.costs.gram_reads
+        self.n_steps += 1
+        if not self.precise:
+            W = self.G.gram(V.astype(np.float32))
+            if self.n_steps > 1 or self._measured(V, W):
+                return np.asarray(W, self.dtype)
+            self.precise = True
+        return np.asarray(self.G.gram(V), self.dtype)
+
+    def _measured(self, V: Panel, W: Panel) -> bool:
+        """Whether single precision holds the product W; what rounding did to it is measured on two columns."""
+        least, most = SINGLE_RANGE
+        if not least < np.max(np.abs(W)) < most:
+            return False
+        self.measured = UNLUCKY * self.difference(V[:, :2], W[:, :2])
+        return True
+
+    def difference(self, V: Panel, W: Panel) -> float:
+        """The length of the longest column of ``G V - W`` in double precision; takes a product."""
+        self.n_passes += self.G.costs.gram_reads
+        exact = self.G.gram(V.astype(np.float32).astype(self.dtype))
+        return float(np.linalg.norm(exact - W, axis=0).max())

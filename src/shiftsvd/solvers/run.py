@@ -1,0 +1,327 @@
+"""A run of block Lanczos: steps, checks, probes and the reading; the state that a frozen solver cannot have."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.random import Generator
+
+from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.events import bounded
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.solvers.base import components_for
+from shiftsvd.solvers.factors import rank_floor
+from shiftsvd.solvers.krylov import Basis
+from shiftsvd.solvers.missed import Missed, reduced
+from shiftsvd.solvers.products import Products
+from shiftsvd.solvers.reading import Reading, read, together
+from shiftsvd.solvers.ritz import SHARE, TINY, Needs, Ritz, allowed
+
+if TYPE_CHECKING:
+    from shiftsvd.solvers.lanczos import BlockLanczos
+
+# So many checks without a new least error are the end of what rounding allows, or near it.
+PATIENCE, NEAR = 10, 10.0
+# Readings that may find more than the residuals promised before what they found is taken for what there is.
+READINGS = 4
+# What the level of a probe is taken to be: after its first product, so many times the least Ritz value; and so
+# many times nearer to its largest Ritz value by the second product, and by each after it (on counts, text and noise, 50
+# to 70 times, 6 to 10, and 1.6 to 3). The components go along in the product that is likely to be the last.
+FIRST_LEVEL, FIRST_GAIN, GAIN = 60.0, 8.0, 2.0
+# Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
+# squares are within this of the first, in one go: their own vectors are right to rounding over it.
+LEAST_TOL, LEADING = 1e-8, 1e-4
+
+
+@dataclass(eq=False)
+class Found:
+    """What was there before a probe: components V, the block in whose terms their residuals are told, what it keeps."""
+
+    V: Panel
+    block: Panel
+    kept: Ritz
+    product: Panel | None = None  # G V, if the probe has taken it along
+
+
+class Run:
+    """One run: the state that a frozen solver cannot have. Components of G are read off the operator `source`."""
+
+    def __init__(
+        self, solver: "BlockLanczos", G: Operator, k: int | float, rng: Generator, source: Operator, leader: float = 0.0
+    ) -> None:
+        self.solver, self.k, self.rng, self.source = solver, k, rng, source
+        self.products = Products(G, precise=not solver.single(G), leader=leader)
+        self.n, self.dtype, self.b = G.shape[1], self.products.dtype, solver.block(k, source)
+        self.share = float(k) if isinstance(k, float) else None
+        self.total = self._total() if self.share else 0.0
+        self.wanted = min(10 + self.b if self.share else int(k), self.n)
+        self.columns = solver.basis_columns(self.wanted, source)  # of the basis before it is restarted
+        self.basis = Basis.of(self.n, self.columns + solver.probe_columns(self.wanted, source), self.dtype, rng)
+        self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
+        self.missed = Missed(self.b, solver.miss_probability)
+        self.limit = solver.max_passes or 40 + 20 * self.n // self.b
+
+    def __call__(self) -> Reading:
+        """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
+        start = self._given(self.solver.start)
+        self.basis.begin(self._first_block(start))
+        due, history, readings = self._first_check(start), [(0.0, np.inf)], 0
+        while True:
+            self._step()
+            due -= 1
+            if due > 0 and not self._at_end():
+                continue
+            ritz, Z, k = self._check()
+            excess = ritz.excess(k, self.solver.tol)
+            stuck = self._stuck(ritz, excess, history)
+            if not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck):
+                start = self._begin_in_double(Z, k)
+                due, history = self._first_check(start), [(0.0, np.inf)]
+                continue
+            leaders = self._leaders(ritz, k)
+            if leaders:
+                return self._without_leaders(ritz, Z, leaders)
+            worst = float(np.max(excess))
+            bounded(worst * self.solver.tol)
+            history.append((float(self.products.n_steps), worst))
+            due = _steps_to_go(history)
+            if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
+                probed = self._probe(ritz, Z, k)
+                if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
+                    reading, readings = self._read_before(ritz, k, probed), readings + 1
+                    if not len(reading.certificate.late) or readings == READINGS:
+                        return reading
+                ritz, Z, k = self._check()
+                excess = ritz.excess(k, self.solver.tol)
+                stuck = self._stuck(ritz, excess, history) and (probed is not None or self.missed.used_up)
+                if not self._at_end() and not stuck and (np.max(excess) > 1 or self._missing(ritz, k)):
+                    due = 1
+                    continue
+            if worst <= 1 or stuck or self._at_end():
+                reading, readings = self._read_last(ritz, Z, k), readings + 1
+                if stuck or self._at_end() or not len(reading.certificate.late) or readings == READINGS:
+                    return reading
+
+    def _step(self) -> None:
+        """One product, after a restart if the basis has no room for what comes of it."""
+        basis, end = self.basis, self.basis.size + self.basis.width
+        if basis.size and end + basis.width > self.columns < self.n:
+            self._keep(*self._check())
+        basis.reserve(min(end + basis.width, self.n))
+        self.products.widest = max(self.products.widest, basis.width)
+        basis.extend(self.products(basis.block))
+
+    def _keep(self, ritz: Ritz, Z: Panel, k: int) -> None:
+        """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
+        # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
+        half = (self.columns - 2 * self.basis.width) // 2
+        keep = min(max(k + self.b, half), self.basis.size)
+        self.columns = max(self.columns, min(keep + 2 * self.basis.width + 4 * self.b, self.n))
+        if self.basis.size + 2 * self.basis.width > self.columns:
+            self.basis.restart(ritz.theta[:keep], Z[:, :keep])
+            self.checked = None
+            self.missed.forget()
+
+    def _check(self) -> tuple[Ritz, Panel, int]:
+        """The Ritz values of the basis, their vectors, and how many of them are wanted."""
+        if self.checked is not None and self.checked[0] == self.products.n_steps:
+            return self.checked[1]
+        theta, Z, E = self.basis.values()
+        k = min(int(self.k), len(theta))
+        if self.share is not None:
+            k = components_for(np.maximum(theta, 0), self.share, self.total)
+        first = float(np.sqrt(max(theta[0], 0.0)))
+        zero = rank_floor(self.source, max(first, self.products.leader)) ** 2
+        ritz = Ritz(theta, E, self.products.eps, self.missed.level, self.products.noise(first), zero=zero)
+        self.checked = self.products.n_steps, (ritz, Z, k)
+        return ritz, Z, k
+
+    def _needs(self, ritz: Ritz, k: int) -> Needs:
+        """What has to be shown: that no more than may be was missed."""
+        most = allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol))
+        return ritz.needs(k, most, self.missed.seen)
+
+    def _missing(self, ritz: Ritz, k: int) -> bool:
+        """Whether more may have been missed than is allowed."""
+        return self.missed.lacks(self._needs(ritz, k))
+
+    def _probe(self, ritz: Ritz, Z: Panel, k: int) -> "Found | None":
+        """What was there before a probe, with its level; None where errors are too large for one.
+
+        The components go along in the product of the probe that is likely to be its last.
+        """
+        needs = self._needs(ritz, k)
+        count = ritz.ready(k, needs)
+        if count is None:
+            return None
+        V, block = self.basis.vectors(Z[:, :k]), self.basis.block.copy()
+        kept = reduced(self.basis, ritz, Z, count)
+        found = Found(V, block, kept)
+
+        def last(level: float) -> bool:
+            """Whether the next product is the last if it comes down to this level."""
+            return self._may_share() and kept.meets(needs, level)
+
+        # What a start lacks is found by the probe: then what was read off before is not what is returned.
+        due, gain = self.solver.start is None and last(FIRST_LEVEL * float(kept.theta[-1])), FIRST_GAIN
+
+        def product(X: Panel) -> Panel:
+            if not due or found.product is not None:
+                return self.products(X)
+            W = self.products(np.hstack([X, found.V]))
+            found.product = W[:, X.shape[1] :]
+            return W[:, : X.shape[1]]
+
+        def heard(level: float, top: float) -> None:
+            nonlocal due, gain
+            due, gain = last(top + (level - top) / gain), GAIN
+
+        self.products.widest = max(self.products.widest, self.b)
+        found.kept = self.missed.seek(self.basis, product, kept, k, needs, self._at_end, heard)
+        return found
+
+    def _may_share(self) -> bool:
+        """Whether the next product is such as the components are read off, and leaves something outside of the basis.
+
+        A basis of everything has all digits of them.
+        """
+        same = self.products.G is self.source and (self.products.precise or self.source.dtype == np.float32)
+        return same and self.basis.size + self.basis.width < self.n
+
+    def _read_before(self, ritz: Ritz, k: int, found: "Found") -> Reading:
+        """The components as they were before the probe, which has found nothing but a level.
+
+        That level proves more than what could be inferred before, or less, where it is high: then the latter counts.
+        """
+        if np.max(found.kept.excess(k, self.solver.tol)) <= 1:
+            return self._read(found.kept, found.V, k, found.block, found.product)
+        self.checked = None
+        self.missed.forget()
+        return self._read(ritz._replace(level=np.inf), found.V, k, found.block, found.product)
+
+    def _read(self, ritz: Ritz, V: Panel, k: int, block: Panel, product: Panel | None = None) -> Reading:
+        """k components from V by one last product with the data, if that is not known."""
+        # Single data are read in the precision that they were multiplied in, double ones in double.
+        eps = max(self.products.eps if self.source.dtype == np.float32 else 0.0, self.source.costs.gram_eps)
+        single = eps > self.source.costs.gram_eps
+        measured = ritz.measured if single or self.products.precise else 0.0
+        left = V.shape[1]
+        rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self.missed.limit(k), ritz.zero)
+        if not single and ritz.eps > eps:  # the others keep what single precision did to them
+            rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
+        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product)
+        self.products.n_passes += reading.n_passes
+        return reading
+
+    def _read_last(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
+        """The components of the whole basis."""
+        # The last components of all mix with what is left out, by rounding: then nothing is.
+        read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
+        ritz = ritz._replace(level=self.missed.level if self.basis.size < self.n else -np.inf)
+        return self._read(ritz, self.basis.vectors(Z[:, :read_off]), k, self.basis.block)
+
+    def _begin_in_double(self, Z: Panel, k: int) -> Panel:
+        """Begin again from what was found, which is given back, with products in double precision."""
+        self.products.precise, self.checked = True, None
+        self.missed.forget()
+        start = self.basis.vectors(Z[:, : k + self.b])
+        self.basis.begin(self._first_block(start))
+        return start
+
+    def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
+        """Whether the residuals that are too large are rounding already, or nearly so and no longer getting smaller."""
+        k, late = len(excess), excess > 1
+        if not late.any():
+            return False
+        least = int(np.argmin([worst for _, worst in history]))
+        if len(history) - least > PATIENCE:
+            return bool(np.all(ritz.r[:k][late] <= NEAR * ritz.noise()))
+        # Values that are right can be late for the neighbours that they cannot be told from yet.
+        return bool(np.all(ritz.worst_of_group(k)[late] <= ritz.noise()))
+
+    def _leaders(self, ritz: Ritz, k: int) -> int:
+        """How many leaders are to be set apart, since their squares drown the last value in rounding."""
+        floor = max(self.solver.tol, LEAST_TOL)
+        if self.share is not None or not self.products.precise or ritz.loss(k) <= SHARE * floor:
+            return 0
+        ready = (ritz.theta[:k] >= LEADING * ritz.theta[0]) & (ritz.r[:k] <= NEAR * ritz.noise())
+        count = int(np.argmin(np.append(ready, False)))
+        return count if count < k else 0
+
+    def _without_leaders(self, ritz: Ritz, Z: Panel, count: int) -> Reading:
+        """The leaders, and components of what is orthogonal to them.
+
+        ``lambda_j <= lambda'_j``, those of ``P G P``, and less by at most ``||R||^2 / (theta - lambda_j)``, R being the
+        residual of the leaders and theta the least of them.
+        """
+        V, k = self.basis.vectors(Z[:, :count]), int(self.k)
+        # Half of the tolerance is left to what the leaders add to the bounds.
+        tol, probability = SHARE * self.solver.tol, self.solver.miss_probability / 2
+        solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)
+        B = Deflated(self.source, V)  # not of a formed G, which has lost them already
+        leader = max(self.products.leader, float(np.sqrt(ritz.theta[0])))
+        rest = Run(solver, B, k - count, self.rng, B, leader)
+        reading = rest()
+        self.products.n_passes += rest.products.n_passes
+        self.products.widest = max(self.products.widest, rest.products.widest)
+        square = float(np.sum((ritz.r[:count] + ritz.noise()) ** 2))
+        joined = together(self.source, ritz.first(count), V, square, reading, self.solver.tol)
+        self.products.n_passes += 1
+        return joined
+
+    def _at_end(self) -> bool:
+        """Whether the basis spans everything, or the passes are used up."""
+        used_up = max(self.products.n_passes, self.products.n_steps) >= self.limit or self.missed.used_up
+        return self.basis.size >= self.n or self.basis.width == 0 or used_up
+
+    def _given(self, start: Panel | None) -> Panel | None:
+        """The columns of `start`, each scaled so that nothing overflows; of complex ones for real data, both parts."""
+        if start is None:
+            return None
+        start = np.asarray(start)
+        if start.ndim != 2 or start.shape[0] != self.n:
+            raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
+        if not np.isfinite(start).all():
+            raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
+        if np.iscomplexobj(start) and self.dtype.kind == "f":
+            start = np.hstack([start.real, start.imag])
+        largest = np.max(np.abs(start), axis=0)
+        return np.asarray(start / np.where(largest > 0, largest, 1), self.dtype)
+
+    def _first_block(self, start: Panel | None) -> Panel:
+        """Random directions; random combinations of those that were given, if these are more than a block."""
+        F: Panel = self.rng.standard_normal((self.n, self.b)).astype(self.dtype)
+        if start is None:
+            return F
+        # All of them at once would make every product as wide as they are many, for the same space.
+        j = start.shape[1]
+        if j <= self.b:
+            return np.hstack([start, F[:, j:]])
+        return np.asarray(start @ self.rng.standard_normal((j, self.b)).astype(self.dtype))
+
+    def _first_check(self, start: Panel | None) -> int:
+        """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""
+        return -(-(2 * self.wanted if start is None else start.shape[1]) // self.b) + 1
+
+    def _total(self) -> float:
+        """The sum of all squared singular values."""
+        norm = self.source.frobenius_norm()
+        if norm is None:
+            raise ValueError(
+                "a share of the variance needs the total, which this operator cannot give; "
+                "define frobenius_norm or ask for a number of components"
+            )
+        return norm**2
+
+
+def _steps_to_go(history: list[tuple[float, float]]) -> int:
+    """Steps until the next check, from how fast the worst error fell between the last two."""
+    (step0, worst0), (step1, worst1) = history[-2:]
+    # Convergence speeds up as it goes on, and one step too many costs more than two checks.
+    if worst1 <= 2:
+        return 1
+    if not np.isfinite(worst0) or not worst1 < worst0:
+        return 2
+    rate = np.log(worst0 / worst1) / (step1 - step0)
+    return int(np.clip(0.5 * np.log(worst1) / rate, 1, 4))
