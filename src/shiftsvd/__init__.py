@@ -4,6 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shiftsvd import events as events
+    from shiftsvd import genetics as genetics
+    from shiftsvd import io as io
+    from shiftsvd import operators as operators
+    from shiftsvd import plot as plot
+    from shiftsvd import report as report
+    from shiftsvd import scanpy as scanpy
+    from shiftsvd import shifts as shifts
+    from shiftsvd import sketch as sketch
+    from shiftsvd import solvers as solvers
+    from shiftsvd import testing as testing
+    from shiftsvd import xarray as xarray
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
     from shiftsvd.choosing.suggest import Suggestion, suggest_k, warm_start
@@ -82,6 +94,22 @@ _HOME = {
     "warm_start": "choosing.suggest",
 }
 
+# Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
+_MODULES = (
+    "events",
+    "genetics",
+    "io",
+    "operators",
+    "plot",
+    "report",
+    "scanpy",
+    "shifts",
+    "sketch",
+    "solvers",
+    "testing",
+    "xarray",
+)
+
 __all__ = [
     "LSA",
     "PCA",
@@ -132,6 +160,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("importlib.metadata").version("shiftsvd")
+    if name in _MODULES:
+        return import_module(f"shiftsvd.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
     value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)

@@ -18,6 +18,8 @@ from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.runs.outputs import Outputs
 
+__all__ = ["write"]
+
 __all__ = ["ScoreRaster", "write"]
 
 ROWS: Final = 500  # components in the table

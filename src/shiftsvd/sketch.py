@@ -9,6 +9,8 @@ from numpy.random import Generator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
+__all__ = ["SRFT", "Gaussian", "Rademacher", "Sketch", "SparseSign"]
+
 
 def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
     """The generator of a seed; None is fresh entropy, and the global state is never read."""

@@ -24,6 +24,8 @@ from shiftsvd.operators import Panel
 from shiftsvd.result import Info
 from shiftsvd.runs.outputs import Outputs
 
+__all__ = ["GenotypePCA", "Projection", "Samples", "Variants", "pca"]
+
 _BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
 # Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
 _NOTHING = float(np.finfo(np.float32).eps)

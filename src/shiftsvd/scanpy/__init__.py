@@ -19,6 +19,8 @@ from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.scanpy.selection import Places
 
+__all__ = ["pca", "project"]
+
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
 

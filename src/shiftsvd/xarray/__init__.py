@@ -25,6 +25,8 @@ from shiftsvd.xarray.fields import (
     stacked,
 )
 
+__all__ = ["pca", "project", "reconstruct"]
+
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Dataset must hold to be projected on
 
 
