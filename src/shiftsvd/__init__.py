@@ -1,9 +1,10 @@
 """Leading singular vectors of a matrix minus a low-rank shift, without ever forming it."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from shiftsvd import events as events
     from shiftsvd import genetics as genetics
     from shiftsvd import io as io
@@ -157,16 +158,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return import_module("importlib.metadata").version("shiftsvd")
-    if name in _MODULES:
-        return import_module(f"shiftsvd.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
-    value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("shiftsvd")
+        if name in _MODULES:
+            return import_module(f"shiftsvd.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
+        value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -1,13 +1,15 @@
 """svd: the front door for singular vectors, where everything is checked before any work."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.kernels import threads
 from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
+from shiftsvd.names import MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Scaled
 from shiftsvd.preparation.scales import check_scale, moments_in_units
@@ -32,19 +34,19 @@ def svd(
     X: Any,
     k: int | float,
     *,
-    shift: str | npt.ArrayLike | Operator | Shift | None = None,
-    scale: bool | str | npt.ArrayLike | None = None,
-    solver: str | Solver = "auto",
+    shift: ShiftName | VectorLike | Operator | Shift | None = None,
+    scale: bool | ScaleName | VectorLike | None = None,
+    solver: SolverName | Solver = "auto",
     tol: float = _LEFT_OUT,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     certify: bool = False,
     scale_ddof: int = 0,
-    sample_weight: npt.ArrayLike | None = None,
-    missing: str = "error",
+    sample_weight: VectorLike | None = None,
+    missing: MissingName = "error",
     unobserved: bool = False,
-    penalty: float | str = "auto",
+    penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.

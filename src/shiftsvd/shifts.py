@@ -14,10 +14,11 @@ True
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
+from shiftsvd.names import ShiftName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.preparation.covariates import Covariates, GroupMeans, LearnedCovariates, LearnedGroups
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
-NAMES = ("mean", "rows", "both")
+NAMES = get_args(ShiftName)
 
 
 @runtime_checkable

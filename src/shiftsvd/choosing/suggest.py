@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -12,14 +12,16 @@ from shiftsvd.choosing.resampling import bi_cross_validation, parallel, rows_of
 from shiftsvd.choosing.spectrum import elbow, hard_threshold, of_result, spectrum_of
 from shiftsvd.front import decompose, prepared
 from shiftsvd.kernels import threads
+from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import SVDResult
+from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
 
-METHODS: Final = ("elbow", "parallel", "gavish-donoho", "cv")
+METHODS: Final = get_args(RuleName)
 K_MAX: Final = 30
 SPECTRAL: Final = {"elbow": elbow, "gavish-donoho": hard_threshold}
 
@@ -65,11 +67,11 @@ class Suggestion:
 
 def suggest_k(
     fitted: Any,
-    method: str = "elbow",
+    method: RuleName = "elbow",
     *,
     X: Any = None,
-    shift: Any = "mean",
-    scale: Any = None,
+    shift: ShiftName | VectorLike | Operator | Shift | None = "mean",
+    scale: bool | ScaleName | VectorLike | None = None,
     k_max: int | None = None,
     n_draws: int = 20,
     n_deviations: float = 3.0,

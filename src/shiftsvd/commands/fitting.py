@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -26,6 +26,7 @@ from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.gaps import Samples, open_with_gaps
 from shiftsvd.io.opening import operator_of
 from shiftsvd.missing import MAX_ITER
+from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
@@ -51,10 +52,10 @@ class Fit:
     key: str | None
     orient: Any
     shift: str
-    scale: str | None
-    missing: str
+    scale: ScaleName | Literal["patterson"] | None
+    missing: MissingName
     unobserved: bool
-    solver: str
+    solver: SolverName
     tol: float
     certify: bool | None
     seed: int
@@ -74,16 +75,16 @@ class Fit:
     verbose: int
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
-    penalty: float | str | None = None
+    penalty: float | Literal["auto"] | None = None
     max_iter: int | None = None
 
     @property
-    def left_missing(self) -> str:
+    def left_missing(self) -> MissingName:
         """What is to be done with missing entries that the reader leaves."""
         return "error" if self.filled else self.missing
 
     @property
-    def missing_later(self) -> str:
+    def missing_later(self) -> MissingName:
         """What the model does with missing entries of other samples: a mean is known where it is subtracted."""
         return self.missing if self.shift == "mean" else self.left_missing
 
@@ -222,7 +223,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Samples, k: int | float, options: Fit) -> str | Solver:
+def _solver(given: Samples, k: int | float, options: Fit) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given

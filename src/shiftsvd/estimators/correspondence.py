@@ -13,6 +13,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.solvers import Solver, check_solver
@@ -84,7 +85,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         self,
         n_components: int = 2,
         *,
-        solver: Any = "auto",
+        solver: SolverName | Solver = "auto",
         tol: float | None = None,
         random_state: Any = None,
         n_threads: int | None = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -27,13 +27,24 @@ from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing import MAX_ITER, completed
+from shiftsvd.names import (
+    LazyArray,
+    MissingName,
+    NormalizerName,
+    ScaleName,
+    ShiftName,
+    SklearnSolverName,
+    SolverName,
+    VectorLike,
+)
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
+from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.scales import check_scale, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
 from shiftsvd.shifts import Learned, Plain, of_each_row
-from shiftsvd.solvers import check_solver
+from shiftsvd.solvers import Solver, check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
 
@@ -152,26 +163,26 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def __init__(
         self,
-        n_components: int | float | str | None = None,
+        n_components: int | float | Literal["mle"] | None = None,
         *,
         copy: bool = True,
         whiten: bool = False,
-        svd_solver: str | None = None,
+        svd_solver: SklearnSolverName | None = None,
         tol: float | None = None,
-        iterated_power: int | str = "auto",
+        iterated_power: int | Literal["auto"] = "auto",
         n_oversamples: int = 10,
-        power_iteration_normalizer: str = "auto",
+        power_iteration_normalizer: NormalizerName = "auto",
         random_state: Any = None,
-        shift: Any = "mean",
-        scale: Any = False,
-        solver: Any = "auto",
-        missing: str = "error",
+        shift: ShiftName | VectorLike | GroupMeans | Covariates | None = "mean",
+        scale: bool | ScaleName | VectorLike | None = False,
+        solver: SolverName | Solver = "auto",
+        missing: MissingName = "error",
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verbose: int = 0,
         scale_ddof: int = 0,
         unobserved: bool = False,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto"] = "auto",
         max_iter: int = MAX_ITER,
     ) -> None:
         self.n_components = n_components
@@ -276,12 +287,28 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
 
+    @overload
+    def fit_transform(
+        self, X: LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> LazyArray: ...
+
+    @overload
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> Panel: ...
+
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
     ) -> Any:
         """``fit(X).transform(X)``: scores of every row, whatever its weight, shape (n_samples, n_components_)."""
         data = {"groups": groups, "covariates": covariates}
         return self.fit(X, y, sample_weight=sample_weight, **data).transform(X, **data)
+
+    @overload
+    def transform(self, X: LazyArray, groups: Any = None, covariates: Any = None) -> LazyArray: ...
+
+    @overload
+    def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
     @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:

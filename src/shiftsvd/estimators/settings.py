@@ -1,12 +1,13 @@
 """What the settings of an estimator mean: components wanted, solver, shift, randomness."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.random import Generator, RandomState
 
 from shiftsvd.backends.missing import Gaps
+from shiftsvd.names import SklearnSolverName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import LowRank, Operator
@@ -16,7 +17,7 @@ from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRa
 from shiftsvd.solvers.base import SHARED
 from shiftsvd.solvers.randomized import auto_iterations
 
-SVD_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
+SVD_SOLVERS = get_args(SklearnSolverName)
 MLE_FEATURES = 5000
 
 

@@ -16,13 +16,15 @@ import numpy.typing as npt
 
 from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned, read_samples, read_variants
-from shiftsvd.genetics.chromosomes import CHOICES, chosen
+from shiftsvd.genetics.chromosomes import CHOICES, Chromosomes, chosen
 from shiftsvd.io.formats import bed as files
 from shiftsvd.io.opening import operator_of, optional, read_file, reading
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.solvers import Solver
 
 __all__ = ["GenotypePCA", "Projection", "Samples", "Variants", "pca"]
 
@@ -174,8 +176,8 @@ def pca(
     bed: str | PathLike[str],
     k: int = 10,
     *,
-    chromosomes: str = "autosomes",
-    solver: Any = "auto",
+    chromosomes: Chromosomes = "autosomes",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     rng: int | np.random.Generator | None = 0,
     n_threads: int | None = None,

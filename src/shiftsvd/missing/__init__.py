@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,14 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing.account import MAX_ITER, Account, check_unused
 from shiftsvd.missing.descent import State, chosen, descend, start
 from shiftsvd.missing.held_out import explained, kept_apart
+from shiftsvd.names import BiasName, MissingName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
-BIASES = (None, "columns", "rows", "both")
-MISSING = ("error", "mean", "em")
+BIASES = (None, *get_args(BiasName))
+MISSING = get_args(MissingName)
 
 __all__ = ["MAX_ITER", "MISSING", "Account", "Completion", "check_unused", "complete", "completed", "with_missing"]
 
@@ -84,8 +85,8 @@ def complete(
     X: Any,
     k: int,
     *,
-    biases: str | None = "columns",
-    penalty: float | str = "auto",
+    biases: BiasName | None = "columns",
+    penalty: float | Literal["auto"] = "auto",
     unobserved: bool = False,
     tol: float = 1e-4,
     max_iter: int = MAX_ITER,
@@ -249,7 +250,7 @@ def completed(
     k: Any,
     weights: Vector | None,
     rng: np.random.Generator,
-    penalty: float | str = "auto",
+    penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Operator, Moments, Account]:
     """What a fit reads in place of a matrix with missing entries, the moments of its columns, and what is told of it.
@@ -266,7 +267,7 @@ def completed(
         moments, (m, n) = gaps.moments(weights), gaps.shape
         n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
         return gaps.filled(repeated(moments.mean, m)), moments, Account(n_missing)
-    biases = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
+    biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
     if weights is not None:

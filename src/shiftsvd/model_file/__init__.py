@@ -5,7 +5,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -26,6 +26,17 @@ from shiftsvd.model_file.container import (
 )
 from shiftsvd.model_file.kinds import KINDS
 from shiftsvd.model_file.models import RANDOM, parts, restored
+
+if TYPE_CHECKING:
+    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
+    from shiftsvd.estimators.lsa import LSA
+    from shiftsvd.estimators.pca import PCA
+    from shiftsvd.estimators.pcoa import PCoA
+    from shiftsvd.estimators.truncated import TruncatedSVD
+    from shiftsvd.genetics import GenotypePCA
+
+    # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
+    Stored: TypeAlias = PCA | TruncatedSVD | LSA | CorrespondenceAnalysis | PCoA | GenotypePCA
 
 Model = TypeVar("Model")
 
@@ -89,7 +100,7 @@ def save(
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> Any: ...
+def load(path: str | os.PathLike[str]) -> "Stored": ...
 
 
 @overload

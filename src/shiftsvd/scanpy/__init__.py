@@ -5,7 +5,7 @@
 is needed, nor the dense copy that it makes.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,11 +13,13 @@ import numpy.typing as npt
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.kernels import threads
+from shiftsvd.names import SklearnSolverName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, Scaled, repeated
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.scanpy.selection import Places
+from shiftsvd.solvers import Solver
 
 __all__ = ["pca", "project"]
 
@@ -50,7 +52,7 @@ def pca(
     obsm: str | None = None,
     zero_center: bool = True,
     scale: bool = False,
-    svd_solver: str | None = None,
+    svd_solver: SklearnSolverName | Literal["tsqr"] | None = None,
     chunked: bool = False,
     chunk_size: int | None = None,
     random_state: Any = 0,
@@ -60,7 +62,7 @@ def pca(
     dtype: npt.DTypeLike = "float32",
     key_added: str | None = None,
     copy: bool = False,
-    solver: Any = "auto",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,

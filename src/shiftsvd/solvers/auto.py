@@ -7,6 +7,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
+from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.solvers.base import TOL, Solver, check_rank
 from shiftsvd.solvers.cost import Cost, Work
@@ -121,7 +122,7 @@ class Estimate:
 
 
 def estimate(
-    X: Any, k: int | float, solver: str | Solver = "auto", *, tol: float = TOL, probe: bool = False
+    X: Any, k: int | float, solver: SolverName | Solver = "auto", *, tol: float = TOL, probe: bool = False
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
 

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.names import NormalizerName
 from shiftsvd.numerics.orth import NORMALIZERS, orth
 from shiftsvd.operators import Operator
 from shiftsvd.sketch import Gaussian, Sketch
@@ -55,7 +56,7 @@ class RandomizedSVD(Solver):
 
     n_oversamples: int = 10
     n_iter: int | Literal["auto"] = "auto"
-    normalizer: str = "auto"
+    normalizer: NormalizerName = "auto"
     sketch: Sketch = Gaussian()
     finish: Literal["project", "last"] = "project"
 

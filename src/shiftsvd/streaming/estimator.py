@@ -1,7 +1,7 @@
 """`PCA` of a stream: what is kept between batches, and the fitted attributes that are made of it when asked for."""
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -20,6 +20,9 @@ from shiftsvd.solvers.base import TOL
 from shiftsvd.streaming.scatter import WholeScatter
 from shiftsvd.streaming.sketch import SketchedScatter
 from shiftsvd.streaming.stream import Stream
+
+if TYPE_CHECKING:
+    from shiftsvd.estimators.pca import PCA
 
 EPS = float(np.finfo(np.float64).eps)
 # Up to so many features all of the scatter matrix is kept, 134 MB at most.
@@ -72,7 +75,7 @@ def refine(pca: Any, X: Any, passes: int, sample_weight: Any = None) -> None:
     _keep(pca, stream)
 
 
-def merge(a: Any, b: Any) -> Any:
+def merge(a: "PCA", b: "PCA") -> "PCA":
     """One `PCA` of the rows that two were given by `partial_fit`, as if one had been given all of them.
 
     Parameters
@@ -110,7 +113,7 @@ def merge(a: Any, b: Any) -> Any:
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
         raise ValueError("merge needs the same features in the same order, got two lists of names")
-    both = clone(a)
+    both: PCA = clone(a)
     both.n_features_in_ = a.n_features_in_
     if names is not None:
         both.feature_names_in_ = names

@@ -10,8 +10,10 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.pca import PCA
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
+from shiftsvd.solvers import Solver
 from shiftsvd.xarray.areas import cell_weights
 from shiftsvd.xarray.fields import (
     Stacked,
@@ -38,7 +40,7 @@ def pca(
     weights: Any = None,
     center: bool = True,
     standardize: bool = False,
-    solver: Any = "auto",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     random_state: Any = 0,
     n_threads: int | None = None,
