@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
     from shiftsvd.backends import as_operator, center
     from shiftsvd.choosing.suggest import Suggestion, suggest_k, warm_start
+    from shiftsvd.estimators.batches import merge
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
     from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         auto_solver,
         estimate,
     )
-    from shiftsvd.streaming import merge
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
@@ -87,7 +87,7 @@ _HOME = {
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
     "load": "model_file",
-    "merge": "streaming",
+    "merge": "estimators.batches",
     "residuals": "accuracy",
     "spectral_norm": "accuracy",
     "suggest_k": "choosing.suggest",

@@ -11,18 +11,12 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
 from shiftsvd.names import MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import Operator, Scaled
-from shiftsvd.preparation.scales import check_scale, moments_in_units
+from shiftsvd.operators import Operator
+from shiftsvd.preparation.prepare import Preparation
+from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import affordable
-from shiftsvd.shifts import (
-    Shift,
-    check_shift,
-    needs_moments,
-    resolve_scale,
-    resolve_shift,
-    row_weights,
-)
+from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
@@ -143,8 +137,7 @@ def svd(
         elif not 0 < share < 1:
             raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
         weights = row_weights(sample_weight, A.shape[0])
-        check_shift(shift, A.shape[1])
-        check_scale(scale, A.shape[1], scale_ddof)
+        Preparation(shift, scale, ddof=scale_ddof).check(A.shape[1])
         check_solver(solver, k)
         moments, account = None, Account()
         if not isinstance(A, Operator):
@@ -156,25 +149,10 @@ def svd(
 
 
 def prepared(
-    A: Operator,
-    shift: Any,
-    scale: Any,
-    ddof: int = 0,
-    weights: Vector | None = None,
-    moments: Moments | None = None,
+    A: Operator, shift: Any, scale: Any, ddof: int = 0, weights: Vector | None = None, moments: Moments | None = None
 ) -> Operator:
     """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; moments that are not known are taken if need be."""
-    moments = A.moments(weights) if moments is None and needs_moments(shift, scale) else moments
-    S = resolve_shift(shift, A, moments, weights)
-    named = scale is True or isinstance(scale, str)
-    after: Moments | None = None
-    e: Vector | int = 0
-    if moments is not None and named:
-        moments, after, e = moments_in_units(A, S, moments, weights)
-    divisor = resolve_scale(scale, A.shape[1], after, moments, ddof, e)
-    A = A if S is None else A - S
-    rows, cols = None if weights is None else np.sqrt(weights), None if divisor is None else 1 / divisor
-    return A if rows is None and cols is None else Scaled(A, rows, cols)
+    return Preparation(shift, scale, weights, ddof).learn(A, moments).of(A)
 
 
 def decompose(

@@ -13,9 +13,9 @@ from shiftsvd.backends.validation import from_frame, is_frame
 from shiftsvd.choosing.spectrum import Found, evidence
 from shiftsvd.front import decompose
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Scaled, repeated
-from shiftsvd.preparation.scales import moments_in_units, resolve_scale
-from shiftsvd.preparation.vectors import finite_vector
+from shiftsvd.operators import Operator, Scaled
+from shiftsvd.preparation.prepare import Preparation, Prepared
+from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers.base import TOL
 
@@ -27,18 +27,18 @@ class Rows:
     """Data whose rows and columns can be taken and permuted, with the shift and scale of their columns."""
 
     X: Any  # a NumPy array or a CSR
-    mu: Vector | None
+    mean: Vector | None
     scale: Vector | None
     n_threads: int | None
     memory_limit: int | str | None
 
     def operator(self, i: Vector | None = None, j: Vector | None = None) -> Operator:
-        """``(X - 1 mu^T) diag(1 / scale)``, or some rows and columns of it."""
+        """``(X - 1 mean^T) diag(1 / scale)``, or some rows and columns of it."""
         X = self.X if i is None else self.X[i][:, j]
         columns = slice(None) if j is None else j
         A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
-        A = A if self.mu is None else A - repeated(self.mu[columns], A.shape[0])
-        return A if self.scale is None else Scaled(A, cols=1 / self.scale[columns])
+        shift = Plain(np.zeros(A.shape[1]) if self.mean is None else self.mean[columns])
+        return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
 
     def permuted(self, share: Vector, rng: Generator) -> Operator:
         """The same with the entries of every column in an order of their own, times a share of the column."""
@@ -59,13 +59,8 @@ def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit:
     A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
     if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
         raise ValueError(f'"parallel" and "cv" take shift="mean", None or a vector, got {shift!r}')
-    moments, mu = A.moments(), None
-    if shift is not None:
-        mu = moments.mean if isinstance(shift, str) else finite_vector("shift", shift, A.shape[1], "feature")
-    S = None if mu is None else repeated(mu, A.shape[0])
-    before, after, e = moments_in_units(A, S, moments)
-    divisor = resolve_scale(scale, A.shape[1], after, before, exponents=e)
-    return Rows(X, mu, divisor, n_threads, memory_limit)
+    prepared = Preparation(shift, scale).learn(A)
+    return Rows(X, None if shift is None else prepared.points(1)[0], prepared.scale, n_threads, memory_limit)
 
 
 def permuted(X: Any, rng: Generator) -> Any:
@@ -84,7 +79,7 @@ def parallel(rows: Rows, most: int, n_draws: int, n_deviations: float, rng: Gene
     """The leading values above those of data without correlations."""
     if not (isinstance(n_draws, int | np.integer) and n_draws >= 2 and n_deviations >= 0):
         raise ValueError(f"n_draws must be at least 2 and n_deviations 0, got {n_draws!r} and {n_deviations!r}")
-    if rows.mu is None:
+    if rows.mean is None:
         raise ValueError('"parallel" needs shift="mean": permuted columns keep their means, which would hide the rest')
     (m, n), A = rows.X.shape, rows.operator()
     F = rows.svd(A, most, rng)

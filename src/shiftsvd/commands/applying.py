@@ -18,7 +18,7 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.formats import bed
-from shiftsvd.io.gaps import Samples, open_with_gaps
+from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import Labels, operator_of
 from shiftsvd.model_file import load
 from shiftsvd.operators import Operator
@@ -77,7 +77,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
-def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Samples, Names]:
+def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Given, Names]:
     """The model with its features in the order of the file, and the samples, whose gaps it knows how to treat."""
     file, where = given["file"], {"format": given["format_"], "orient": given["orient"]}
     how = {"n_threads": given["threads"], "memory_limit": given["memory"]}
@@ -87,14 +87,14 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Samples, Names]:
     return aligned(pca, A.shape[1], names.features, file), A, names
 
 
-def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Samples, Names]:
+def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Given, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
         return open_matrix(file, **where)
     return open_with_gaps(file, unobserved=pca.unobserved, **where)
 
 
-def _opened_genotypes(pca: PCA, file: str, key: str | None, how: dict[str, Any]) -> tuple[PCA, Samples, Names]:
+def _opened_genotypes(pca: PCA, file: str, key: str | None, how: dict[str, Any]) -> tuple[PCA, Given, Names]:
     """The same for genotypes, where a missing one is the mean of the model as it is read."""
     opened = genotypes.of_model(file, pca.n_features_in_, key, how["memory_limit"])
     pca = aligned(pca, opened.matrix.shape[0], opened.rows, file)

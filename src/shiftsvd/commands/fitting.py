@@ -23,7 +23,7 @@ from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.gaps import Samples, open_with_gaps
+from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import operator_of
 from shiftsvd.missing import MAX_ITER
 from shiftsvd.names import MissingName, ScaleName, SolverName
@@ -126,7 +126,7 @@ def run(options: Fit) -> None:
     tell(result, options)
 
 
-def opened_samples(options: Fit) -> tuple[Samples, Names]:
+def opened_samples(options: Fit) -> tuple[Given, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
     where = how | {"format": options.format, "key": options.key, "orient": options.orient}
@@ -184,7 +184,7 @@ def _tell_of_others(folder: Path, planned: set[str]) -> None:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Samples, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Given, names: Names, k: int | float, options: Fit) -> PCA:
     """The components, with bounds of their errors."""
     solver = _solver(A, k, options)
     pca = PCA(
@@ -223,7 +223,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Samples, k: int | float, options: Fit) -> SolverName | Solver:
+def _solver(given: Given, k: int | float, options: Fit) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
@@ -238,7 +238,7 @@ def _solver(given: Samples, k: int | float, options: Fit) -> SolverName | Solver
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Samples, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(pca: PCA, A: Given, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
-from shiftsvd.io.gaps import Samples
+from shiftsvd.io.gaps import Given
 
 SETTINGS = (
     "k",
@@ -47,7 +47,7 @@ class Result:
 
     @classmethod
     def of(
-        cls, pca: Any, A: Samples, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
+        cls, pca: Any, A: Given, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
     ) -> Self:
         """The account of a fitted model."""
         info = pca.info_

@@ -3,13 +3,12 @@
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.estimators.features import counted, is_unread, validated
+from shiftsvd.estimators.features import Components, counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
-from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
@@ -17,10 +16,9 @@ from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.solvers import Solver, check_solver
-from shiftsvd.solvers.base import TOL
 
 
-class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class CorrespondenceAnalysis(Components):
     """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
 
     P is the table divided by its total, r and c are its row and column sums. The expectation ``r c^T`` is a
@@ -125,7 +123,7 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
     def _fit(self, A: Operator, rows: Any, columns: Any) -> None:
         """The components of a checked table, whose rows and columns have these names."""
         k = _components(self.n_components, A.shape)
-        tol = self._tolerance()
+        tol = tolerance(self.tol, self.solver)
         rng = random_generator(self.random_state)
         B, r, c = independent(A)
         inertia = B.frobenius_norm()
@@ -256,26 +254,9 @@ class CorrespondenceAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
         """Names of the columns of the table that X stands for."""
         return labels_of(X)[1]
 
-    def _tolerance(self) -> float:
-        """The accuracy asked for, checked."""
-        if self.tol is None:
-            return TOL
-        if isinstance(self.solver, Solver):
-            raise ValueError(f"set tol in the solver object, got tol={self.tol} beside {self.solver}")
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
-        return self.tol
-
-    @property
-    def _n_features_out(self) -> int:
-        """Number of columns of the output, for the names of scikit-learn."""
-        return len(self.eigenvalues_)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 

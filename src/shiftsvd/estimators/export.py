@@ -5,7 +5,7 @@ from typing import Any
 
 from sklearn import decomposition, pipeline, preprocessing
 
-from shiftsvd.shifts import of_each_row
+from shiftsvd.preparation.shifts import of_each_row
 
 OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
 

@@ -23,12 +23,9 @@ def in_range(explained: Vector, unit: int) -> Vector:
     return variances
 
 
-def beyond(pca: Any) -> bool:
+def beyond(S: Vector, variances: Vector) -> bool:
     """Whether the first variance is no number, though the first singular value is."""
-    S = getattr(pca, "singular_values_", np.zeros(0))
-    if not len(S) or not S[0] > 0:
-        return False
-    return not bool(_is_number(pca.explained_variance_[:1])[0])
+    return bool(len(S) and S[0] > 0 and not _is_number(variances[:1])[0])
 
 
 def _is_number(variances: Vector) -> Vector:
@@ -37,19 +34,17 @@ def _is_number(variances: Vector) -> Vector:
     return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
-def deviations(pca: Any) -> Vector:
+def deviations(S: Vector, variances: Vector, freedom: float, dtype: Any) -> Vector:
     """Standard deviations of the scores; a tiny share of the first where there is none, so that nothing becomes NaN."""
-    d = np.sqrt(pca.explained_variance_)
-    if beyond(pca):
-        d = pca.singular_values_ / np.sqrt(getattr(pca, "_freedom", pca.n_samples_ - 1))
-    eps, most = np.finfo(pca.components_.dtype).eps, d.max(initial=0)
+    d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
+    eps, most = np.finfo(dtype).eps, d.max(initial=0)
     return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
 
 
-def refuse_beyond(pca: Any) -> None:
+def refuse_beyond(S: Vector, variances: Vector) -> None:
     """Refuse what needs the variances themselves."""
-    if beyond(pca):
+    if beyond(S, variances):
         raise ValueError(
-            f"the variances of this model leave the range of numbers (the first singular value is "
-            f"{pca.singular_values_[0]:.3g}), and likelihoods and covariances need them; fit X times a power of two"
+            f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
+            "likelihoods and covariances need them; fit X times a power of two"
         )

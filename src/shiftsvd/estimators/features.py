@@ -5,11 +5,27 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.validation import unmasked
 from shiftsvd.operators import Operator, Panel
+
+
+class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What scikit-learn asks of every estimator that finds components, of sparse data too."""
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the output, for the names of scikit-learn."""
+        return len(self.components_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 def is_unread(X: Any) -> bool:

@@ -13,20 +13,11 @@ from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
 LEAST, MOST = 1e-9, 1e9
 
 
-def given(pca: Any, X: Any) -> Operator | Gaps:
+def given(X: Any, shift: Any, missing: str, *how: Any) -> Operator | Gaps:
     """X as the estimator is to see it."""
-    if pca.missing != "error" and not (pca.shift is None or (isinstance(pca.shift, str) and pca.shift == "mean")):
-        raise ValueError(f'missing={pca.missing!r} of PCA is for shift="mean" or None, got {pca.shift!r}')
-    return with_missing(X, pca.missing, pca.unobserved, pca.n_threads, pca.memory_limit)
-
-
-def new_rows(pca: Any, A: Operator | Gaps) -> Operator:
-    """Rows to be projected by a fitted estimator."""
-    if isinstance(A, Operator):
-        return A
-    if pca.missing == "mean" or not pca.n_components_:
-        return mean_rows(A, pca.mean_)
-    return regressed_rows(A, pca.mean_, pca.scale_, pca.components_, pca.explained_variance_, pca.noise_variance_)
+    if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
+        raise ValueError(f'missing={missing!r} of PCA is for shift="mean" or None, got {shift!r}')
+    return with_missing(X, missing, *how)
 
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:

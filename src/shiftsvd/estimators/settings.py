@@ -1,20 +1,19 @@
 """What the settings of an estimator mean: components wanted, solver, shift, randomness."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from shiftsvd.backends.missing import Gaps
-from shiftsvd.names import SklearnSolverName
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.names import NormalizerName, SklearnSolverName
 from shiftsvd.numerics.orth import NORMALIZERS
-from shiftsvd.operators import LowRank, Operator
-from shiftsvd.shifts import NAMES, Covariates, GroupMeans, Learned, Plain, Shift, finite_vector, plain
+from shiftsvd.operators import Operator
+from shiftsvd.preparation.covariates import Covariates, GroupMeans
+from shiftsvd.preparation.shifts import NAMES, Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
-from shiftsvd.solvers.base import SHARED
+from shiftsvd.solvers.base import SHARED, TOL
 from shiftsvd.solvers.randomized import auto_iterations
 
 SVD_SOLVERS = get_args(SklearnSolverName)
@@ -57,78 +56,84 @@ def _mle(n_components: str, shape: tuple[int, int], refused: str) -> str:
     return "mle"
 
 
-def chosen_solver(pca: Any, A: Operator | Gaps, k: Any) -> str | Solver:
-    """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""
-    solver, svd_solver = pca.solver, pca.svd_solver
-    if svd_solver is not None:
-        if svd_solver not in SVD_SOLVERS:
-            raise ValueError(f"svd_solver must be one of {', '.join(SVD_SOLVERS)} or None, got {svd_solver!r}")
-        if not (isinstance(solver, str) and solver == "auto"):
-            raise ValueError(f"give svd_solver or solver, not both; got {svd_solver!r} and {solver!r}")
-    if pca.tol is not None and not (isinstance(pca.tol, int | float) and pca.tol >= 0):
-        raise ValueError(f"tol must be at least 0, got {pca.tol}")
-    if pca.tol is not None and isinstance(solver, Solver):
-        raise ValueError(
-            f"tol fills solvers given by name; set it in the solver object, got tol={pca.tol} beside {solver}"
-        )
-    name = svd_solver or solver
-    if isinstance(k, str):
-        if not (isinstance(name, Exact) or name in ("auto", "exact", "full", "covariance_eigh")):
-            raise ValueError(f'n_components="mle" needs solver="auto" or "exact", got {name!r}')
-        return Exact()
-    if name == "full":
-        return Exact()
-    if name == "covariance_eigh":
-        return Gram(pca.tol or 0)
-    if name == "arpack":
-        return BlockLanczos(pca.tol or 0)
-    if name not in ("randomized", "shifted-randomized"):
-        return name  # type: ignore[no-any-return]
-    return _randomized(pca, A, k, name)
+@dataclass(frozen=True)
+class Asked:
+    """The settings of `PCA` that choose a solver."""
+
+    solver: Any
+    svd_solver: str | None
+    tol: float | None
+    iterated_power: int | str
+    n_oversamples: int
+    power_iteration_normalizer: NormalizerName
+
+    def solver_for(self, k: Any, shape: tuple[int, int]) -> str | Solver:
+        """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""
+        solver, svd_solver = self.solver, self.svd_solver
+        if svd_solver is not None:
+            if svd_solver not in SVD_SOLVERS:
+                raise ValueError(f"svd_solver must be one of {', '.join(SVD_SOLVERS)} or None, got {svd_solver!r}")
+            if not (isinstance(solver, str) and solver == "auto"):
+                raise ValueError(f"give svd_solver or solver, not both; got {svd_solver!r} and {solver!r}")
+        if self.tol is not None and not (isinstance(self.tol, int | float) and self.tol >= 0):
+            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        if self.tol is not None and isinstance(solver, Solver):
+            raise ValueError(
+                f"tol fills solvers given by name; set it in the solver object, got tol={self.tol} beside {solver}"
+            )
+        name = svd_solver or solver
+        if isinstance(k, str):
+            if not (isinstance(name, Exact) or name in ("auto", "exact", "full", "covariance_eigh")):
+                raise ValueError(f'n_components="mle" needs solver="auto" or "exact", got {name!r}')
+            return Exact()
+        if name == "full":
+            return Exact()
+        if name == "covariance_eigh":
+            return Gram(self.tol or 0)
+        if name == "arpack":
+            return BlockLanczos(self.tol or 0)
+        if name not in ("randomized", "shifted-randomized"):
+            return name
+        return self._randomized(k, shape, name)
+
+    def _randomized(self, k: Any, shape: tuple[int, int], name: str) -> Solver:
+        """A randomized solver with the settings of the estimator."""
+        if isinstance(k, float):
+            raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")
+        if self.iterated_power != "auto" and (
+            not isinstance(self.iterated_power, int | np.integer) or self.iterated_power < 0
+        ):
+            raise ValueError(f'iterated_power must be "auto" or an integer of at least 0, got {self.iterated_power!r}')
+        q = auto_iterations(k, shape) if self.iterated_power == "auto" else int(self.iterated_power)
+        if not isinstance(self.n_oversamples, int | np.integer) or self.n_oversamples < 0:
+            raise ValueError(f"n_oversamples must be an integer of at least 0, got {self.n_oversamples!r}")
+        if self.power_iteration_normalizer not in NORMALIZERS:
+            known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
+            raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
+        if name == "shifted-randomized":
+            # Never fewer samples than the paper's 2k; pass ShiftedRandomizedSVD() for its own settings.
+            return ShiftedRandomizedSVD(n_oversamples=max(int(self.n_oversamples), k), n_iter=q)
+        normalizer = self.power_iteration_normalizer
+        if shape[0] < shape[1]:
+            return RandomizedSVD(int(self.n_oversamples), q, normalizer)
+        # On the tall side "project" gives values below the norms of the scores; ending with A V instead, one product
+        # later, the variance of the scores is explained_variance_, converged or not.
+        return RandomizedSVD(int(self.n_oversamples), q + 1, normalizer, finish="last")
 
 
-def _randomized(pca: Any, A: Operator | Gaps, k: Any, name: str) -> Solver:
-    """A randomized solver with the settings of the estimator."""
-    if isinstance(k, float):
-        raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")
-    if pca.iterated_power != "auto" and (
-        not isinstance(pca.iterated_power, int | np.integer) or pca.iterated_power < 0
-    ):
-        raise ValueError(f'iterated_power must be "auto" or an integer of at least 0, got {pca.iterated_power!r}')
-    q = auto_iterations(k, A.shape) if pca.iterated_power == "auto" else int(pca.iterated_power)
-    if not isinstance(pca.n_oversamples, int | np.integer) or pca.n_oversamples < 0:
-        raise ValueError(f"n_oversamples must be an integer of at least 0, got {pca.n_oversamples!r}")
-    if pca.power_iteration_normalizer not in NORMALIZERS:
-        known, got = ", ".join(NORMALIZERS), pca.power_iteration_normalizer
-        raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
-    if name == "shifted-randomized":
-        # Never fewer samples than the paper's 2k; pass ShiftedRandomizedSVD() for its own settings.
-        return ShiftedRandomizedSVD(n_oversamples=max(int(pca.n_oversamples), k), n_iter=q)
-    normalizer = pca.power_iteration_normalizer
-    if A.shape[0] < A.shape[1]:
-        return RandomizedSVD(int(pca.n_oversamples), q, normalizer)
-    # On the tall side "project" gives values below the norms of the scores; ending with A V instead, one product
-    # later, the variance of the scores is explained_variance_, converged or not.
-    return RandomizedSVD(int(pca.n_oversamples), q + 1, normalizer, finish="last")
-
-
-def learned_shift(
-    shift: Any, A: Operator, moments: Moments, weights: Vector | None, data: dict[str, Any]
-) -> tuple[LowRank | None, Learned]:
-    """What is subtracted from the training data, and how to do the same to new rows."""
+def shift_of_rows(shift: Any, data: dict[str, Any]) -> Any:
+    """The shift as `svd` takes it, with what is known of every row; refused where it means nothing for new rows."""
     if isinstance(shift, GroupMeans | Covariates):
-        return _with_data(shift, data).learn(A, moments, weights)
-    learned = _plain_shift(shift, moments)
-    return learned.of(A), learned
-
-
-def check_shift(shift: Any, n: int, data: dict[str, Any]) -> None:
-    """Refuse what cannot be a shift of PCA with n features, before anything is known of them."""
-    if isinstance(shift, GroupMeans | Covariates):
-        _with_data(shift, data)
-    else:
-        data_of_rows(None, shift, data)
-        _plain_shift(shift, Moments(2.0, np.zeros(n), None))
+        return _with_data(shift, data)
+    data_of_rows(None, shift, data)
+    if isinstance(shift, Operator | Shift):
+        raise ValueError(f"a shift of PCA must mean something for new rows, got {shift}; use svd instead")
+    if isinstance(shift, str) and shift not in NAMES:
+        choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
+        raise ValueError(f"shift must be {choices}, got {shift!r}")
+    if np.iscomplexobj(shift):
+        raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
+    return shift
 
 
 def _with_data(shift: GroupMeans | Covariates, data: dict[str, Any]) -> GroupMeans | Covariates:
@@ -143,23 +148,6 @@ def _with_data(shift: GroupMeans | Covariates, data: dict[str, Any]) -> GroupMea
     return replace(shift, **{spec: values})
 
 
-def _plain_shift(shift: Any, moments: Moments) -> Plain:
-    """A shift that takes nothing but the row itself."""
-    if isinstance(shift, Operator | Shift):
-        raise ValueError(f"a shift of PCA must mean something for new rows, got {shift}; use svd instead")
-    if shift is None:
-        return Plain(np.zeros(len(moments.mean)))
-    if isinstance(shift, str):
-        if shift not in NAMES:
-            choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
-            raise ValueError(f"shift must be {choices}, got {shift!r}")
-        return plain(shift, moments)
-    mu = finite_vector("shift", shift, len(moments.mean), "feature")
-    if np.iscomplexobj(mu):
-        raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
-    return Plain(mu)
-
-
 def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
     """What the shift has to know of every row; refuses what it does not need."""
     for name, values in data.items():
@@ -169,6 +157,17 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
             kind = {"groups": "GroupMeans()", "covariates": "Covariates()"}[name]
             raise ValueError(f"{name} are for shift={kind}, got shift={shift!r}")
     return None if needed is None else data[needed]
+
+
+def tolerance(tol: float | None, solver: Any) -> float:
+    """The accuracy asked for, checked."""
+    if tol is None:
+        return TOL
+    if isinstance(solver, Solver):
+        raise ValueError(f"set tol in the solver object, got tol={tol} beside {solver}")
+    if not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}")
+    return tol
 
 
 def random_generator(random_state: Any) -> Generator:

@@ -4,29 +4,28 @@ import warnings
 from typing import Any, Self, overload
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.extremes import in_range
-from shiftsvd.estimators.features import counted, is_unread, points, scores, validated
-from shiftsvd.estimators.settings import random_generator
+from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
+from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import NORMALIZERS
-from shiftsvd.operators import Operator, Panel, repeated
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver, check_solver
-from shiftsvd.solvers.base import TOL
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 
 
-class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TruncatedSVD(Components):
     """The leading singular vectors of X as it is, without a shift; sparse X stays sparse.
 
     Parameters
@@ -135,12 +134,13 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         A = self._operator(X, reset=True)
         k = self._wanted(A)
+        tol = tolerance(self.tol, self.solver)
         solver, rng = self._solver(), random_generator(self.random_state)
         check_solver(solver, k)
         moments = A.moments()
         if moments.M2 is None:
             raise ValueError(f"TruncatedSVD needs the variances of the columns, which {A} cannot give; use svd")
-        F = decompose(A, k, solver, TOL if self.tol is None else self.tol, rng, self.memory_limit)
+        F = decompose(Preparation().learn(A).of(A), k, solver, tol, rng, self.memory_limit)
         self._set(F, A, moments)
         if self.mean_alignment_[0] > ALIGNED:
             warnings.warn(
@@ -157,7 +157,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         V, mean = F.Vh.T.astype(np.float64), moments.mean
         with threads(A.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
-            B, unit, norm = in_units(A - repeated(mean, A.shape[0]))
+            B, unit, norm = in_units(Preparation("mean").learn(A, moments).of(A))
             G = B.gram(V)
         variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
         total = (norm**2 if unit and norm is not None else float(moments.M2.sum())) / A.shape[0]
@@ -240,10 +240,6 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def _solver(self) -> str | Solver:
         """The solver that the settings ask for."""
-        if self.tol is not None and not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
-        if isinstance(self.solver, Solver) and self.tol is not None:
-            raise ValueError(f"set tol in the solver object, got tol={self.tol} beside {self.solver}")
         if self.algorithm is None:
             return self.solver
         if self.algorithm not in ("arpack", "randomized"):
@@ -260,14 +256,3 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
             raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
         return RandomizedSVD(int(self.n_oversamples), int(self.n_iter), self.power_iteration_normalizer)
-
-    @property
-    def _n_features_out(self) -> int:
-        """Number of columns of the output, for the names of scikit-learn."""
-        return len(self.components_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

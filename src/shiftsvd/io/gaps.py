@@ -14,7 +14,7 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import limit_of
 
-Samples = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
+Given = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 
 
 def open_with_gaps(

@@ -127,9 +127,14 @@ def read(model: Any) -> Fit:
         raise TypeError(f"a plot needs a fitted estimator or an SVDResult, got {kind}; call fit first")
     variances = np.asarray(model.explained_variance_, np.float64)
     errors = getattr(getattr(model, "info_", None), "value_errors", None)
-    if beyond(model):  # as shares of the total, where they are no numbers themselves
+    if beyond_range(model):  # as shares of the total, where they are no numbers themselves
         return Fit(model, np.asarray(model.explained_variance_ratio_, np.float64), 1.0, errors)
     return Fit(model, variances, _total_variance(model, variances), errors)
+
+
+def beyond_range(model: Any) -> bool:
+    """Whether the variances of a fitted estimator are no numbers, though its singular values are."""
+    return hasattr(model, "singular_values_") and beyond(model.singular_values_, model.explained_variance_)
 
 
 def _total_variance(model: Any, variances: Vector) -> float:

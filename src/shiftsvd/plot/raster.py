@@ -6,9 +6,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.estimators.extremes import beyond, deviations
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import checked_component, read, real
+from shiftsvd.plot.fitted import beyond_range, checked_component, read, real
 
 Counts = npt.NDArray[np.int64]
 
@@ -117,7 +116,7 @@ class ScoreRaster:
         """An empty raster for the scores of a fitted estimator."""
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
-        plain = deviations(estimator) if beyond(estimator) else np.sqrt(fit.variances)
+        plain = estimator._deviations() if beyond_range(estimator) else np.sqrt(fit.variances)
         spread = np.ones(fit.k) if getattr(estimator, "whiten", False) else plain
         return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
 

@@ -64,11 +64,11 @@ class LearnedGroups:
     groups: tuple[Any, ...]
     means: Panel
 
-    def of(self, A: Operator, data: Any) -> LowRank:
+    def of(self, A: Operator, data: Any = None) -> LowRank:
         """The means of the groups of the rows of A."""
         return LowRank(self._places(data, A.shape[0]), self.means.conj().T)
 
-    def points(self, m: int, data: Any) -> Panel:
+    def points(self, m: int, data: Any = None) -> Panel:
         """The mean of the group of each row."""
         return np.asarray(self._places(data, m) @ self.means)
 
@@ -145,12 +145,12 @@ class LearnedCovariates:
     centre: Vector
     coefficients: Panel
 
-    def of(self, A: Operator, data: Any) -> LowRank:
+    def of(self, A: Operator, data: Any = None) -> LowRank:
         """What the covariates of the rows of A explain."""
         m = A.shape[0]
         return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
 
-    def points(self, m: int, data: Any) -> Panel:
+    def points(self, m: int, data: Any = None) -> Panel:
         """What the covariates explain, formed."""
         return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
 

@@ -91,6 +91,11 @@ def check_scale(scale: Any, n: int, ddof: int) -> None:
     resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
 
 
+def is_named(scale: Any) -> bool:
+    """Whether the scale comes from the moments of the columns."""
+    return scale is True or isinstance(scale, str)
+
+
 def resolve_scale(
     scale: Any,
     n: int,
@@ -107,7 +112,7 @@ def resolve_scale(
         raise ValueError(f"scale_ddof must be 0 or 1, got {ddof!r}")
     if scale is None or scale is False:
         return None
-    if scale is True or isinstance(scale, str):
+    if is_named(scale):
         if scale not in (True, "std", "pareto") or after is None:
             raise ValueError(f"scale must be {SCALES}, got {scale!r}")
         deviation = _deviations(after, before or after, ddof, exponents)
@@ -126,5 +131,5 @@ def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | 
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
     constant = variance <= rounding * variance + rounding**2 * size
     if constant.any():
-        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=5)
+        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=6)
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -15,13 +15,13 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.kernels import threads
 from shiftsvd.names import SklearnSolverName, SolverName
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Panel, Scaled, repeated
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.prepare import Preparation, Prepared
+from shiftsvd.preparation.shifts import Plain
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.scanpy.selection import Places
 from shiftsvd.solvers import Solver
-
-__all__ = ["pca", "project"]
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
@@ -210,9 +210,9 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     places = _places(adata, known.genes)
     order = np.argsort(places)  # files are read in their own order
     A = matrix_of(adata, layer, places[order], None, None)
-    B = A - repeated(known.shift[order], A.shape[0])
+    B = Prepared(Plain(known.shift[order]), known.scale[order]).of(A)
     with threads(None):
-        parts = [part for _, part in Scaled(B, cols=1 / known.scale[order]).row_products(known.V[order])]
+        parts = [part for _, part in B.row_products(known.V[order])]
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
     adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
 
@@ -223,9 +223,9 @@ def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
     Z = model.fit(A).transform(A)
     variance, ratio = model.explained_variance_, model.explained_variance_ratio_
     if model.shift is None:
-        squares = A.moments().M2
-        assert squares is not None  # else fit would have refused
-        total = (squares if model.scale_ is None else squares / model.scale_**2).sum() / A.shape[0]
+        # Of the scores about their means; fit would have refused what has no variances.
+        squares, unit = Preparation("mean", model.scale_).learn(A).total_squares
+        total = np.ldexp(squares, 2 * unit) / A.shape[0]
         variance = np.var(Z, axis=0, dtype=np.float64).astype(variance.dtype)
         ratio = (variance / total if total > 0 else np.zeros_like(variance)).astype(variance.dtype)
     return _Fit(model, Z.astype(dtype, copy=False), variance, ratio)

@@ -1,17 +1,29 @@
 """A stream of rows: its moments, exact, and its scatter matrix, centred at every moment."""
 
 import time
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
+from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import Operator, Panel, Scaled, repeated
-from shiftsvd.streaming.scatter import Scatter
+from shiftsvd.numerics.orth import phases
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.prepare import Prepared
+from shiftsvd.preparation.shifts import Plain
+from shiftsvd.result import Info
+from shiftsvd.runs.memory import affordable, spare
+from shiftsvd.solvers.base import TOL
+from shiftsvd.streaming.scatter import Scatter, WholeScatter
+from shiftsvd.streaming.sketch import SketchedScatter
 
 EPS = float(np.finfo(np.float64).eps)
+# Up to so many features all of the scatter matrix is kept, 134 MB at most.
+WHOLE = 4096
 LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 
 
@@ -77,6 +89,19 @@ class Stream:
         n = len(scatter.B)
         return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
 
+    @classmethod
+    def begin(
+        cls, n: int, k: int, n_oversamples: int, scale: Vector | None, rng: Callable[[], Generator], memory_limit: Any
+    ) -> "Stream":
+        """No rows yet, of n features of which k components are wanted; `rng` is asked for where there is a sketch."""
+        ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
+        needed = WholeScatter.bytes(n, default_threads())
+        if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
+            affordable(needed, memory_limit, what)
+            return cls.empty(WholeScatter.empty(n), scale)
+        affordable(SketchedScatter.bytes(n, ell), memory_limit, what)
+        return cls.empty(SketchedScatter.empty(n, ell, rng()), scale)
+
     def update(self, A: Operator, weights: Vector | None = None) -> None:
         """With the rows of A added; A is read before anything changes."""
         started = time.perf_counter()
@@ -134,10 +159,50 @@ class Stream:
             np.minimum(values, total), vectors, total, unseen if unseen > len(squares) * EPS * total else 0.0
         )
 
+    def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
+        """What `PCA` stores of at most k components about a vector, or the mean; only the spectrum is approximate."""
+        started, count, mean = time.perf_counter(), self.moments.count, self.moments.mean
+        n = len(mean)
+        k = min(k, self.n_rows, n)
+        found = self.spectrum(k, shift)
+        V = found.vectors.T
+        values = np.where(found.values > n * EPS * found.values[0], found.values, 0)
+        left_out, rest = min(n, count) - k, max(found.total - float(values.sum()), 0.0)
+        return {
+            "mean_": mean if shift is None else shift,
+            "scale_": self.scale,
+            "n_samples_": self.n_rows,
+            "n_components_": k,
+            "components_": (V / phases(V)[:, None]).astype(self.dtype),
+            "singular_values_": np.sqrt(values),
+            "explained_variance_": values / (count - 1),
+            "explained_variance_ratio_": values / found.total if found.total > 0 else np.zeros(k),
+            "noise_variance_": rest / (count - 1) / left_out if left_out > 0 else 0.0,
+            "unseen_variance_": found.unseen / (count - 1),
+            "info_": self._account(values, found.unseen, self.seconds + time.perf_counter() - started),
+        }
+
+    def _account(self, values: Vector, unseen: float, seconds: float) -> Info:
+        """What is known of the values: none is too small by more than the trace that was not seen."""
+        there = values > 0
+        errors = np.zeros(len(values))
+        errors[there] = np.sqrt(1 + unseen / values[there]) - 1
+        return Info(
+            solver=f"Streaming(ell={self.scatter.size})",
+            n_passes=self.n_passes,
+            sample_size=self.scatter.size,
+            rank=int(there.sum()),
+            residuals=None,
+            value_errors=errors,
+            converged=bool(np.all(errors <= TOL)),
+            frobenius_error=None,
+            seconds=seconds,
+            peak_bytes=None,
+        )
+
     def _centred(self, A: Operator, mean: Vector) -> Operator:
         """``(A - 1 mean^T) diag(1 / scale)``."""
-        C = A - repeated(mean, A.shape[0])
-        return C if self.scale is None else Scaled(C, cols=1 / self.scale)
+        return Prepared(Plain(mean), self.scale).of(A)
 
     def _join(self, moments: Moments) -> None:
         """The moments of more rows, and what lies between their mean and that of the others."""

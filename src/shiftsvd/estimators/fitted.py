@@ -1,0 +1,272 @@
+"""What a fitted PCA does: scores, points, likelihoods, a file, the same in classes of scikit-learn."""
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from os import PathLike
+from typing import Any, Self, overload
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.missing import Gaps, with_nan
+from shiftsvd.estimators.extremes import deviations, refuse_beyond
+from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
+from shiftsvd.estimators.likelihood import PPCA
+from shiftsvd.estimators.missing import given, mean_rows, regressed_rows
+from shiftsvd.estimators.settings import data_of_rows
+from shiftsvd.estimators.threaded import as_one_fit
+from shiftsvd.kernels import stepwise
+from shiftsvd.names import LazyArray
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.preparation.prepare import Prepared
+from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
+
+
+class FittedPCA(Components):
+    """What `PCA` does once it is fitted, whether by `fit` or by batches; its attributes are told there."""
+
+    @overload
+    def transform(self, X: LazyArray, groups: Any = None, covariates: Any = None) -> LazyArray: ...
+
+    @overload
+    def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
+
+    @as_one_fit
+    def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
+        """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
+        groups, covariates : array, optional
+            Those of these rows, as in `fit`; the group means and coefficients are those of the training data.
+
+        Returns
+        -------
+        array of shape (n_samples, n_components_)
+            Of a Dask array, a Dask array with the same chunks of rows; nothing is computed, unless the scores
+            take groups or covariates.
+
+        Raises
+        ------
+        ValueError
+            For groups that no training row is in.
+
+        Notes
+        -----
+        One pass; sparse X stays sparse.
+        """
+        check_is_fitted(self, "components_")
+        prepared, _ = self._prepared(groups, covariates)
+        return scores(self, X, lambda X: _joined(self.iter_scores(X, groups, covariates)), prepared.shift.needs is None)
+
+    def iter_scores(self, X: Any, groups: Any = None, covariates: Any = None) -> Iterator[tuple[int, Panel]]:
+        """Scores part by part: ``(first row, scores of the rows from there on)``, in order.
+
+        Parameters
+        ----------
+        X : what `transform` takes, or an operator such as `shiftsvd.io.open_matrix` gives
+        groups, covariates : array, optional
+            As in `transform`.
+
+        Yields
+        ------
+        (int, array of shape (rows, n_components_))
+
+        Notes
+        -----
+        One pass. Data that are read from a file are never held, nor are their scores.
+        """
+        yield from stepwise(self._scored(X, groups, covariates), self.n_threads)
+
+    def _scored(self, X: Any, groups: Any, covariates: Any) -> Generator[tuple[int, Panel], None, None]:
+        """Scores part by part."""
+        check_is_fitted(self, "components_")
+        A = self._operator(X)
+        for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
+            yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
+
+    @as_one_fit
+    def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
+        """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
+
+        Means of groups and what covariates explain are added back, the means of columns too; the own means of rows,
+        which ``shift="rows"`` and "both" subtract, are not known.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features)
+            Of a Dask array, a Dask array, as with `transform`.
+        """
+        check_is_fitted(self, "components_")
+        prepared, data = self._prepared(groups, covariates)
+
+        def found(Z: Panel) -> Panel:
+            back = (Z * self._deviations() if self.whiten else Z) @ self.components_
+            if self.scale_ is not None:
+                back = back * self.scale_
+            back = back + prepared.points(len(Z), data)
+            return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
+
+        return points(self, X, found, prepared.shift.needs is None)
+
+    @as_one_fit
+    def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
+        """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
+
+        Notes
+        -----
+        Two passes; no matrix of n_features x n_features is formed (Tipping & Bishop 1999). Where the noise
+        variance is 0 the model lives on the space of the components: the likelihood is that of the
+        degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
+        numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
+        """
+        check_is_fitted(self, "components_")
+        refuse_beyond(self.singular_values_, self.explained_variance_)
+        A = self._minus_shift(self._operator(X), groups, covariates)
+        Z = _joined(self._score_parts(A))
+        rest = (A - LowRank(Z, self.components_.T)).row_squares()
+        return self._model().log_likelihood(Z, np.asarray(rest))
+
+    def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
+        """Mean log-likelihood of the rows."""
+        return float(np.mean(self.score_samples(X, groups, covariates)))
+
+    @as_one_fit
+    def get_covariance(self) -> Panel:
+        """Covariance of the model in the units of X, shape (n_features, n_features)."""
+        check_is_fitted(self, "components_")
+        return self._model().covariance()
+
+    @as_one_fit
+    def get_precision(self) -> Panel:
+        """Inverse of `get_covariance`, by the formula of Woodbury."""
+        check_is_fitted(self, "components_")
+        return self._model().precision()
+
+    def _operator(self, X: Any, reset: bool = False) -> Operator:
+        """Rows to be projected, checked, with something in place of their missing entries if there may be any."""
+        A = self._given(X, reset)
+        if isinstance(A, Operator):
+            return A
+        if self.missing == "mean" or not self.n_components_:
+            return mean_rows(A, self.mean_)
+        variances, noise = self.explained_variance_, self.noise_variance_
+        return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
+
+    def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
+        """X as a fit is to see it, after its features are remembered (`reset`) or compared with those of the fit."""
+        X = self._checked(X, reset, least)
+        return given(X, self.shift, self.missing, self.unobserved, self.n_threads, self.memory_limit)
+
+    def _checked(self, X: Any, reset: bool, least: int) -> Any:
+        """X of at least so many rows: as scikit-learn knows it, or an operator, or data with gaps."""
+        if isinstance(X, Gaps) or is_unread(X):
+            A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=self.memory_limit)
+            if A.shape[0] < least:
+                raise ValueError(
+                    f"Found array with {A.shape[0]} sample(s) while a minimum of {least} is required by PCA"
+                )
+            count_columns(self, A, reset)
+            return A
+        if hasattr(X, "rmatmat"):
+            kind = type(X).__name__
+            raise TypeError(
+                f"PCA takes arrays, sparse matrices, data frames and what open_matrix gives, got {kind}; "
+                "use svd, which takes any operator"
+            )
+        X = X if self.missing == "error" else with_nan(X)
+        return validated(self, X, reset, ensure_min_samples=max(least, 1))  # an operator may have none
+
+    def _prepared(self, groups: Any, covariates: Any) -> tuple[Prepared, Any]:
+        """The shift and scale of the training data, and what the shift has to know of these rows."""
+        shift: Learned = getattr(self, "shift_", None) or Plain(self.mean_, of_each_row(self.shift))
+        data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
+        return Prepared(shift, self.scale_), data
+
+    def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
+        """Rows of A minus their shift, in units of the scale."""
+        prepared, data = self._prepared(groups, covariates)
+        return prepared.of(A, data)
+
+    def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
+        """Scores of shifted rows before whitening, part by part."""
+        return A.row_products(self.components_.T.astype(np.float64))
+
+    def _deviations(self) -> Vector:
+        """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
+        freedom = getattr(self, "_freedom", self.n_samples_ - 1)
+        return deviations(self.singular_values_, self.explained_variance_, freedom, self.components_.dtype)
+
+    def _model(self) -> PPCA:
+        """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
+        refuse_beyond(self.singular_values_, self.explained_variance_)
+        variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
+        if self.whiten:
+            # scikit-learn multiplies the excess variance by the variance once more, and its own tests hold it
+            # to that. A drop-in follows, though a change of units of the scores should not change the model.
+            variance = noise + np.maximum(variance - noise, 0) * variance
+        return PPCA(self.components_, variance, noise, self.scale_)
+
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        force: bool = False,
+        names: Sequence[str] | None = None,
+        source: str | None = None,
+    ) -> None:
+        """Write the fitted model to a file without pickle; see `shiftsvd.model_file.save`.
+
+        Parameters
+        ----------
+        path : path
+        force : bool
+            Replace a file of that name.
+        names : sequence of str, optional
+            Names of the features, in place of `feature_names_in_`.
+        source : str, optional
+            Where the data came from, for whoever reads the file.
+        """
+        from shiftsvd.model_file import save
+
+        save(self, path, force=force, names=names, source=source)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """The fitted model in a file that `save` wrote; see `shiftsvd.load`."""
+        from shiftsvd.model_file import load
+
+        return load(path, cls)
+
+    def to_sklearn(self) -> Any:
+        """The same transform by classes of scikit-learn alone, fitted.
+
+        Returns
+        -------
+        sklearn.decomposition.PCA
+            Or, where there is a scale, a Pipeline of a StandardScaler that only divides (so that it takes sparse
+            data) and a PCA of the scaled data.
+
+        Notes
+        -----
+        Data far off-centre lose digits there: scikit-learn subtracts the mean after multiplying.
+
+        Examples
+        --------
+        >>> import shiftsvd as ss
+        >>> from sklearn.datasets import load_digits
+        >>> ss.PCA(n_components=5, random_state=0).fit(load_digits().data).to_sklearn()
+        PCA(n_components=5)
+        """
+        from shiftsvd.estimators.export import as_sklearn
+
+        check_is_fitted(self, "components_")
+        return as_sklearn(self)
+
+
+def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:
+    """All rows of panels that come part by part."""
+    panels = [panel for _, panel in parts]
+    return panels[0] if len(panels) == 1 else np.concatenate(panels)

@@ -1,0 +1,144 @@
+"""Preparation: what is done to data before they are decomposed, as one value, and what does the same to other rows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import Operator, Panel, Scaled
+from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
+from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
+
+Entries = tuple[Callable[[Operator], Operator], ...]  # what is done to the entries before the shift, in this order
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``, as it is asked for: nothing is known of A yet.
+
+    Attributes
+    ----------
+    shift, scale : as in `shiftsvd.svd`
+    weights : array of shape (m,), or None
+        Frequencies of the rows that it is learned from.
+    ddof : 0 or 1
+        The standard deviation divides by the number of rows minus this.
+    entries : tuple of callables
+        Operators to operators of the same rows, applied first.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> from shiftsvd.preparation.prepare import Preparation
+    >>> A = ss.as_operator(np.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]))
+    >>> prepared = Preparation("mean", "std").learn(A)
+    >>> prepared.points(1), prepared.scale.round(3)
+    (array([[3., 6.]]), array([1.633, 3.266]))
+    >>> prepared.of(ss.as_operator(np.array([[3.0, 6.0]]))) @ np.eye(2)
+    array([[0., 0.]])
+    """
+
+    shift: Any = None
+    scale: Any = None
+    weights: Vector | None = None
+    ddof: int = 0
+    entries: Entries = ()
+
+    def check(self, n: int) -> None:
+        """Refuse what cannot be a shift or a scale of n columns, before anything is known of them."""
+        check_shift(self.shift, n)
+        check_scale(self.scale, n, self.ddof)
+
+    def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
+        """What is subtracted from these rows and what they are divided by; moments that are not known are taken."""
+        B, weights = _changed(A, self.entries), self.weights
+        if moments is None and needs_moments(self.shift, self.scale):
+            moments = B.moments(weights)
+        S, shift = learn_shift(self.shift, B, moments, weights)
+        own = Own(A, B, S, weights, moments)
+        before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
+        scale = resolve_scale(self.scale, A.shape[1], after, before, self.ddof, e)
+        return Prepared(shift, scale, self.entries, own)
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """The rows that a preparation was learned from, and what is known of them."""
+
+    A: Operator
+    B: Operator  # A with its entries changed
+    S: Operator | None
+    weights: Vector | None
+    moments: Moments | None  # of B
+
+    @cached_property
+    def in_units(self) -> tuple[Moments, Moments, Vector | int]:
+        """As `moments_in_units`."""
+        moments = self.B.moments(self.weights) if self.moments is None else self.moments
+        return moments_in_units(self.B, self.S, moments, self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A shift and a scale that are known, for any rows; `own` where they were learned.
+
+    Attributes
+    ----------
+    shift : Learned
+    scale : array of shape (n,), or None
+    entries : tuple of callables
+    own : Own, or None
+    """
+
+    shift: Learned
+    scale: Vector | None = None
+    entries: Entries = ()
+    own: Own | None = None
+
+    def of(self, A: Operator, data: Any = None) -> Operator:
+        """``(A - shift) diag(1 / scale)`` of any rows, with what the shift has to know of them.
+
+        The rows that it was learned from have the shift that was found, so that it is not made twice, and their
+        weights: ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``.
+        """
+        own = self.own if self.own is not None and self.own.A is A else None
+        B = _changed(A, self.entries) if own is None else own.B
+        S = self.shift.of(B, data) if own is None else own.S
+        B = B if S is None else B - S
+        rows = None if own is None or own.weights is None else np.sqrt(own.weights)
+        cols = None if self.scale is None else 1 / self.scale
+        return B if rows is None and cols is None else Scaled(B, rows, cols)
+
+    def points(self, m: int, data: Any = None) -> Panel:
+        """What is added back to m rows."""
+        return self.shift.points(m, data)
+
+    @cached_property
+    def total_squares(self) -> tuple[float, int]:
+        """(sum of the squared, weighted entries of its own rows over ``4^unit``, unit), without cancellation.
+
+        unit is 0 while squares are numbers. No read where the shift is one vector; else one.
+        """
+        assert self.own is not None
+        _, after, e = self.own.in_units
+        return squares_in_units(after, self.scale, e, self.of(self.own.A))
+
+    @property
+    def total_variance(self) -> tuple[float, int]:
+        """(the total variance of its own rows over ``4^unit``, unit)."""
+        squares, unit = self.total_squares
+        return squares / (self.count - 1), unit
+
+    @property
+    def count(self) -> float:
+        """How many rows its own are: the sum of their weights."""
+        assert self.own is not None
+        return float(self.own.A.shape[0]) if self.own.weights is None else float(self.own.weights.sum())
+
+
+def _changed(A: Operator, entries: Entries) -> Operator:
+    """A with its entries changed, before the shift."""
+    return reduce(lambda B, change: change(B), entries, A)
