@@ -220,7 +220,8 @@ def merge(a: "PCA", b: "PCA") -> "PCA":
     both.n_features_in_ = a.n_features_in_
     if names is not None:
         both.feature_names_in_ = names
-    assert a._stream is not None and b._stream is not None  # as was looked at above
+    assert a._stream is not None
+    assert b._stream is not None
     both._keep(a._stream.merged(b._stream))
     return both
 

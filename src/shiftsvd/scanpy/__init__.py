@@ -23,6 +23,8 @@ from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.scanpy.selection import Places
 from shiftsvd.solvers import Solver
 
+__all__ = ["pca", "project"]
+
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
 
