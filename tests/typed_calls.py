@@ -72,12 +72,12 @@ def estimators(X: Array, sparse: csr_array, lazy: DaskArray) -> None:
 
 
 def models(path: "os.PathLike[str]", a: ss.PCA, b: ss.PCA) -> None:
-    assert_type(ss.load(path, ss.PCA), ss.PCA)
-    found = ss.load(path)
+    assert_type(ss.load_model(path, ss.PCA), ss.PCA)
+    found = ss.load_model(path)
     print(found.components_)  # wrong
-    assert_type(ss.load(path, ss.genetics.GenotypePCA).n_used, int)
-    assert_type(ss.merge(a, b), ss.PCA)
-    ss.merge(a, 5)  # wrong
+    assert_type(ss.load_model(path, ss.genetics.GenotypePCA).n_used, int)
+    assert_type(ss.merge_pca(a, b), ss.PCA)
+    ss.merge_pca(a, 5)  # wrong
 
 
 def modules(X: Array) -> None:

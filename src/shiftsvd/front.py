@@ -18,7 +18,8 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import affordable
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
-from shiftsvd.solvers import Solver, check_solver, solver_named
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
@@ -81,13 +82,13 @@ def svd(
     missing : "error", "mean" or "em"
         What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
         and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in. `Info.n_missing` counts
-        them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the model's own
-        entries: how well it predicts others is `Info.heldout_r2`.
+        "both" or None), fitted to the observed entries; see `complete_matrix`. Neither fills X in. `Info.n_missing`
+        counts them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the
+        model's own entries: how well it predicts others is `Info.heldout_r2`.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Of the completion: what is subtracted from its singular values; see `complete`.
+        Of the completion: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
 

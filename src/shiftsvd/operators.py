@@ -4,6 +4,7 @@ from shiftsvd.algebra.base import Adjoint, Derived, Operator, Shifted
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.low_rank import LowRank, repeated
 from shiftsvd.algebra.scaled import Scaled
+from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Derived",
     "LowRank",
     "Mixer",
+    "Moments",
     "Operator",
     "Panel",
     "Scaled",

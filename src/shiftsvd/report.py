@@ -20,8 +20,6 @@ from shiftsvd.runs.outputs import Outputs
 
 __all__ = ["write"]
 
-__all__ = ["ScoreRaster", "write"]
-
 ROWS: Final = 500  # components in the table
 DRAWN: Final = 4  # components whose loadings are drawn
 LISTED: Final = 10  # components whose loadings are listed

@@ -20,7 +20,7 @@ from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.formats import bed
 from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import Labels, operator_of
-from shiftsvd.model_file import load
+from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
@@ -33,7 +33,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca, A, names = _opened(load(model, PCA), given)
+    pca, A, names = _opened(load_model(model, PCA), given)
     table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(out, table, pca.iter_scores(A), given)
@@ -43,7 +43,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load(model, PCA)
+    pca = load_model(model, PCA)
     Z, names = _open_scores(pca, given)
     features = getattr(pca, "feature_names_in_", None)
     columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
@@ -59,7 +59,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = load(model, PCA)
+    pca = load_model(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
         Z, _ = _open_scores(pca, given)

@@ -33,7 +33,8 @@ from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import spare
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
-from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
+from shiftsvd.solvers import BlockLanczos, Gram, Solver
+from shiftsvd.solvers.auto import solver_named
 from shiftsvd.solvers.probe import MISSED_TOL
 
 LOG = logging.getLogger("shiftsvd")
@@ -190,7 +191,7 @@ def fitted(A: Given, names: Names, k: int | float, options: Fit) -> PCA:
     pca = PCA(
         k,
         shift=None if options.shift == "none" else "mean",
-        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale or False,
+        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
@@ -267,9 +268,9 @@ def component_names(pca: PCA) -> list[str]:
 
 def score_raster(pca: PCA) -> Any:
     """What a report draws of the scores, however many they are; None where there is no second component."""
-    from shiftsvd.report import ScoreRaster
+    from shiftsvd.plot.raster import ScoreRaster
 
-    return ScoreRaster.of(pca) if pca.n_components_ > 1 else None
+    return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
 
 
 def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:

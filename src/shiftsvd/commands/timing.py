@@ -10,13 +10,14 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.backends import center
+from shiftsvd.backends import centered
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import auto_solver, estimate, solver_named
+from shiftsvd.solvers import auto_solver, estimate
+from shiftsvd.solvers.auto import solver_named
 from shiftsvd.solvers.base import check_rank
 
 
@@ -28,7 +29,7 @@ def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: f
     except (OSError, ValueError, ImportError) as error:
         told = str(error)
         raise click.ClickException(told if str(path) in told else f"{path}: {told}") from None
-    A = center(X)
+    A = centered(X)
     runs: dict[SolverName, list[SVDResult]] = {name: [] for name in solvers}
     seconds: dict[SolverName, list[float]] = {name: [] for name in solvers}
     for _ in range(rounds):

@@ -15,7 +15,8 @@ from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.solvers import Solver, check_solver
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver
 
 
 class CorrespondenceAnalysis(Components):

@@ -217,7 +217,7 @@ class FittedPCA(Components):
         names: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
-        """Write the fitted model to a file without pickle; see `shiftsvd.model_file.save`.
+        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
 
         Parameters
         ----------
@@ -229,16 +229,16 @@ class FittedPCA(Components):
         source : str, optional
             Where the data came from, for whoever reads the file.
         """
-        from shiftsvd.model_file import save
+        from shiftsvd.model_file import save_model
 
-        save(self, path, force=force, names=names, source=source)
+        save_model(self, path, force=force, names=names, source=source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """The fitted model in a file that `save` wrote; see `shiftsvd.load`."""
-        from shiftsvd.model_file import load
+        """The fitted model in a file that `save` wrote; see `shiftsvd.load_model`."""
+        from shiftsvd.model_file import load_model
 
-        return load(path, cls)
+        return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
         """The same transform by classes of scikit-learn alone, fitted.

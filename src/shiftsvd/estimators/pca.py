@@ -29,7 +29,8 @@ from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import Solver, check_solver
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
 
@@ -62,7 +63,7 @@ class PCA(BatchPCA):
         What is subtracted: the column means, nothing, a vector, the own mean of every row, the means of rows and
         columns (double centring), the mean of the group that a row is in (`fit`, `transform` and the others take
         `groups`), what a regression on known covariates explains (they take `covariates`).
-    scale : False, True or "std", "pareto", or positive array of shape (n_features,)
+    scale : None, "std" or True, "pareto", or positive array of shape (n_features,)
         The standard deviation of the columns after the shift, its square root, a vector; columns without variance
         are left as they are, with a warning.
     solver : str or Solver
@@ -71,7 +72,7 @@ class PCA(BatchPCA):
     missing : "error", "mean" or "em"
         What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
         cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
-        of n_components and column means fitted to the observed entries (`complete`), and new rows
+        of n_components and column means fitted to the observed entries (`complete_matrix`), and new rows
         are projected by a regression on theirs. Neither fills X in. The variances are then those of the completed
         matrix, which holds the model's own entries; `Info.heldout_r2` in `info_` says how well it predicts others.
     n_threads : int, optional
@@ -85,7 +86,7 @@ class PCA(BatchPCA):
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete`.
+        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
 
@@ -159,7 +160,7 @@ class PCA(BatchPCA):
         power_iteration_normalizer: NormalizerName = "auto",
         random_state: Any = None,
         shift: ShiftName | VectorLike | GroupMeans | Covariates | None = "mean",
-        scale: bool | ScaleName | VectorLike | None = False,
+        scale: bool | ScaleName | VectorLike | None = None,
         solver: SolverName | Solver = "auto",
         missing: MissingName = "error",
         n_threads: int | None = None,

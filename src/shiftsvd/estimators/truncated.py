@@ -20,7 +20,8 @@ from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver, check_solver
+from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
+from shiftsvd.solvers.auto import check_solver
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 

@@ -56,7 +56,7 @@ class Projection(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants; `shiftsvd.model_file.save` keeps all of it.
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ def pca(
     chromosomes: Chromosomes = "autosomes",
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
-    rng: int | np.random.Generator | None = 0,
+    rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,

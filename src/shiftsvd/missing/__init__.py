@@ -22,12 +22,21 @@ from shiftsvd.solvers.base import check_rank
 BIASES = (None, *get_args(BiasName))
 MISSING = get_args(MissingName)
 
-__all__ = ["MAX_ITER", "MISSING", "Account", "Completion", "check_unused", "complete", "completed", "with_missing"]
+__all__ = [
+    "MAX_ITER",
+    "MISSING",
+    "Account",
+    "Completion",
+    "check_unused",
+    "complete_matrix",
+    "completed",
+    "with_missing",
+]
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """A matrix with missing entries, completed: what `complete` returns.
+    """A matrix with missing entries, completed: what `complete_matrix` returns.
 
     Attributes
     ----------
@@ -48,14 +57,14 @@ class Completion:
     held_out_rmse : float or None
         Root mean square error on the entries that were held out to choose the penalty.
     heldout_r2 : float or None
-        ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete`.
+        ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete_matrix`.
 
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.add.outer([0.0, 2.0, 4.0], [1.0, 5.0, 7.0, 8.0])
     >>> X[0, 3] = np.nan  # was 8
-    >>> C = ss.complete(X, 1, biases="both", penalty=1.0, rng=0)
+    >>> C = ss.complete_matrix(X, 1, biases="both", penalty=1.0, rng=0)
     >>> C.predict([0], [3]).round(2)
     array([8.])
     >>> (C.row_bias - C.row_bias[0]).round(2)
@@ -81,7 +90,7 @@ class Completion:
         return entries(self.model, i.ravel(), j.ravel()).reshape(i.shape)
 
 
-def complete(
+def complete_matrix(
     X: Any,
     k: int,
     *,
@@ -157,14 +166,14 @@ def complete(
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.outer(np.arange(1.0, 9), [1.0, 2, 3, 4])
     >>> X[2, 1] = np.nan  # was 6
-    >>> ss.complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
+    >>> ss.complete_matrix(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
     array([6.])
 
     Ratings: what is not stored was never given, and both sides have levels of their own.
 
     >>> from scipy import sparse
     >>> R = sparse.csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
-    >>> ss.complete(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
+    >>> ss.complete_matrix(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
     array([3., 2.])
     """
     gaps = gaps_of(X, unobserved, n_threads, memory_limit)
@@ -274,7 +283,7 @@ def completed(
         raise ValueError('missing="em" takes no sample_weight; use missing="mean"')
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
-    C = complete(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
+    C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
     A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean
     M2 = (A - repeated(mean, A.shape[0])).column_squares()

@@ -46,7 +46,7 @@ TEXTS = ("settings", "fitted", "provenance")
 NAMES = "feature_names_in_"
 
 
-def save(
+def save_model(
     model: Any,
     path: str | os.PathLike[str],
     *,
@@ -83,8 +83,8 @@ def save(
     >>> X = load_digits().data
     >>> pca = ss.PCA(n_components=5, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.model_file.save(model, ...)
-    ...     again = ss.load(f"{folder}/digits.safetensors")
+    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.save_model(model, ...)
+    ...     again = ss.load_model(f"{folder}/digits.safetensors")
     >>> bool((again.transform(X) == pca.transform(X)).all())
     True
     """
@@ -100,15 +100,15 @@ def save(
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> "Stored": ...
+def load_model(path: str | os.PathLike[str]) -> "Stored": ...
 
 
 @overload
-def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
+def load_model(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 
 
-def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
-    """Read the model in a file that `save` wrote: the same attributes, bit for bit.
+def load_model(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
+    """Read the model in a file that `save_model` wrote: the same attributes, bit for bit.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
 
     Examples
     --------
-    See `save`.
+    See `save_model`.
     """
     path = Path(path)
     with reading(path):
@@ -144,7 +144,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     if hasattr(model, "unseen_variance_"):
         warnings.warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
-            "nor merge can go on",
+            "nor merge_pca can go on",
             stacklevel=2,
         )
     return model

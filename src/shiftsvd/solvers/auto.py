@@ -1,6 +1,6 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     if exact is not None and costs[exact].seconds <= AT_ONCE:
         best = exact
     told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
-    return replace(best, reason=f"short side {min(A.shape)}, {A.stored:,} numbers, k={k}: {told}")
+    object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.stored:,} numbers, k={k}: {told}")
+    return best
 
 
 def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
