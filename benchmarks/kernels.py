@@ -43,7 +43,7 @@ def timed_gram(A: ss.Operator, V: np.ndarray):
     """A product in the threads of A."""
 
     def run() -> None:
-        with threads(A.n_threads):
+        with threads(A.costs.n_threads):
             A.gram(V)
 
     return run

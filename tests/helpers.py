@@ -13,7 +13,9 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import shiftsvd as ss
-from shiftsvd.algebra import base
+from shiftsvd.algebra import generic as base
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.generic import as_low_rank, column_blocks, registered, row_blocks, row_moments
 from shiftsvd.backends import dense as array
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import DenseRows
@@ -377,6 +379,7 @@ def content(X: Any) -> list[bytes]:
 # --- operators that watch -------------------------------------------------------------------------------------
 
 
+@registered
 @dataclass(eq=False)
 class Counting(ss.Operator):
     """An operator that counts how often the data are read."""
@@ -402,7 +405,9 @@ class Counting(ss.Operator):
     def rmatmat(self, W: Array) -> Array:
         return self._read("rmatmat", W)
 
-    gram_reads = 1
+    @property
+    def costs(self) -> Costs:
+        return Costs.of(self, gram_reads=1)
 
     def gram(self, V: Array, weights: Array | None = None) -> Array:
         return self._read("gram", V, weights)
@@ -435,13 +440,13 @@ def assert_is(A: ss.Operator, D: Array, size: float, seed: int = 0) -> None:
     `size` is the sum of the norms of what A was computed from: every bound is 20 eps of it, times the panel.
     """
     assert A.shape == D.shape
-    assert A.eps <= np.finfo(A.dtype).eps
+    assert A.costs.eps <= np.finfo(A.dtype).eps
     for B, E in ((A, D), (A.H, D.conj().T)):
         _products(B, E, size, seed)
         _moments(B, E, size, seed + 1)
         _squares(B, E, size, seed + 2)
         _blocks(B, E, size)
-    assert_close(A.H.H @ np.eye(D.shape[1]), D, 20 * A.eps * max(size, 1) * D.shape[1], "A.H.H")
+    assert_close(A.H.H @ np.eye(D.shape[1]), D, 20 * A.costs.eps * max(size, 1) * D.shape[1], "A.H.H")
 
 
 def panel(rows: int, columns: int, dtype: Any = np.float64, seed: int = 0) -> Array:
@@ -449,7 +454,7 @@ def panel(rows: int, columns: int, dtype: Any = np.float64, seed: int = 0) -> Ar
 
 
 def _products(A: ss.Operator, D: Array, size: float, seed: int) -> None:
-    (m, n), tol = D.shape, 20 * A.eps * size
+    (m, n), tol = D.shape, 20 * A.costs.eps * size
     for dtype in (np.float64, np.complex128):
         V, W = panel(n, 3, dtype, seed), panel(m, 2, dtype, seed + 1)
         v, w = np.linalg.norm(V), np.linalg.norm(W)
@@ -473,9 +478,9 @@ def _moments(A: ss.Operator, D: Array, size: float, seed: int) -> None:
         (rng.random(m), rng.random(n)),
         (rng.integers(0, 3, m) + (np.arange(m) == 0.0), rng.integers(0, 3, n) + (np.arange(n) == 0.0)),
     ):
-        for moments, E, weights in ((A.moments(w), D, w), (A.row_moments(u), D.T, u)):
+        for moments, E, weights in ((A.moments(w), D, w), (row_moments(A, u), D.T, u)):
             weights = np.ones(len(E)) if weights is None else weights
-            eps = A.eps if moments.M2 is None else EPS
+            eps = A.costs.eps if moments.M2 is None else EPS
             mean = weights @ E / weights.sum()
             assert moments.count == pytest.approx(weights.sum(), rel=len(E) * EPS)
             assert_close(moments.mean, mean, 20 * eps * size, "mean")
@@ -509,8 +514,8 @@ def _squares(A: ss.Operator, D: Array, size: float, seed: int) -> None:
 def _blocks(A: ss.Operator, D: Array, size: float) -> None:
     for rows in (1, 4, 10**6):
         for found, E, eps in (
-            (A.row_blocks(rows), D, _block_eps(A, rows=True)),
-            (A.column_blocks(rows), D.conj().T, _block_eps(A, rows=False)),
+            (row_blocks(A, rows), D, _block_eps(A, rows=True)),
+            (column_blocks(A, rows), D.conj().T, _block_eps(A, rows=False)),
         ):
             next_row, parts = 0, []
             for first, block in found:
@@ -523,11 +528,11 @@ def _blocks(A: ss.Operator, D: Array, size: float) -> None:
 
 def _block_eps(A: ss.Operator, rows: bool) -> float:
     """Blocks are made in double; where an operator knows none they are products with the identity."""
-    if isinstance(A, ss.operators.Shifted) and A.S.as_low_rank() is None:
-        return A.eps
+    if isinstance(A, ss.operators.Shifted) and as_low_rank(A.S) is None:
+        return A.costs.eps
     if isinstance(A, ss.operators.Adjoint | ss.operators.Scaled | ss.operators.Shifted):
         return _block_eps(A.A, rows != isinstance(A, ss.operators.Adjoint))
-    return EPS if rows or not isinstance(A, DenseRows) else A.eps
+    return EPS if rows or not isinstance(A, DenseRows) else A.costs.eps
 
 
 # --- subspaces ------------------------------------------------------------------------------------------------

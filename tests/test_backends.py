@@ -76,12 +76,12 @@ def test_stored_counts_the_entries_of_a_sparse_matrix(name: str) -> None:
     D = matrix("tall", CONTAINERS[name].dtype)
     X = CONTAINERS[name].make(D)
     expected = len(np.unique(X.tocoo().row * 100 + X.tocoo().col)) if "longer" not in name else np.count_nonzero(D)
-    assert ss.as_operator(X).stored == ss.as_operator(X).H.stored == ss.centered(X).stored == expected
+    assert ss.as_operator(X).costs.stored == ss.as_operator(X).H.costs.stored == ss.centered(X).costs.stored == expected
 
 
 def test_stored_counts_all_entries_of_a_dense_matrix() -> None:
-    assert ss.as_operator(matrix("tall")).stored == 23 * 7
-    assert ss.as_operator(Minimal(matrix("tall"))).stored == 23 * 7
+    assert ss.as_operator(matrix("tall")).costs.stored == 23 * 7
+    assert ss.as_operator(Minimal(matrix("tall"))).costs.stored == 23 * 7
 
 
 def test_arrays_are_read_in_place() -> None:
@@ -140,8 +140,8 @@ def test_nearly_full_lines_are_shifted_like_all_others(fmt, dtype, missing, bloc
     E = in_double(D) - shift.L @ shift.R.conj().T
     A = ss.as_operator(X) - shift
     inner = A if fmt == "csr" else A.A
-    assert inner.full is not None
-    assert inner.missing.nnz > 0
+    assert inner.inside.full is not None
+    assert inner.inside.full.unstored.nnz > 0
     assert inner.outside is not None
     size = np.linalg.norm(in_double(D)) + np.linalg.norm(E)
     assert_is(A, E, size)
@@ -211,7 +211,7 @@ def test_single_precision_sparse_products_are_made_in_double() -> None:
             assert_close(A.matmat(V), E @ V, 20 * EPS * size * np.linalg.norm(V))
             assert_close(A.rmatmat(W), E.T @ W, 20 * EPS * size * np.linalg.norm(W))
             assert_close(A.gram(V), E.T @ (E @ V), 20 * EPS * size**2 * np.linalg.norm(V))
-            assert A.eps == EPS
+            assert A.costs.eps == EPS
 
 
 def test_integers_past_the_reach_of_single_precision_are_exact() -> None:
@@ -272,5 +272,5 @@ def test_center_is_the_matrix_minus_its_column_means() -> None:
         D = matrix("tall", CONTAINERS[name].dtype)
         E = in_double(D)
         A = ss.centered(CONTAINERS[name].make(D))
-        assert_close(A @ np.eye(7), E - E.mean(axis=0), 20 * A.eps * 7 * np.linalg.norm(E), name)
-        assert_close(A.rmatmat(np.ones((23, 1))), np.zeros((7, 1)), 40 * A.eps * 5 * np.linalg.norm(E), name)
+        assert_close(A @ np.eye(7), E - E.mean(axis=0), 20 * A.costs.eps * 7 * np.linalg.norm(E), name)
+        assert_close(A.rmatmat(np.ones((23, 1))), np.zeros((7, 1)), 40 * A.costs.eps * 5 * np.linalg.norm(E), name)

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import shiftsvd as ss
 from helpers import CONTAINERS, Array, Counting, panel, values
-from shiftsvd.algebra import base
+from shiftsvd.algebra import generic as base
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics import orth
 

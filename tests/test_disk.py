@@ -50,8 +50,8 @@ def test_a_lanczos_step_is_one_read_of_the_file() -> None:
 
 def test_panels_are_wide_but_not_wider_than_the_memory_allows() -> None:
     source = Held(sparse_rows(200, 120), 100)
-    assert DiskRows(source).panel_columns == (32, 128)
-    assert DiskRows(source, memory_limit="2MB").panel_columns[1] < 128
+    assert DiskRows(source).costs.panel_columns == (32, 128)
+    assert DiskRows(source, memory_limit="2MB").costs.panel_columns[1] < 128
 
 
 def test_result_does_not_depend_on_the_threads() -> None:
@@ -66,7 +66,7 @@ def test_full_columns_are_those_of_the_whole_file_not_of_a_block() -> None:
     X = sparse_rows(40, 30).toarray()
     X[:20, 3] = 1.0  # full in the first block alone
     A = DiskRows(Held(sparse.csr_array(X), 20)) - ss.LowRank(np.ones(40), X.mean(axis=0))
-    assert A.eps == np.finfo(np.float64).eps
+    assert A.costs.eps == np.finfo(np.float64).eps
     V = np.random.default_rng(0).standard_normal((30, 4))
     E = X.astype(float) - X.mean(axis=0)
     np.testing.assert_allclose(A.gram(V), E.T @ (E @ V), rtol=1e-12, atol=1e-10)

@@ -168,7 +168,7 @@ def child() -> None:
     """Read every file, with little memory, and say how it went; the path first, so that a crash has a name."""
     reader = import_module(f"shiftsvd.io.formats.{sys.argv[1]}")
     as_operator = import_module("shiftsvd.backends").as_operator
-    reading = import_module("shiftsvd.io.opening").reading
+    reading = import_module("shiftsvd.io.base").reading
     paths = json.loads(sys.stdin.read())
     attempt(reader, as_operator, reading, Path(paths[0]))  # loads the libraries before memory is short
     pages = int(Path("/proc/self/statm").read_text().split()[0])

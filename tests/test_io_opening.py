@@ -13,7 +13,8 @@ from scipy.sparse import csr_array, save_npz
 
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.io import open_matrix
-from shiftsvd.io.opening import held_bytes, optional, read_file, reading
+from shiftsvd.io.base import optional, reading
+from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import FORMATS, format_of
 from test_io_streaming import h5, matrix, write_h5ad, write_hdf5, write_npy, write_tenx, write_zarr
 

@@ -20,7 +20,7 @@ from helpers import Array, assert_close, panel, values
 from shiftsvd import kernels
 from shiftsvd.backends import sparse
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.panels import LINE, Groups, grouped, spans, widths, zeros
+from shiftsvd.kernels.groups import LINE, Groups, grouped, spans, widths, zeros
 
 _compiled = pytest.importorskip(
     "shiftsvd.kernels._compiled", reason="the compiled kernels were not built", exc_type=ImportError

@@ -11,8 +11,8 @@ import shiftsvd as ss
 from helpers import EPS, Held, assert_close, assert_is, cut_small, streamed, values
 from holes import holed, mean_filled, rms, stored_nan
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing import gaps_of
 from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.gaps import gaps_of
 
 # --- what stands for them -------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from holes import holed, stored_nan
-from shiftsvd.io.gaps import open_with_gaps
+from shiftsvd.missing.gaps.opening import open_with_gaps
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import shiftsvd as ss
 from helpers import EPS, Held, assert_close
 from holes import holed, planted, rms, stored_nan
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing import HeldGaps, gaps_of
 from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.gaps import HeldGaps, gaps_of
 from shiftsvd.missing.held_out import LEAST, SHARE, kept_apart
 
 KINDS = ["dense", "csr", "unobserved"]

@@ -12,8 +12,8 @@ from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
 from helpers import Held, angle
+from shiftsvd.backends.selection import SomeColumns, SomeRows
 from shiftsvd.scanpy import pca, project
-from shiftsvd.scanpy.selection import SomeColumns, SomeRows
 
 anndata = pytest.importorskip("anndata")
 

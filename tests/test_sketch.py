@@ -85,7 +85,7 @@ def test_srft_is_applied_as_the_matrix_that_it_draws(n: int, ell: int) -> None:
             A = ss.as_operator(CONTAINERS[name].make(D))
             want = in_double(D) @ ss.sketch.SRFT().draw(n, ell, rng(5))
             found = ss.sketch.SRFT().apply(A, ell, rng(5))
-            assert_close(found, want, 20 * A.eps * np.linalg.norm(in_double(D)) * np.sqrt(n * ell), name)
+            assert_close(found, want, 20 * A.costs.eps * np.linalg.norm(in_double(D)) * np.sqrt(n * ell), name)
 
 
 @pytest.mark.parametrize("n", [1024, 1000, 1021])  # a power of 2, a smooth number, a prime

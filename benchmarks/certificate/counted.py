@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
 import shiftsvd as ss
-from shiftsvd.algebra.base import Operator
+from shiftsvd.algebra.generic import FUNCTIONS, as_low_rank, registered
+from shiftsvd.algebra.operator import Operator
 
 # Parameters that are panels: whatever public method of an operator takes one of them first multiplies it. So new
 # products of later versions are counted too.
@@ -51,15 +53,20 @@ class Counted(Operator):
     def _count(self, name: str, V: Any, *args: Any, **settings: Any) -> Any:
         single = getattr(V, "dtype", np.dtype(float)).name in ("float32", "complex64")
         self.tally.products.append((name, V.shape[1], single))
-        return getattr(self.inner, name)(V, *args, **settings)
+        return _of(self.inner, name)(V, *args, **settings)
 
     def _kept(self, found: Any) -> Any:
         """Operators as wide and as high as this one, or its adjoint, go on being counted."""
-        if isinstance(found, Operator) and found.as_low_rank() is None:
+        if isinstance(found, Operator) and as_low_rank(found) is None:
             return Counted(found, self.tally)
         if isinstance(found, tuple):
             return tuple(self._kept(part) for part in found)
         return found
+
+
+def _of(A: Operator, name: str) -> Callable[..., Any]:
+    """A method of A, or a generic function of it."""
+    return partial(FUNCTIONS[name], A) if name in FUNCTIONS else getattr(A, name)
 
 
 def _counted(name: str) -> Callable[..., Any]:
@@ -72,7 +79,7 @@ def _counted(name: str) -> Callable[..., Any]:
 def _forwarded(name: str) -> Callable[..., Any]:
     def other(self: Counted, *args: Any, **settings: Any) -> Any:
         self.tally.others.append(name)
-        return self._kept(getattr(self.inner, name)(*args, **settings))
+        return self._kept(_of(self.inner, name)(*args, **settings))
 
     return other
 
@@ -81,17 +88,18 @@ def _read(name: str) -> property:
     return property(lambda self: self._kept(getattr(self.inner, name)))
 
 
-for _name in dir(Operator):
-    _member = inspect.getattr_static(Operator, _name)
+for _name in [*dir(Operator), *FUNCTIONS]:
+    _member = FUNCTIONS.get(_name) or inspect.getattr_static(Operator, _name)
     if _name.startswith("_") or _name in ("matmat", "rmatmat", "shape", "dtype"):
         continue
-    if isinstance(_member, property):
+    if isinstance(_member, property | cached_property):
         setattr(Counted, _name, _read(_name))
     elif callable(_member):
         _first = list(inspect.signature(_member).parameters)[1:2]
         counted = bool(_first) and _first[0] in PANELS and _name not in NOT_PRODUCTS
         setattr(Counted, _name, _counted(_name) if counted else _forwarded(_name))
 Counted.__abstractmethods__ = frozenset()
+registered(Counted)
 
 
 def counted(X: Any) -> Counted:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import length
@@ -102,6 +103,7 @@ class Info:
     completed: bool | None = None
 
 
+@registered
 class SVDResult(Operator):
     """``U diag(S) Vh``: unpacks to its factors, and is itself an operator of shape (m, n).
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.generic import mix
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
@@ -81,7 +82,7 @@ class SRFT(Sketch):
 
     def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
         """The sample ``A Omega``; dense blocks are transformed, every other operator is multiplied."""
-        return A.mix(self.mixer(A.shape[1], ell, rng))
+        return mix(A, self.mixer(A.shape[1], ell, rng))
 
     def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
         """Signs and frequencies of one test matrix."""

@@ -1,79 +1,74 @@
 """What the products of a matrix cost, and how they round: what solvers plan by."""
 
-from abc import ABC
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+if TYPE_CHECKING:
+    from shiftsvd.algebra.operator import Operator
+
 PANEL_CACHE = 2**20  # bytes of one panel that stays in the cache of a core beside another
-QR_ENTRIES = 2**21  # of a block that is factorized at once: 16 MiB in double precision
 
 
-class Costs(ABC):
-    """The costs of a matrix of which nothing else is known than that it is dense; backends say theirs."""
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What a solver plans by.
 
-    shape: tuple[int, int]
-    dtype: np.dtype[Any]
+    Attributes
+    ----------
+    eps : float
+        Rounding unit of the products.
+    stored : int
+        How many numbers one pass reads.
+    gram_reads : int
+        How often `gram` reads the data.
+    gram_eps : float
+        Rounding unit of `gram` for panels in double precision.
+    gram_in_single : bool
+        Whether `gram` is quicker for a panel in single precision.
+    gram_pairs : float
+        How many products of two numbers a formed Gram matrix takes, about.
+    panel_columns : (int, int)
+        The fewest and the most columns of a panel that products are at their best with.
+    working_bytes : int
+        Memory that a product takes beside its panels.
+    file_bytes : int
+        How much one pass reads from a file; 0 where the data are in memory.
+    square_bytes : float
+        How much travels where a matrix as wide and as high as the columns is formed; infinite: it must not.
+    strain : int
+        How far from 1 the scales that panels are multiplied by are, as an exponent of two.
+    n_threads : int or None
+        Threads that a solver may use; None: the cores that this process may use.
+    """
 
-    @property
-    def eps(self) -> float:
-        """Rounding unit of the products."""
-        return float(np.finfo(self.dtype).eps)
+    eps: float
+    stored: int
+    gram_eps: float
+    gram_in_single: bool
+    gram_pairs: float
+    panel_columns: tuple[int, int]
+    gram_reads: int = 2
+    working_bytes: int = 0
+    file_bytes: int = 0
+    square_bytes: float = 0.0
+    strain: int = 0
+    n_threads: int | None = None
 
-    @property
-    def gram_reads(self) -> int:
-        """How often `gram` reads the data."""
-        return 2
-
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """The fewest and the most columns of a panel that products are at their best with."""
-        if self.stored == self.shape[0] * self.shape[1]:
-            return 16, 32
+    @classmethod
+    def of(cls, A: "Operator", **known: Any) -> "Costs":
+        """The costs of A by what is known of it; by itself, those of a dense matrix."""
+        (m, n), dtype = A.shape, A.dtype
+        eps, stored = known.get("eps", float(np.finfo(dtype).eps)), known.get("stored", m * n)
         # Where two panels leave the cache, 8 columns take as long each as 16, and a run needs fewer of them.
-        return (8, 8) if 16 * self.dtype.itemsize * min(self.shape) > PANEL_CACHE else (8, 16)
-
-    @property
-    def gram_in_single(self) -> bool:
-        """Whether `gram` is quicker for a panel in single precision."""
-        return self.dtype == np.float32
-
-    @property
-    def working_bytes(self) -> int:
-        """Memory that a product takes beside its panels."""
-        return 0
-
-    @property
-    def file_bytes(self) -> int:
-        """How much one pass reads from a file; 0 where the data are in memory."""
-        return 0
-
-    @property
-    def square_bytes(self) -> float:
-        """How much travels where a matrix as wide and as high as the columns is formed; infinite: it must not."""
-        return 0.0
-
-    @property
-    def gram_pairs(self) -> float:
-        """How many products of two numbers `gram_matrix` takes, about."""
-        return self.stored**2 / self.shape[0]
-
-    @property
-    def gram_eps(self) -> float:
-        """Rounding unit of `gram` for panels in double precision."""
-        return self.eps
-
-    @property
-    def stored(self) -> int:
-        """How many numbers one pass reads."""
-        return self.shape[0] * self.shape[1]
-
-    @property
-    def strain(self) -> int:
-        """How far from 1 the scales that panels are multiplied by are, as an exponent of two."""
-        return 0
-
-    @property
-    def n_threads(self) -> int | None:
-        """Threads that a solver may use; None: the cores that this process may use."""
-        return None
+        sparse = (8, 8) if 16 * dtype.itemsize * min(m, n) > PANEL_CACHE else (8, 16)
+        guessed = {
+            "eps": eps,
+            "stored": stored,
+            "gram_eps": eps,
+            "gram_in_single": dtype == np.float32,
+            "gram_pairs": stored**2 / m,
+            "panel_columns": (16, 32) if stored == m * n else sparse,
+        }
+        return cls(**guessed | known)

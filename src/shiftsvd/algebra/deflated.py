@@ -1,18 +1,19 @@
 """A matrix without some of its right vectors: ``A (I - V V^H)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import matmat_in_double, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.numerics.panels import Panel
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Deflated(Derived):
     """``A P`` with ``P = I - V V^H`` for orthonormal columns V: what is left when leaders have been found.
@@ -21,14 +22,7 @@ class Deflated(Derived):
     is never there to be subtracted; nothing of the length of A is formed.
     """
 
-    A: Operator
     V: Panel
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", self.A.dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A (P V)``."""
@@ -36,7 +30,7 @@ class Deflated(Derived):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A (P V)``."""
-        return self.A.matmat_in_double(self._projected(V))
+        return matmat_in_double(self.A, self._projected(V))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``P (A^H W)``."""
@@ -46,10 +40,9 @@ class Deflated(Derived):
         """``P A^H diag(weights) A P V``, as many reads as A takes."""
         return self._projected(self.A.gram(self._projected(V), weights))
 
-    @property
-    def gram_reads(self) -> int:
-        """As of A."""
-        return self.A.gram_reads
+    def known_costs(self) -> dict[str, Any]:
+        """A `gram` reads as often as that of A."""
+        return {"gram_reads": self.A.costs.gram_reads}
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``P V``."""
@@ -57,7 +50,7 @@ class Deflated(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The parts of A: what a shift does to rounding, it does here too."""
-        return self.A.unshifted()
+        return unshifted(self.A)
 
     def _projected(self, V: Panel) -> Panel:
         """``P V``, twice: once leaves some rounding."""

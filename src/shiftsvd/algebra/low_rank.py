@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.base import Operator, check_same_shape
+from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, panel_dtype
 from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, two_to
 
+# Numbers of a factor that are gathered in one go, and stay in cache.
+GATHERED = 2**18
 FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
     """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.
@@ -56,6 +60,16 @@ class LowRank(Operator):
     def rows(self, lo: int, hi: int) -> Panel:
         """Rows lo to hi of ``L R^H``, formed."""
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
+
+    def at(self, i: Vector, j: Vector) -> Vector:
+        """Entries (i, j), a part of them at a time."""
+        found = np.empty(len(i), self.dtype)
+        step = max(1, GATHERED // max(self.L.shape[1], 1))
+        for lo in range(0, len(i), step):
+            part = slice(lo, lo + step)
+            left, right = self.L.take(i[part], axis=0), self.R.take(j[part], axis=0)
+            np.einsum("ij,ij->i", left, right.conj(), out=found[part])
+        return found
 
     def merge(self, other: "LowRank | None") -> "LowRank":
         """The sum of both; columns that both have count once."""

@@ -1,14 +1,16 @@
 """Rows and columns scaled: ``diag(rows) A diag(cols)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.base import Derived, Operator
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.algebra.operator import Operator
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
@@ -16,22 +18,20 @@ from shiftsvd.numerics.panels import Panel, field_of
 from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 
 
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
 
-    A: Operator
     rows: Vector | None = None
     cols: Vector | None = None
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
             if scale is not None and scale.shape != (size,):
                 raise ValueError(f"{name} must have shape ({size},) for a matrix {self.A.shape}, got {scale.shape}")
         scales = [scale for scale in (self.rows, self.cols) if scale is not None]
-        object.__setattr__(self, "shape", self.A.shape)
+        super().__post_init__()
         object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
 
     def matmat(self, V: Panel) -> Panel:
@@ -44,36 +44,32 @@ class Scaled(Derived):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """As `matmat`, by that of A."""
-        return scaled(self.rows, self.A.matmat_in_double(scaled(self.cols, V)))
+        return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
         Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
         return scaled(conj(self.cols), Z)
 
-    @property
-    def gram_reads(self) -> int:
-        """As of A."""
-        return self.A.gram_reads
-
-    @property
-    def gram_in_single(self) -> bool:
-        """As of A."""
-        return self.A.gram_in_single
+    def known_costs(self) -> dict[str, Any]:
+        """A `gram` is that of A; the scales strain panels."""
+        A, scales = self.A.costs, [scale for scale in (self.rows, self.cols) if scale is not None]
+        strain = max((int(np.abs(split(scale)[1]).max()) for scale in scales), default=0) + A.strain
+        return {"gram_reads": A.gram_reads, "gram_in_single": A.gram_in_single, "strain": strain}
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
-        G = self.A.gram_matrix(power(self.rows, weights))
+        G = generic.gram_matrix(self.A, power(self.rows, weights))
         return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of that of A with its columns scaled."""
-        R = self.A.triangle(power(self.rows, weights))
+        R = generic.triangle(self.A, power(self.rows, weights))
         return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
         """As A."""
-        return Scaled(self.A.fused(passes), self.rows, self.cols)
+        return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
@@ -91,29 +87,23 @@ class Scaled(Derived):
         """``|c_j|^2`` times those of A beyond ``D_c V (D_c^-1 W)^H``; a column that is scaled to 0 leaves nothing."""
         if self.cols is not None:
             V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
-        squares = self.A.squares_beyond(V, W, power(self.rows, weights))
+        squares = generic.squares_beyond(self.A, V, W, power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
     def column_exponents(self) -> Vector | None:
         """Those of A with its scales."""
-        e = self.A.column_exponents()
+        e = generic.column_exponents(self.A)
         return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
 
     def row_exponents(self) -> Vector | None:
         """Those of A with its scales."""
-        e = self.A.row_exponents()
+        e = generic.row_exponents(self.A)
         return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
         """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then."""
         (left, e), (right, f) = split(self.rows), split(self.cols)
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
-
-    @property
-    def strain(self) -> int:
-        """Of these scales and those of A."""
-        here = [np.abs(split(scale)[1]).max() for scale in (self.rows, self.cols) if scale is not None]
-        return int(max(here, default=0)) + self.A.strain
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """Those of A with ``D_c V``, scaled."""
@@ -122,17 +112,17 @@ class Scaled(Derived):
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
         """As of A, with both scales."""
-        return self.A.lazy_basis(scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
+        return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Blocks of A, scaled."""
-        for lo, block in self.A.row_blocks(rows):
+        for lo, block in generic.row_blocks(self.A, rows):
             r = None if self.rows is None else self.rows[lo : lo + len(block)]
             yield lo, scaled(r, block) if self.cols is None else scaled(r, block) * self.cols
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         """The row blocks of the adjoint."""
-        return self.H.row_blocks(columns)
+        return generic.row_blocks(self.H, columns)
 
     def with_shift(self, shift: LowRank) -> Operator | None:
         """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where the shift is 0 wherever a scale is, and A can fuse it."""
@@ -144,7 +134,7 @@ class Scaled(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         """The parts of A, each scaled."""
-        A, S = self.A.unshifted()
+        A, S = generic.unshifted(self.A)
         if S is None:
             return self, None
         return Scaled(A, self.rows, self.cols), LowRank(scaled(self.rows, S.L), scaled(conj(self.cols), S.R))
@@ -162,7 +152,7 @@ def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
 
 def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
     """``diag(2^rows) A diag(2^cols)``; of an operator that knows no better, by its panels."""
-    B = A.ldexp(rows, cols)
+    B = generic.ldexp(A, rows, cols)
     if B is not None:
         return B
     if np.ndim(rows) == 0 and np.ndim(cols) == 0:  # half on either side, or a panel could leave the range

@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.base import Operator
+from shiftsvd.algebra.generic import column_exponents
+from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.powers import NOTHING, exponents_of
 
@@ -25,14 +26,14 @@ class Units(NamedTuple):
 def in_units(A: Operator) -> Units:
     """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
 
-    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that neither knows its squares
-    (`column_squares`) nor its exponents (`column_exponents`) is taken as it is.
+    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that does not know its squares
+    (`column_squares`) is taken as it is.
     """
     norm = A.frobenius_norm()
     e = _exponent(A, norm)
     least, most = range_of(A)
     e = 0 if least <= e <= most or e == NOTHING else e
-    if e == 0 and A.strain <= most:
+    if e == 0 and A.costs.strain <= most:
         return Units(A, 0, norm)
     return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
 
@@ -41,10 +42,10 @@ def _exponent(A: Operator, norm: float | None) -> int:
     """That of the norm; where there is none, about that of the largest entry; else 0."""
     if norm is not None:
         return int(exponents_of(norm)) if np.isfinite(norm) else 0
-    exponents = A.column_exponents()
+    exponents = column_exponents(A)
     return 0 if exponents is None else int(exponents.max())
 
 
 def range_of(A: Operator) -> tuple[int, int]:
     """Exponents of the norm of a matrix that can be multiplied as it is."""
-    return SINGLE_RANGE if A.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE
+    return SINGLE_RANGE if A.costs.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

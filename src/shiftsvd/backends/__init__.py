@@ -3,22 +3,14 @@
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 
-from shiftsvd.backends.dense import DenseRows, native_dtype
+from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.foreign import Foreign
-from shiftsvd.backends.sparse import SparseRows, inspected, sorted_rows
-from shiftsvd.backends.validation import (
-    finite_dense,
-    finite_sparse,
-    from_frame,
-    is_frame,
-    numeric_array,
-    sound_structure,
-)
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, Operator, repeated
-from shiftsvd.runs.memory import affordable
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
@@ -71,7 +63,9 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
         return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):
-        return _sparse(X, int(threads), memory_limit)
+        C, by_columns = canonical(X, int(threads), memory_limit)
+        A = SparseRows(C, n_threads=int(threads), memory_limit=memory_limit)
+        return Adjoint(A) if by_columns else A
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
         return Foreign(X)
     return _dense(numeric_array(X), int(threads))
@@ -121,33 +115,3 @@ def _dense(X: Any, n_threads: int) -> Operator:
     if X.shape[0] >= X.shape[1]:
         return DenseRows(X, n_threads=n_threads)
     return Adjoint(DenseRows(X.T, conjugate=np.iscomplexobj(X), n_threads=n_threads))
-
-
-def _sparse(X: Any, n_threads: int, memory_limit: int | str | None) -> Operator:
-    """A checked CSR, or the adjoint of one for CSC."""
-    if X.ndim != 2 or min(X.shape) < 1:
-        raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {X.shape}")
-    if X.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}")
-    if X.format not in ("csr", "csc"):
-        affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
-        X = X.tocsr()
-    sound_structure(X)
-    by_columns = X.format == "csc"
-    shape = X.shape[::-1] if by_columns else X.shape
-    used = int(X.indptr[-1])  # SciPy allows longer arrays, but only of equal length
-    data = X.data[:used].conj() if by_columns and X.dtype.kind == "c" else X.data[:used]
-    # The kernels read contiguous arrays in the machine's byte order; half precision and long doubles are converted.
-    data = np.ascontiguousarray(data, native_dtype(data.dtype) if data.dtype.kind in "fc" else data.dtype)
-    indices, indptr = np.ascontiguousarray(X.indices[:used]), np.ascontiguousarray(X.indptr)
-    # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
-    C = csr_array((data, indices, indptr), shape=shape, copy=False)
-    finite, ordered_rows = inspected(C, n_threads)
-    if not finite:
-        finite_sparse(X)
-    C.has_canonical_format = ordered_rows
-    if not ordered_rows:
-        affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
-        C = sorted_rows(C, n_threads)
-    A = SparseRows(C, n_threads=n_threads, memory_limit=memory_limit)
-    return Adjoint(A) if by_columns else A

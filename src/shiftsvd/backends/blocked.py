@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.generic import registered
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 
@@ -18,6 +20,7 @@ Rows = tuple[int, int]  # first row and one past the last
 PIECE = 2**18
 
 
+@registered
 class Blocked(Operator):
     """A matrix whose rows are the long side, read block by block, each block minus its rows of the shift.
 
@@ -27,8 +30,6 @@ class Blocked(Operator):
     n_threads: int
     shift: LowRank | None
     memo: dict[str, Moments]  # of the stored matrix; shared by all that store the same
-    gram_reads = 1
-    gram_eps = float(np.finfo(np.float64).eps)  # of panels in double precision
 
     @abstractmethod
     def blocks(self) -> list[Rows]:
@@ -42,9 +43,19 @@ class Blocked(Operator):
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the rows of ``A[rows]``."""
 
-    @abstractmethod
     def with_shift(self, shift: LowRank) -> "Blocked":
-        """This matrix with one more shift."""
+        """This matrix with one more shift, which is subtracted inside the blocks."""
+        return self._replace_shift(shift.merge(self.shift))
+
+    @cached_property
+    def costs(self) -> Costs:
+        """A `gram` of one read, in double precision for panels in double."""
+        double = float(np.finfo(np.float64).eps)
+        return Costs.of(self, gram_reads=1, gram_eps=double, n_threads=self.n_threads, **self.known_costs())
+
+    def known_costs(self) -> dict[str, Any]:
+        """What a kind of matrix knows better of its costs than that it is dense."""
+        return {}
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks."""

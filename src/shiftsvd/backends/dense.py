@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
 from shiftsvd.kernels import kernels_for
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector, of_block
 from shiftsvd.numerics.powers import Times, exponents_of
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
@@ -18,6 +19,7 @@ from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
 BLOCK = 2**20
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DenseRows(Blocked):
     """A dense array with rows on the long side, conjugated if so asked, minus its shift."""
@@ -69,7 +71,7 @@ class DenseRows(Blocked):
 
     def matmat_in_double(self, V: Panel) -> Panel:
         """``A V``, each block shifted and multiplied in double precision."""
-        return self.matmat(V) if self.eps == np.finfo(np.float64).eps else self.pieces_times(V)
+        return self.matmat(V) if self.costs.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
@@ -175,10 +177,6 @@ class DenseRows(Blocked):
     def mix(self, Omega: Mixer) -> Panel:
         """``A Omega``, block by block, Omega never formed."""
         return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
-
-    def with_shift(self, shift: LowRank) -> "DenseRows":
-        """The shift is subtracted from each block before it multiplies."""
-        return self._replace_shift(shift.merge(self.shift))
 
     def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
         return replace(self, shift=shift)

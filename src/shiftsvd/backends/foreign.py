@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import Operator, Panel, panel_dtype
@@ -27,6 +28,7 @@ class MatrixLike(Protocol):
         """``A^H W``."""
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
     """Somebody else's operator."""

@@ -64,6 +64,30 @@ class RowSource(ABC):
             If the file is damaged or cut off; the message begins with `name`.
         """
 
+    def place(self, row: int) -> tuple[str, int]:
+        """What an error message calls the file that holds a row, and the number of the row in it."""
+        return self.name, row
+
+
+def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+    """Rows of a source, as many and as long as it says."""
+    X = source.read(lo, hi)
+    if X.shape != (hi - lo, source.shape[1]):
+        raise ValueError(f"{source.name}: rows {lo} to {hi} have shape {X.shape}; the file is damaged")
+    return X
+
+
+def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+    """The same, for those who take columns of them, or put columns beside them."""
+    X = rows_of(source, lo, hi)
+    # SciPy does not look whether the indices of a damaged file stay inside before it counts by them.
+    if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
+        raise ValueError(
+            f"{source.name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
+            f"got {X.indices.min()}..{X.indices.max()}; the file is damaged"
+        )
+    return X
+
 
 class Multiplied(RowSource):
     """``diag(2^rows) X diag(2^cols)`` of a matrix X in a file, multiplied as it is read."""
@@ -78,6 +102,10 @@ class Multiplied(RowSource):
     def edges(self, n_bytes: int) -> list[int]:
         """Those of the file."""
         return self.source.edges(n_bytes)
+
+    def place(self, row: int) -> tuple[str, int]:
+        """As the file calls it."""
+        return self.source.place(row)
 
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
         """Rows of the file, multiplied; damaged ones are left to be refused as they are."""

@@ -5,9 +5,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
-from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.dense import BLOCK
+from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.dense import BLOCK, native_dtype
+from shiftsvd.backends.sparse import ENTRIES
+from shiftsvd.kernels import best, ordered, twin
+from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.runs.memory import affordable
 
 
 def numeric_array(X: Any) -> npt.NDArray[Any]:
@@ -65,20 +70,20 @@ def from_frame(X: Any) -> Any:
     return X.to_numpy()
 
 
-def finite_dense(X: npt.NDArray[Any]) -> None:
-    """Refuse NaN and infinities, looking at one block at a time."""
+def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
+    """Refuse NaN, unless it marks what is missing, and infinities, looking at one block at a time."""
     if X.dtype.kind not in "fc":
         return
     n_nan = n_bad = 0
     columns = np.zeros(X.shape[1], bool)
     for first, block in _views(X):
-        bad = ~np.isfinite(block)
+        bad = np.isinf(block) if allow_nan else ~np.isfinite(block)
         if bad.any():
             n_bad += int(bad.sum())
-            n_nan += int(np.isnan(block).sum())
+            n_nan += int(np.isnan(block[bad]).sum())
             columns[first : first + block.shape[1]] |= bad.any(axis=0)
     if n_bad:
-        _refuse(n_nan, n_bad - n_nan, np.flatnonzero(columns))
+        _refuse(n_nan, n_bad - n_nan, np.flatnonzero(columns), allow_nan)
 
 
 def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
@@ -90,26 +95,91 @@ def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
         yield from ((lo, X[:, lo:hi]) for lo, hi in cut(n, BLOCK // m))
 
 
-def finite_sparse(X: Any) -> None:
-    """Refuse NaN and infinities among the stored entries."""
+def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> None:
+    """Refuse NaN, unless it marks what is missing, and infinities among the entries, stored by rows or by columns."""
     if X.dtype.kind not in "fc":
         return
     data = X.data[: X.indptr[-1]]
-    parts = [lo + np.flatnonzero(~np.isfinite(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)]
-    bad = np.concatenate(parts)
+    is_bad = np.isinf if allow_nan else lambda part: ~np.isfinite(part)
+    bad = np.concatenate([lo + np.flatnonzero(is_bad(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)])
     if len(bad):
-        columns = X.indices[bad] if X.format == "csr" else np.searchsorted(X.indptr, bad, side="right") - 1
+        columns = np.searchsorted(X.indptr, bad, side="right") - 1 if by_columns else X.indices[bad]
         n_nan = int(np.isnan(data[bad]).sum())
-        _refuse(n_nan, len(bad) - n_nan, np.unique(columns))
+        _refuse(n_nan, len(bad) - n_nan, np.unique(columns), allow_nan)
 
 
-def _refuse(n_nan: int, n_inf: int, columns: npt.NDArray[Any]) -> None:
+def _refuse(n_nan: int, n_inf: int, columns: npt.NDArray[Any], allow_nan: bool) -> None:
     """Say how many values are not finite, and in which columns."""
+    if allow_nan:
+        raise ValueError(f"the matrix must be finite where it is observed, got {n_inf} inf; drop them or set them NaN")
     first = ", ".join(map(str, columns[:5])) + (", ..." if len(columns) > 5 else "")
     raise ValueError(
         f"the matrix must be finite, got {n_nan} NaN and {n_inf} inf in {len(columns)} columns "
         f"(first: {first}); drop or fill them first"
     )
+
+
+def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:
+    """A SciPy matrix as a CSR of sorted rows without duplicates, and whether that is its adjoint, as of a CSC.
+
+    Where NaN marks what is missing (`allow_nan`), in floating point.
+    """
+    if X.ndim != 2 or min(X.shape) < 1:
+        raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {X.shape}")
+    if X.dtype.kind not in "fciub":
+        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}")
+    if X.format not in ("csr", "csc"):
+        affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
+        X = X.tocsr()
+    sound_structure(X)
+    by_columns = X.format == "csc"
+    shape = X.shape[::-1] if by_columns else X.shape
+    used = int(X.indptr[-1])  # SciPy allows longer arrays, but only of equal length
+    data = X.data[:used].conj() if by_columns and X.dtype.kind == "c" else X.data[:used]
+    # The kernels read contiguous arrays in the machine's byte order; half precision and long doubles are converted.
+    dtype = native_dtype(data.dtype) if allow_nan or data.dtype.kind in "fc" else data.dtype
+    if dtype != data.dtype:
+        affordable(used * dtype.itemsize, memory_limit, f"converting {data.dtype} to {dtype}")
+    data = np.ascontiguousarray(data, dtype)
+    indices, indptr = np.ascontiguousarray(X.indices[:used]), np.ascontiguousarray(X.indptr)
+    # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
+    C = csr_array((data, indices, indptr), shape=shape, copy=False)
+    finite, ordered_rows = inspected(C, n_threads)
+    if not finite:
+        finite_sparse(C, by_columns, allow_nan)
+    C.has_canonical_format = ordered_rows
+    if not ordered_rows:
+        affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
+        C = sorted_rows(C, n_threads)
+    return C, by_columns
+
+
+def inspected(X: CSR, n_threads: int) -> tuple[bool, bool]:
+    """Whether all stored values of a sound CSR are finite, and whether each row is sorted without duplicates."""
+    kernels = best if X.dtype.char in "fd" else twin
+    parts = list(ordered(lambda rows: kernels.inspect(X, rows), _blocks(X), n_threads))
+    return not any(n_nan or n_inf for n_nan, n_inf, *_ in parts), all(part[-1] for part in parts)
+
+
+def sorted_rows(X: CSR, n_threads: int) -> CSR:
+    """A copy of a sound CSR whose rows are sorted and without duplicates."""
+    X = X.copy()
+
+    def part(rows: Rows) -> None:
+        block = take_rows(X, *rows)
+        block.has_sorted_indices = False
+        block.sort_indices()
+
+    for _ in ordered(part, _blocks(X), n_threads):
+        pass
+    X.has_sorted_indices = True
+    X.sum_duplicates()
+    return X
+
+
+def _blocks(X: CSR) -> list[Rows]:
+    """Equal ranges of rows that hold about `ENTRIES` entries, were they spread evenly."""
+    return cut(X.shape[0], X.shape[0] // max(1, X.nnz // ENTRIES))
 
 
 def sound_structure(X: Any) -> None:

@@ -9,17 +9,20 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.fitting import component_names, score_raster
-from shiftsvd.commands.options import say, tables
-from shiftsvd.commands.running import typed
+from shiftsvd.commands.options import say, tables, typed
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics.several import filled, joined
 from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.formats import bed
-from shiftsvd.io.gaps import Given, open_with_gaps
-from shiftsvd.io.opening import Labels, operator_of
+from shiftsvd.io.base import Labels
+from shiftsvd.io.opening import operator_of
+from shiftsvd.io.stacking import several
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse
@@ -77,30 +80,31 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
-def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Given, Names]:
-    """The model with its features in the order of the file, and the samples, whose gaps it knows how to treat."""
-    file, where = given["file"], {"format": given["format_"], "orient": given["orient"]}
+def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
+    """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
+    files, where = [Path(file) for file in given["files"]], {"format": given["format_"], "orient": given["orient"]}
     how = {"n_threads": given["threads"], "memory_limit": given["memory"]}
-    if genotypes.are_genotypes(file, **where):
-        return _opened_genotypes(pca, file, given["key"], how)
-    A, names = _samples(pca, file, where | {"key": given["key"]} | how)
-    return aligned(pca, A.shape[1], names.features, file), A, names
+    if genotypes.are_genotypes(given["files"], **where) and not (len(files) > 1 and given["stack"] == "rows"):
+        return _opened_genotypes(pca, files, given["key"], how)
+    A, names = _samples(pca, files, where | {"stack": given["stack"], "key": given["key"]} | how)
+    return aligned(pca, A.shape[1], names.features, several(files)), A, names
 
 
-def _samples(pca: PCA, file: str, where: dict[str, Any]) -> tuple[Given, Names]:
+def _samples(pca: PCA, files: list[Path], where: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
-        return open_matrix(file, **where)
-    return open_with_gaps(file, unobserved=pca.unobserved, **where)
+        return open_matrix(files, **where)
+    return open_with_gaps(files, unobserved=pca.unobserved, **where)
 
 
-def _opened_genotypes(pca: PCA, file: str, key: str | None, how: dict[str, Any]) -> tuple[PCA, Given, Names]:
+def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The same for genotypes, where a missing one is the mean of the model as it is read."""
-    opened = genotypes.of_model(file, pca.n_features_in_, key, how["memory_limit"])
-    pca = aligned(pca, opened.matrix.shape[0], opened.rows, file)
+    parts = genotypes.of_model(files, pca.n_features_in_, key, how["memory_limit"])
+    variants = joined(parts)
+    pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
     # Without a mean there is nothing that could stand for them: they are refused.
     means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
-    A, names = operator_of(Path(file), bed.filled(opened, means), **how)
+    A, names = operator_of(files, joined(filled(parts, means)), **how)
     return copy(pca).set_params(missing="error", unobserved=False), A, names
 
 
@@ -153,7 +157,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
 def _rows(Z: Operator, width: int) -> Iterator[tuple[int, Block]]:
     """The rows of Z in blocks, so many that they do not take much room when they are `width` wide."""
     rows = max(1, ENTRIES // width)
-    for first, block in Z.row_blocks(rows):
+    for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):
             yield first + lo, block[lo : lo + rows]
 

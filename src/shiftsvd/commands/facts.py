@@ -13,10 +13,11 @@ from shiftsvd.commands.options import within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io import open_matrix
-from shiftsvd.io.counting import n_missing
-from shiftsvd.io.opening import held_bytes, read_file
+from shiftsvd.io.opening import held_bytes, read_files
 from shiftsvd.io.sniff import format_of
+from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe, load_model
 from shiftsvd.solvers import estimate
 
@@ -54,26 +55,25 @@ def installation() -> Facts:
 
 def matrix(given: dict[str, Any]) -> Facts:
     """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
-    if given["file"] == "-":
+    if given["files"] == ("-",):
         A, names = open_matrix(
             "-", format=given["format_"], key=given["key"], orient=given["orient"], memory_limit=given["memory"]
         )
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
-        facts |= _numbers(A.shape, A.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
+        facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
-    path = Path(given["file"])
-    opened = read_file(path, given["format_"], given["key"], given["memory"])
+    paths = [Path(file) for file in given["files"]]
+    opened = read_files(paths, given["stack"], given["format_"], given["key"], given["orient"], given["memory"])
     X = opened.matrix
-    shape = X.shape[::-1] if opened.transposed else X.shape
-    samples = given["orient"] or opened.samples
-    named = (opened.rows, opened.columns)
-    shape, named = (shape, named) if samples == "rows" else (shape[::-1], named[::-1])
-    facts = {"file": given["file"], "format": format_of(path, given["format_"])}
-    facts |= {"samples": shape[0], "features": shape[1], "samples_are": samples}
+    shape = X.shape[::-1] if opened.by_features else X.shape
+    formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)
+    facts = {"file": several(paths), "format": ", ".join(formats)}
+    facts |= {"samples": shape[0], "features": shape[1]}
+    facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": given["stack"]}
     stored, held = _size(X)
     facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if held <= COUNTED else None}
     facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
-    return facts | _named(*named)
+    return facts | _named(*opened.names)
 
 
 def _size(X: Any) -> tuple[int, int]:

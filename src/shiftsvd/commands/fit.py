@@ -15,12 +15,15 @@ Examples:
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
+  shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
+  shiftsvd fit donors/*.h5ad --stack rows -k 50 --memory 2G -o out/
   shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o out/
 """
 
 
 @click.command(cls=Subcommand, epilog=EPILOG)
-@click.argument("file", type=options.MATRIX)
+@click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
+@options.stack
 @options.components
 @click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]")
 @options.inside
@@ -66,15 +69,20 @@ def fit(**given: Any) -> None:
     treats them alike. Shares of the variance are then of the matrix with its gaps filled; with --missing em,
     "heldout_r2" says how much better than the means the model predicts entries that it has not seen.
 
+    Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
+    the same samples and other features. Names decide what is the same; files of several formats may be mixed.
+
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
     written as plink2 --pca does, beside the folder OUT.
     """
-    options.check_format(given["file"], given["format_"])
+    options.check_stack(given["files"], given["stack"])
+    file = given["files"][0]
+    options.check_format(file, given["format_"])
     options.shares(given["k"], given["solver"])
-    if given["file"] == "-" and given["checkpoint"]:
+    if file == "-" and given["checkpoint"]:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
-    options.check_workers(given["scheduler"], given["workers"], given["file"])
+    options.check_workers(given["scheduler"], given["workers"], file)
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])

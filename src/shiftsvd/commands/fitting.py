@@ -13,19 +13,20 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from shiftsvd.backends.missing import Gaps
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.cluster import asked_for, workers
-from shiftsvd.commands.options import say, within
+from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
-from shiftsvd.commands.running import typed
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics.several import joined
 from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.gaps import Given, open_with_gaps
 from shiftsvd.io.opening import operator_of
+from shiftsvd.io.stacking import several
 from shiftsvd.missing import MAX_ITER
+from shiftsvd.missing.gaps import Gaps, Observed
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
@@ -46,7 +47,8 @@ ROOM = "1GB"
 class Fit:
     """The options of the command, as they were given."""
 
-    file: str
+    files: tuple[str, ...]
+    stack: Any
     k: int | float | None
     out: str | None
     format: str | None
@@ -80,6 +82,11 @@ class Fit:
     max_iter: int | None = None
 
     @property
+    def file(self) -> str:
+        """What the files are called."""
+        return several([Path(file) for file in self.files])
+
+    @property
     def left_missing(self) -> MissingName:
         """What is to be done with missing entries that the reader leaves."""
         return "error" if self.filled else self.missing
@@ -92,7 +99,7 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("file", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
+        data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
         ours = (*data, "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
@@ -117,7 +124,9 @@ def run(options: Fit) -> None:
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
-        result = Result.of(pca, A, names.features, asdict(options), paths, time.perf_counter() - started)
+        result = Result.of(
+            pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
+        )
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
@@ -127,19 +136,20 @@ def run(options: Fit) -> None:
     tell(result, options)
 
 
-def opened_samples(options: Fit) -> tuple[Given, Names]:
+def opened_samples(options: Fit) -> tuple[Observed, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
-    where = how | {"format": options.format, "key": options.key, "orient": options.orient}
+    where = how | {"stack": options.stack, "format": options.format, "key": options.key, "orient": options.orient}
     if options.left_missing != "error":
-        return open_with_gaps(options.file, unobserved=options.unobserved, whole=options.missing == "em", **where)
+        return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
-    file, stream = str(Path(options.file).absolute()) if on_cluster else options.file, on_cluster or None
+    files, stream = [Path(file) for file in options.files], on_cluster or None
+    files = [file.absolute() for file in files] if on_cluster else files
     if options.chromosomes:
-        opened = genotypes.of_choice(file, options.chromosomes, options.key, options.memory)
-        A, names = operator_of(Path(file), opened, stream=stream, **how)
+        parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
+        A, names = operator_of(files, joined(parts), stream=stream, **how)
     else:
-        A, names = open_matrix(file, stream=stream, **where)
+        A, names = open_matrix(files, stream=stream, **where)
     if not on_cluster:
         return A, names
     from shiftsvd.backends.dask.file import on_workers
@@ -185,7 +195,7 @@ def _tell_of_others(folder: Path, planned: set[str]) -> None:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Given, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     """The components, with bounds of their errors."""
     solver = _solver(A, k, options)
     pca = PCA(
@@ -224,7 +234,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Given, k: int | float, options: Fit) -> SolverName | Solver:
+def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
@@ -239,7 +249,7 @@ def _solver(given: Given, k: int | float, options: Fit) -> SolverName | Solver:
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Given, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
@@ -252,7 +262,9 @@ def write_scores(pca: PCA, A: Given, names: Names, options: Fit, outputs: Output
 
             writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
         if "eigenvec" in paths:
-            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.file, pca)))
+            writes.append(
+                stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))
+            )
         raster = score_raster(pca) if "report" in paths else None
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
@@ -277,7 +289,7 @@ def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Pat
     """Everything but the scores."""
     if not paths:
         return
-    pca.save(outputs.part(paths["model"]), source=result.document["file"])
+    pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
     component_table(outputs.part(paths["components"]), pca, result)
     variance_table(outputs.part(paths["variances"]), result)
     if "eigenval" in paths:

@@ -1,6 +1,6 @@
 """Genotypes in `shiftsvd fit` and `transform`: which variants, Patterson's scale, the files that PLINK users want."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -11,27 +11,29 @@ from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.io.counting import n_missing
-from shiftsvd.io.formats import bed
-from shiftsvd.io.opening import Labels, Opened, read_file
+from shiftsvd.genetics.several import Parts, some_of
+from shiftsvd.io.base import Labels
+from shiftsvd.io.stacking import COHORTS, several
+from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.numerics.moments import Vector
 
 SCALE: Final = "patterson"
 
 
-def are_genotypes(file: str, format: str | None, orient: str | None) -> bool:  # noqa: A002
-    """Whether a file is one of PLINK, with its samples as rows."""
-    named = format or Path(file).suffix.lower().removeprefix(".")
-    return named == "bed" and orient != "rows"
+def are_genotypes(files: Sequence[str], format: str | None, orient: str | None) -> bool:  # noqa: A002
+    """Whether all files are of PLINK, with their samples as rows."""
+    return orient != "rows" and all((format or Path(file).suffix.lower().removeprefix(".")) == "bed" for file in files)
 
 
 def settled(options: Any) -> dict[str, Any]:
     """Settings that depend on the file: genotypes are of autosomes and scaled, and their reader leaves no gaps."""
-    given, genotypes = options.scale, are_genotypes(options.file, options.format, options.orient)
+    given, genotypes = options.scale, are_genotypes(options.files, options.format, options.orient)
     if given == SCALE and options.shift != "mean":
         raise ValueError(f"--scale {SCALE} is for --shift mean, which is twice the frequencies, got {options.shift}")
     if genotypes and (options.missing == "em" or options.unobserved):
         raise ValueError(f"{options.file}: a missing genotype is the mean of its variant; leave out --missing")
+    if genotypes and len(options.files) > 1 and options.stack == "rows":
+        raise ValueError(f"{options.file}: {COHORTS}")
     if options.chromosomes and not genotypes:
         raise ValueError(f"--chromosomes is for a .bed with its samples as rows, got {options.file}; leave it out")
     usual = SCALE if genotypes and options.shift == "mean" else None
@@ -40,25 +42,24 @@ def settled(options: Any) -> dict[str, Any]:
     return {"scale": scale} | (of_genotypes if genotypes else {})
 
 
-def of_choice(file: str, chromosomes: str, key: str | None, memory_limit: str | None) -> Opened:
-    """The variants of a file on these chromosomes."""
-    opened = read_file(Path(file), "bed", key, memory_limit)
-    return bed.some(opened, chosen(_chromosomes(file), chromosomes, Path(file)))
+def of_choice(files: Sequence[Path], chromosomes: str, key: str | None, memory_limit: str | None) -> Parts:
+    """The variants of files on these chromosomes."""
+    return some_of(files, chosen(_chromosomes(files), chromosomes, Path(several(files))), key, memory_limit)
 
 
-def of_model(file: str, n_variants: int, key: str | None, memory_limit: str | None) -> Opened:
-    """The variants of a file that a model with so many is of: those on autosomes if they are so many, else all.
+def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: str | None) -> Parts:
+    """The variants of files that a model with so many is of: those on autosomes if they are so many, else all.
 
     Their names are compared afterwards: what is not all, nor all on autosomes, is no file of the model.
     """
-    opened = read_file(Path(file), "bed", key, memory_limit)
-    kept = autosomal(_chromosomes(file))
-    return bed.some(opened, kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool))
+    kept = autosomal(_chromosomes(files))
+    kept = kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool)
+    return some_of(files, kept, key, memory_limit)
 
 
-def _chromosomes(file: str) -> Labels:
-    """Of the variants of a .bed."""
-    return read_chromosomes(Path(file).with_suffix(".bim"))
+def _chromosomes(files: Sequence[str | Path]) -> Labels:
+    """Of the variants of .bed files."""
+    return np.concatenate([read_chromosomes(Path(file).with_suffix(".bim")) for file in files])
 
 
 def divisors(mean: Vector) -> Vector:
@@ -97,12 +98,14 @@ def values(path: Path, pca: Any) -> None:
 
 def n_left_out(options: Any, n_variants: int) -> int:
     """How many variants of a file are not among the ones fitted."""
-    return len(_chromosomes(options.file)) - n_variants if options.filled else 0
+    return len(_chromosomes(options.files)) - n_variants if options.filled else 0
 
 
 def n_missing_of(options: Any) -> int:
     """How many genotypes are missing of the variants fitted, in whose place their reader puts means; one read."""
-    return n_missing(of_choice(options.file, options.chromosomes, options.key, options.memory).matrix)
+    files = [Path(file) for file in options.files]
+    parts = of_choice(files, options.chromosomes, options.key, options.memory)
+    return sum(n_missing(opened.matrix) for _, opened in parts)
 
 
 def told(pca: Any, n_left_out: int) -> dict[str, Any]:

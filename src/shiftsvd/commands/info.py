@@ -17,7 +17,8 @@ Examples:
 
 
 @click.command(cls=Subcommand, epilog=EPILOG)
-@click.argument("file", type=options.MATRIX, required=False)
+@click.argument("files", metavar="[FILE]...", type=options.MATRIX, nargs=-1)
+@options.stack
 @options.inside
 @options.memory
 @options.as_json
@@ -25,15 +26,18 @@ Examples:
 def info(**given: Any) -> None:
     """Say what a file holds.
 
-    FILE ("-": standard input) is a matrix or a model; without it: what this installation runs on.
+    FILE ("-": standard input) is a matrix or a model; without it: what this installation runs on. Several files are
+    one matrix, as `fit` stacks them.
     """
     from shiftsvd.commands import facts
 
-    if given["file"] is None:
+    files = given["files"]
+    if not files:
         told = facts.installation()
-    elif given["file"].endswith(".safetensors"):
-        told = facts.model(given["file"])
+    elif len(files) == 1 and files[0].endswith(".safetensors"):
+        told = facts.model(files[0])
     else:
-        options.check_format(given["file"], given["format_"])
+        options.check_stack(files, given["stack"])
+        options.check_format(files[0], given["format_"])
         told = facts.matrix(given)
     click.echo(facts.lines(told, given["json_out"]))

@@ -10,6 +10,7 @@ from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
+LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
 MATRIX: Final = click.Path(exists=True, allow_dash=True)
@@ -134,11 +135,26 @@ inside = _options(
     click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
     click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
 )
+stack = click.option(
+    "--stack",
+    type=click.Choice(["rows", "columns"]),
+    help="Several files as one matrix: rows: each has other samples; columns: other features.",
+)
 resources = _options(threads, memory)
 workers = _options(
     click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),
     click.option("--workers", type=click.IntRange(min=1), help="The same on so many processes of this machine."),
 )
+
+
+def check_stack(files: tuple[str, ...], stack: str | None) -> None:
+    """Refuse several files that nobody says how to put together, and standard input among them."""
+    if len(files) > 1 and stack is None:
+        raise click.UsageError(
+            f"{len(files)} files need --stack rows (each has other samples) or --stack columns (other features)"
+        )
+    if len(files) > 1 and "-" in files:
+        raise click.UsageError("standard input cannot be stacked with files; write it to a file")
 
 
 def check_format(file: str, format_: str | None) -> None:
@@ -178,6 +194,11 @@ def completion_of(missing: str, penalty: float | str | None, max_iter: int | Non
     if missing != "em":
         return {}
     return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or STEPS}
+
+
+def typed() -> str:
+    """The command as it was typed."""
+    return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.commands.running import peak_bytes
 from shiftsvd.commands.tables import Table, csv_table, write_rows
-from shiftsvd.io.gaps import Given
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import peak_bytes
 
 SETTINGS = (
     "k",
@@ -47,7 +48,7 @@ class Result:
 
     @classmethod
     def of(
-        cls, pca: Any, A: Given, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
+        cls, pca: Any, A: Observed, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
     ) -> Self:
         """The account of a fitted model."""
         info = pca.info_
@@ -67,8 +68,9 @@ class Result:
             "outputs": {name: str(path) for name, path in paths.items()},
             "n_components": pca.n_components_,
             "file": options["file"],
+            **({"files": list(options["files"]), "stack": options["stack"]} if len(options["files"]) > 1 else {}),
             "shape": list(A.shape),
-            "stored": int(A.stored),
+            "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": {name: options[name] for name in SETTINGS},

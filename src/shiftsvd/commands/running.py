@@ -8,14 +8,12 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import click
 
-from shiftsvd.commands.options import SCALES
+from shiftsvd.commands.options import LINE, SCALES
 
-LINE = "shiftsvd.commands.line"
 # What the library calls its arguments, and what they are called here.
 SPELLED = {
     "memory_limit": "--memory",
@@ -54,11 +52,6 @@ class Subcommand(click.Command):
             if verbose >= 2:
                 click.echo(traceback.format_exc(), err=True)
             raise click.ClickException(_line(error)) from None
-
-
-def typed() -> str:
-    """The command as it was typed."""
-    return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
 def _line(error: BaseException) -> str:
@@ -114,12 +107,3 @@ def _log_told(verbose: int) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
-
-
-def peak_bytes() -> int | None:
-    """The most memory that this process has had, where the system tells."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)

@@ -39,9 +39,10 @@ def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: f
             seconds[name].append(time.perf_counter() - started)
     rows = [_row(A, k, name, tol, statistics.median(seconds[name]), runs) for name in solvers]
     if json_out:
-        click.echo(json.dumps({"file": str(path), "shape": list(A.shape), "stored": A.stored, "k": k, "solvers": rows}))
+        document = {"file": str(path), "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
+        click.echo(json.dumps(document))
         return
-    click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.stored:,} numbers, {A.dtype}, centred; k = {k}")
+    click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.costs.stored:,} numbers, {A.dtype}, centred; k = {k}")
     click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {rounds}\n")
     click.echo("solver               seconds  passes  foreseen MB  bound of error  largest difference")
     for row in rows:

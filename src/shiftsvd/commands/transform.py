@@ -18,7 +18,8 @@ Examples:
 
 @click.command(cls=Subcommand, epilog=EPILOG)
 @click.argument("model", type=options.FILE)
-@click.argument("file", type=options.MATRIX)
+@click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
+@options.stack
 @click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.')
 @options.inside
 @options.resources
@@ -31,9 +32,11 @@ def transform(model: Path, **given: Any) -> None:
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error.
+    Several files are one matrix, as `fit` stacks them.
     Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
     """
-    options.check_format(given["file"], given["format_"])
+    options.check_stack(given["files"], given["stack"])
+    options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])
     from shiftsvd.commands.applying import transform as run
 

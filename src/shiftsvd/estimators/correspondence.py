@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from shiftsvd.algebra.generic import least
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.features import Components, counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
@@ -224,7 +225,7 @@ class CorrespondenceAnalysis(Components):
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
         if is_unread(X):
             A = counted(self, X, reset)
-            self._refuse_negative(A.least() or 0)
+            self._refuse_negative(least(A) or 0)
             return A
         return self._checked(validated(self, X, reset))
 
@@ -232,7 +233,7 @@ class CorrespondenceAnalysis(Components):
         """A table of further columns, checked."""
         if is_unread(X):
             A = as_operator(X, memory_limit=self.memory_limit)
-            self._refuse_negative(A.least() or 0)
+            self._refuse_negative(least(A) or 0)
             return A
         return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
 
@@ -283,7 +284,7 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
 
 def _sums(A: Operator) -> tuple[Vector, Vector]:
     """Sums of the rows and columns, none of them negative; two passes."""
-    with threads(A.n_threads):
+    with threads(A.costs.n_threads):
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):
         if np.any(sums < 0):

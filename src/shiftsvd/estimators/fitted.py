@@ -8,14 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.missing import Gaps, with_nan
 from shiftsvd.estimators.extremes import deviations, refuse_beyond
 from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
 from shiftsvd.estimators.likelihood import PPCA
-from shiftsvd.estimators.missing import given, mean_rows, regressed_rows
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import stepwise
+from shiftsvd.missing.gaps import Gaps, with_nan
+from shiftsvd.missing.new_rows import given, mean_rows, regressed_rows
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from shiftsvd.algebra.generic import gram_matrix
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.correspondence import CorrespondenceAnalysis, independent
 from shiftsvd.estimators.labels import is_pandas, labels_of
@@ -150,8 +151,8 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         if K < 2:
             raise ValueError(f"a correction needs at least 2 columns, got {K}; use correction=None")
         affordable(24 * J * J, self.memory_limit, f"correcting for {J} categories")
-        with threads(Z.n_threads):
-            everything = np.linalg.eigvalsh(independent(Z)[0].gram_matrix())
+        with threads(Z.costs.n_threads):
+            everything = np.linalg.eigvalsh(gram_matrix(independent(Z)[0]))
         if self.correction == "benzecri":
             total = float(_adjusted(everything, K).sum())
         else:

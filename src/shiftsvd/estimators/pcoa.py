@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
@@ -130,7 +132,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         if not self.tol >= 0:
             raise ValueError(f"tol must be at least 0, got {self.tol}")
         rng = random_generator(self.random_state)
-        with threads(S.n_threads):
+        with threads(S.costs.n_threads):
             means = _means(S, rng)
             B = DoubleCentred(S)
             found = self._everything(B, k) if n <= SMALL else self._leading(B, k, rng)
@@ -211,7 +213,8 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         G = B.matmat(np.eye(n))
         values, vectors = linalg.eigh((G + G.T) / 2)
         values = values[::-1].copy()
-        values[np.abs(values) <= 4 * n * B.eps * np.abs(values).max(initial=0)] = 0  # rounding: one is 0 in any case
+        rounding = 4 * n * B.costs.eps * np.abs(values).max(initial=0)
+        values[np.abs(values) <= rounding] = 0  # one is 0 in any case
         negative = float(-values[values < 0].sum())
         nothing = np.zeros(k)
         return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], nothing, nothing, True, 1, negative, float(values[-1]))
@@ -248,10 +251,10 @@ class SquaredDistances(Operator):
         object.__setattr__(self, "shape", self.D.shape)
         object.__setattr__(self, "dtype", self.D.dtype)
 
-    @property
-    def eps(self) -> float:
+    @cached_property
+    def costs(self) -> Costs:
         """Squares and products are made in double precision."""
-        return float(np.finfo(np.float64).eps)
+        return Costs.of(self, eps=float(np.finfo(np.float64).eps), n_threads=self.n_threads)
 
     def matmat(self, V: Panel) -> Panel:
         """``S V``."""
@@ -267,14 +270,6 @@ class SquaredDistances(Operator):
 @dataclass(frozen=True, eq=False, repr=False)
 class DoubleCentred(Derived):
     """``-1/2 J A J`` with ``J = I - 1 1^T / n``, for a symmetric A; J is a projection, applied as one."""
-
-    A: Operator
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", self.A.dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``-1/2 J (A (J V))``."""

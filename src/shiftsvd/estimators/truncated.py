@@ -156,7 +156,7 @@ class TruncatedSVD(Components):
         """The fitted attributes."""
         assert moments.M2 is not None
         V, mean = F.Vh.T.astype(np.float64), moments.mean
-        with threads(A.n_threads):
+        with threads(A.costs.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
             B, unit, norm = in_units(Preparation("mean").learn(A, moments).of(A))
             G = B.gram(V)
@@ -205,7 +205,7 @@ class TruncatedSVD(Components):
     def _scores(self, X: Any) -> Panel:
         """Scores of every row."""
         A = self._operator(X, reset=False)
-        with threads(A.n_threads):
+        with threads(A.costs.n_threads):
             Z = A.matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
 

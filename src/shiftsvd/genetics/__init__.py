@@ -4,7 +4,7 @@ The genotypes stay in the file, 2 bits for each, unless there is room for them; 
 of what is missing are applied block by block.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.front import svd
-from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned, read_samples, read_variants
+from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
 from shiftsvd.genetics.chromosomes import CHOICES, Chromosomes, chosen
-from shiftsvd.io.formats import bed as files
-from shiftsvd.io.opening import operator_of, optional, read_file, reading
+from shiftsvd.genetics.several import joined, samples_of, some_of, variants_of
+from shiftsvd.io.base import optional, reading
+from shiftsvd.io.opening import operator_of, read_file
+from shiftsvd.io.stacking import several
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
@@ -28,6 +30,7 @@ from shiftsvd.solvers import Solver
 
 __all__ = ["GenotypePCA", "Projection", "Samples", "Variants", "pca"]
 
+Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
 # Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
 _NOTHING = float(np.finfo(np.float32).eps)
@@ -107,15 +110,15 @@ class GenotypePCA:
         dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
         return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
 
-    def project(self, bed: str | PathLike[str]) -> Projection:
+    def project(self, bed: Beds) -> Projection:
         """New samples on these components, by the frequencies of the training samples.
 
         Parameters
         ----------
-        bed : path
-            Variants are matched by their names (by chromosome and position where the name is "."; chr1 is 1), and where
-            the two alleles are swapped the genotypes are counted the other way round; a is A. A missing genotype is
-            the mean of the training samples.
+        bed : path, or a list of them
+            A file, or one for each chromosome, of the same samples. Variants are matched by their names (by
+            chromosome and position where the name is "."; chr1 is 1), and where the two alleles are swapped the
+            genotypes are counted the other way round; a is A. A missing genotype is the mean of the training samples.
 
         Raises
         ------
@@ -130,18 +133,19 @@ class GenotypePCA:
         to 0 than the training samples among which they belong (Lee, Zou & Wright 2010); compare projected samples with
         projected samples.
         """
-        path = _bed(bed)
-        samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
+        paths = _beds(bed)
+        samples, variants = samples_of(paths), variants_of(paths)
         match = aligned(self.variants, self.used, variants)
         if not len(match.here):
             raise ValueError(
-                f"{path} has none of the {self.n_used} variants of the components: {match.n_absent} are not there "
-                f"by name (name variants alike: plink2 --set-all-var-ids), {match.n_mismatched} have other alleles "
+                f"{several(paths)} has none of the {self.n_used} variants of the components: {match.n_absent} are not "
+                "there by name (name variants alike: plink2 --set-all-var-ids), "
+                f"{match.n_mismatched} have other alleles "
                 "there (bring both files to the same strand of the same reference: plink2 --ref-from-fa)"
             )
         Z = np.zeros((len(samples.names), len(self.eigenvalues)))
         scale = np.sqrt(2 * self.frequencies * (1 - self.frequencies))
-        for block, G in _genotypes(path, len(samples.names), len(variants.names), match):
+        for block, G in _genotypes(paths, len(samples.names), match):
             known = self.frequencies[block.here]
             centred = np.where(block.swapped, 2 - G, G) - 2 * known
             np.copyto(centred, 0, where=np.isnan(centred))
@@ -173,7 +177,7 @@ class GenotypePCA:
 
 
 def pca(
-    bed: str | PathLike[str],
+    bed: Beds,
     k: int = 10,
     *,
     chromosomes: Chromosomes = "autosomes",
@@ -188,8 +192,9 @@ def pca(
 
     Parameters
     ----------
-    bed : path
-        A .bed file, beside which are its .bim and .fam; the suffix may be left out.
+    bed : path, or a list of them
+        A .bed file, beside which are its .bim and .fam; the suffix may be left out. Several are files of the same
+        samples and other variants, such as one for each chromosome.
     k : int
         Number of components: less than there are samples, and not more than variants take part.
     chromosomes : "autosomes" or "all"
@@ -238,24 +243,24 @@ def pca(
     """
     if chromosomes not in CHOICES:
         raise ValueError(f'chromosomes must be "autosomes" or "all", got {chromosomes!r}')
-    path = _bed(bed)
-    opened = read_file(path, "bed", None, memory_limit)
-    samples, variants = read_samples(path.with_suffix(".fam")), read_variants(path.with_suffix(".bim"))
-    kept = chosen(variants.chromosomes, chromosomes, path)
+    paths = _beds(bed)
+    name = Path(several(paths))
+    samples, variants = samples_of(paths), variants_of(paths)
+    kept = chosen(variants.chromosomes, chromosomes, name)
     how: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit}
-    A, _ = operator_of(path, files.some(opened, kept), stream=stream, **how)
+    A, _ = operator_of(paths, joined(some_of(paths, kept, None, memory_limit)), stream=stream, **how)
     moments = A.moments()
     assert moments.M2 is not None
     scale, both = patterson(moments.mean)
     n_left_out = int(np.count_nonzero(~kept))
-    _check_rank(path, k, A.shape, int(np.count_nonzero(both)), n_left_out)
+    _check_rank(name, k, A.shape, int(np.count_nonzero(both)), n_left_out)
     # A monomorphic variant is a constant: minus it, it is 0 and takes no part.
     mean = np.where(both, moments.mean, np.round(moments.mean))
     F = svd(A, k, shift=mean, scale=scale, solver=solver, rng=rng, tol=tol, **how)
     used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if n_left_out:
-        others, _ = operator_of(path, files.some(opened, ~kept), stream=True, **how)
+        others, _ = operator_of(paths, joined(some_of(paths, ~kept, None, memory_limit)), stream=True, **how)
         p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
     S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
     total = float((moments.M2[both] / scale[both] ** 2).sum())
@@ -263,9 +268,12 @@ def pca(
     return GenotypePCA(S2 / np.count_nonzero(used), U, V, ratio, p, samples, variants, used, F.info, n_left_out)
 
 
-def _bed(path: str | PathLike[str]) -> Path:
-    """The .bed of a prefix."""
-    return Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed")
+def _beds(bed: Beds) -> list[Path]:
+    """The .bed of each prefix."""
+    given = [bed] if isinstance(bed, str | PathLike) else list(bed)
+    if not given:
+        raise ValueError("bed must name at least one file, got an empty list")
+    return [Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed") for path in given]
 
 
 def _check_rank(path: Path, k: Any, shape: tuple[int, int], n_used: int, n_left_out: int) -> None:
@@ -293,19 +301,23 @@ def _placed(kept: npt.NDArray[np.bool_], values: npt.NDArray[Any], rest: bool | 
     return out
 
 
-def _genotypes(path: Path, m: int, n: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
+def _genotypes(paths: list[Path], m: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
     """Blocks of the variants in common, samples x variants, with NaN where they are missing."""
     optional("bed_reader", "genetics")
-    # The shape is checked, and the file too, where it is opened as a matrix; the numbers come with their gaps here.
-    read_file(path, "bed", None, None)
-    with reading(path):
-        from bed_reader import open_bed
+    from bed_reader import open_bed
 
-        file = open_bed(path, iid_count=m, sid_count=n)
-        step = max(_BLOCK // (8 * m), 1)
-        for lo in range(0, len(match.here), step):
-            block = match.part(lo, lo + step)
-            yield block, file.read(np.s_[:, block.there], dtype="float64")
+    first = 0
+    for path in paths:
+        # The shape is checked, and the file too, where it is opened as a matrix; the numbers come with their gaps here.
+        n = read_file(path, "bed", None, None).matrix.shape[0]
+        begin, end = np.searchsorted(match.there, [first, first + n])
+        with reading(path):
+            file = open_bed(path, iid_count=m, sid_count=n)
+            step = max(_BLOCK // (8 * m), 1)
+            for lo in range(begin, end, step):
+                block = match.part(lo, min(lo + step, end))
+                yield block, file.read(np.s_[:, block.there - first], dtype="float64")
+        first += n
 
 
 def patterson(mean: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:

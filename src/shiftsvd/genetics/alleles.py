@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.genetics.chromosomes import plain
+from shiftsvd.io.base import Labels, reading
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes
-from shiftsvd.io.opening import Labels, reading
 
 Places = npt.NDArray[np.intp]
 Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are

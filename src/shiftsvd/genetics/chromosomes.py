@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.opening import Labels
+from shiftsvd.io.base import Labels
 
 Chromosomes = Literal["autosomes", "all"]
 CHOICES: Final = get_args(Chromosomes)

@@ -1,6 +1,7 @@
 """Matrices in files of any known format, with the names of their rows and columns: open_matrix, convert."""
 
+from shiftsvd.io.base import Names, Opened
 from shiftsvd.io.convert import convert
-from shiftsvd.io.opening import Names, Opened, open_matrix
+from shiftsvd.io.opening import open_matrix
 
 __all__ = ["Names", "Opened", "convert", "open_matrix"]

@@ -13,7 +13,8 @@ from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.opening import Orient, held_bytes, read_file, spooled
+from shiftsvd.io.base import Orient
+from shiftsvd.io.opening import held_bytes, read_files, spooled
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
 from shiftsvd.runs.memory import limit_of
@@ -76,15 +77,13 @@ def convert(
     path_in, path_out = Path(path_in), Path(path_out)
     _refuse(path_out, force, compression)
     with nullcontext(path_in) if str(path_in) != "-" else spooled(format) as path_in:
-        opened = read_file(path_in, format, key, memory_limit)
-        rows_are_samples = (orient or opened.samples) == "rows"
-        names = (opened.rows, opened.columns) if rows_are_samples else (opened.columns, opened.rows)
-        flip = opened.transposed == rows_are_samples
+        opened = read_files([path_in], None, format, key, orient, memory_limit)
+        flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _replacing(path_in, path_out) as part:
             blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
             with closing(blocks), creating(part, compression) as store:
-                write(store, blocks, shape, names)
+                write(store, blocks, shape, opened.names)
 
 
 def _refuse(path: Path, force: bool, compression: str | None) -> None:

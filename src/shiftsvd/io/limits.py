@@ -8,7 +8,7 @@ from typing import IO, Literal, cast
 
 import numpy as np
 
-from shiftsvd.io.opening import Labels
+from shiftsvd.io.base import Labels
 from shiftsvd.runs.memory import limit_of
 
 _LONGEST_LINE = 1 << 28  # of a text file: a row of ten million numbers

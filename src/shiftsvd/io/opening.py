@@ -1,91 +1,33 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
-import lzma
 import shutil
-import struct
 import sys
 import tempfile
-import tokenize
 import weakref
-import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Names, Opened, Orient, kind_of, reading
 from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.stacking import read_stack, several
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import limit_of
 
-# What the libraries below raise on damaged files, beside OSError.
-_DAMAGED = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    RecursionError,
-    RuntimeError,
-    SyntaxError,
-    SystemError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-Labels = npt.NDArray[np.str_]
-Orient = Literal["rows", "columns"]  # where the samples are
-
-
-class Names(NamedTuple):
-    """The names of the samples and of the features; None where the file has none."""
-
-    samples: Labels | None = None
-    features: Labels | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Opened:
-    """What a reader finds in a file.
-
-    Attributes
-    ----------
-    matrix : array, sparse matrix, or RowSource
-        As it is stored: a `RowSource` where the file can be read a range of rows at a time.
-    rows, columns : arrays of str, or None
-        Names of the rows and columns that the file speaks of.
-    samples : "rows" or "columns"
-        Where the samples are by the convention of the format, or by what the file says.
-    transposed : bool
-        Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
-        columns. `rows`, `columns` and `samples` are not concerned.
-    """
-
-    matrix: Any
-    rows: Labels | None = None
-    columns: Labels | None = None
-    samples: Orient = "rows"
-    transposed: bool = False
-
 
 def open_matrix(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
+    stack: Orient | None = None,
     format: str | None = None,  # noqa: A002
     key: str | None = None,
     orient: Orient | None = None,
@@ -97,8 +39,12 @@ def open_matrix(
 
     Parameters
     ----------
-    path : str or Path
-        A file or folder, or ``"-"`` for standard input.
+    path : str or Path, or a list of them
+        A file or folder, or ``"-"`` for standard input. Several are one matrix, with `stack`.
+    stack : "rows" or "columns", needed for several files
+        "rows": files on top of each other, each with samples of its own and the same features; "columns": side by
+        side, each with features of its own and the same samples. Where files have names for what is the same, names
+        decide: other ones are refused, and another order is put right, or refused where the file is stored by them.
     format : str, optional
         A name in `FORMATS`. Default: by the suffix, or else by what the file begins with.
     key : str, optional
@@ -142,26 +88,55 @@ def open_matrix(
     """
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
-    if str(path) == "-":
+    paths = listed(path)
+    if str(paths[0]) == "-":
         return _from_standard_input(format, key, orient, n_threads, memory_limit, stream)
-    path = Path(path)
-    opened = read_file(path, format, key, memory_limit)
-    return operator_of(path, opened, orient, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+    opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream))
+    return operator_of(paths, opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+
+
+def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
+    """The paths of one or several files."""
+    paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
+    if not paths:
+        raise ValueError("path must name at least one file, got an empty list")
+    if len(paths) > 1 and Path("-") in paths:
+        raise ValueError("standard input cannot be stacked with files; write it to a file")
+    return paths
 
 
 def operator_of(
-    path: Path,
+    paths: Sequence[Path],
     opened: Opened,
-    orient: Orient | None = None,
     *,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
 ) -> tuple[Operator, Names]:
-    """What a reader found in a file, or a part of it, as `open_matrix` gives it."""
-    with reading(path):
+    """What readers found in files, or a part of it, as `open_matrix` gives it."""
+    with reading(several(paths), *paths):
         A = _operator(opened.matrix, n_threads, memory_limit, stream)
-    return _oriented(A, opened, orient)
+    return (A.H if opened.by_features else A), opened.names
+
+
+def read_files(
+    paths: Sequence[Path],
+    stack: Orient | None,
+    format: str | None,  # noqa: A002
+    key: str | None,
+    orient: Orient | None,
+    memory_limit: int | str | None,
+    parts_only: bool = False,
+) -> Opened:
+    """What readers find in one file, or in several that are stacked."""
+
+    def read(path: Path, limit: int | str | None) -> Opened:
+        opened = read_file(path, format, key, limit)
+        return replace(opened, samples=orient or opened.samples)
+
+    if len(paths) == 1:
+        return read(paths[0], memory_limit)
+    return read_stack(paths, stack, read, memory_limit, parts_only)
 
 
 def read_file(path: Path, format: str | None, key: str | None, memory_limit: int | str | None) -> Opened:  # noqa: A002
@@ -196,14 +171,6 @@ def _operator(matrix: Any, n_threads: int | None, memory_limit: int | str | None
     return as_operator(matrix.read(0, matrix.shape[0]), n_threads=n_threads, memory_limit=memory_limit)
 
 
-def _oriented(stored: Operator, opened: Opened, orient: Orient | None) -> tuple[Operator, Names]:
-    """The matrix with its samples as rows."""
-    A = stored.H if opened.transposed else stored
-    if (orient or opened.samples) == "rows":
-        return A, Names(opened.rows, opened.columns)
-    return A.H, Names(opened.columns, opened.rows)
-
-
 def _from_standard_input(
     format: str | None,  # noqa: A002
     key: str | None,
@@ -215,12 +182,11 @@ def _from_standard_input(
     """Standard input by way of a file, which is removed when nothing reads it any more."""
     with ExitStack() as stack:
         path = stack.enter_context(spooled(format))
-        opened = read_file(path, format, key, memory_limit)
-        with reading(path):
-            A = _operator(opened.matrix, n_threads, memory_limit, stream)
-        if isinstance(A, DiskRows):
-            weakref.finalize(A.source, stack.pop_all().close)
-    return _oriented(A, opened, orient)
+        opened = read_files([path], None, format, key, orient, memory_limit)
+        A, names = operator_of([path], opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+        if isinstance(opened.matrix, RowSource):  # which may be read again
+            weakref.finalize(opened.matrix, stack.pop_all().close)
+    return A, names
 
 
 @contextmanager
@@ -237,31 +203,4 @@ def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
         try:
             yield path
         except (ValueError, OSError) as error:
-            raise _kind(error)(str(error).replace(str(path), "standard input")) from error
-
-
-@contextmanager
-def reading(path: Path | str) -> Iterator[None]:
-    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name."""
-    try:
-        yield
-    except (OSError, *_DAMAGED) as error:
-        if str(error).startswith(str(path)):
-            raise
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise _kind(error)(f"{path} cannot be read: {why}") from error
-
-
-def _kind(error: Exception) -> type[Exception]:
-    """ValueError, or OSError, or the kinds of OSError that say what to do."""
-    kinds = (FileNotFoundError, PermissionError, IsADirectoryError, OSError)
-    return next((kind for kind in kinds if isinstance(error, kind)), ValueError)
-
-
-def optional(module: str, extra: str) -> Any:
-    """A module of an optional package, or an error that says how to get it."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        package, remedy = module.partition(".")[0], f"pip install 'shiftsvd[{extra}]'"
-        raise ImportError(f"this file needs the package {package}, which is not installed: {remedy}") from error
+            raise kind_of(error)(str(error).replace(str(path), "standard input")) from error

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.panels import Array, Groups
+from shiftsvd.kernels.groups import Array, Groups
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, threads
 
 __all__ = [

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.kernels.panels import Array, Groups, unwarned
+from shiftsvd.kernels.groups import Array, Groups, unwarned
 
 CSR = Any  # csr_array: SciPy's stubs make it generic in ways that say nothing here
 Range = tuple[int, int]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shiftsvd.backends.missing import Gaps, entries
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import orth
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -137,7 +137,7 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
     for halvings in range(1, HALVINGS + 1):
         penalty = top * 0.5**halvings
         state, *_ = descend(hidden, state, k, biases, penalty, ROUGH, ROUGH_STEPS)
-        error = float(np.sqrt(np.mean(np.abs(x - entries(state.low_rank(), i, j)) ** 2)))
+        error = float(np.sqrt(np.mean(np.abs(x - state.low_rank().at(i, j)) ** 2)))
         # An error that stands still may wait for weaker components, but not once there are all of them.
         least = GAIN if np.all(np.any(state.L, axis=0)) else 0.0
         rises = 0 if error < (1 - least) * best[1] else rises + 1

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from shiftsvd.backends.missing import Gaps, HeldGaps, entries
 from shiftsvd.missing.descent import State, additive, levels
+from shiftsvd.missing.gaps import Gaps, HeldGaps
 from shiftsvd.numerics.moments import Vector
 
 # The share of the observed entries that are left out, and the fewest that tell anything: the standard error of R^2 from
@@ -30,8 +30,7 @@ def explained(apart: Apart, state: State, biases: str | None) -> float | None:
     largest = float(np.max(np.abs(x)))
     unit = largest if largest > 0 else 1.0  # squares of the entries themselves may leave the range of numbers
     left, beside = (
-        float(np.linalg.norm((x - entries(S, i, j)) / unit))
-        for S in (state.low_rank(), additive(*levels(train, biases)))
+        float(np.linalg.norm((x - S.at(i, j)) / unit)) for S in (state.low_rank(), additive(*levels(train, biases)))
     )
     rounding = max(max(train.shape) * np.finfo(np.float64).eps, 10 * np.finfo(train.dtype).eps)
     if beside <= rounding * float(np.linalg.norm(x / unit)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from shiftsvd.io.opening import reading
+from shiftsvd.io.base import reading
 from shiftsvd.model_file.coding import code, decode, text_array
 from shiftsvd.model_file.container import (
     FORMAT,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels.groups import unwarned
 
 Vector = npt.NDArray[Any]
 

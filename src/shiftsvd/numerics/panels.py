@@ -27,3 +27,14 @@ def panel_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
 def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:
     """`dtype`, made complex if any of `parts` is; its precision stays."""
     return np.result_type(dtype, np.complex64) if any(np.iscomplexobj(p) for p in parts) else dtype
+
+
+def apart(V: Panel) -> Panel:
+    """The real and imaginary columns of a complex panel, side by side, for real kernels."""
+    V = np.ascontiguousarray(V, np.complex128)
+    return V.view(np.float64)
+
+
+def joined(V: Panel) -> Panel:
+    """The complex panel of such columns."""
+    return np.ascontiguousarray(V).view(np.complex128)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import as_low_rank, column_exponents
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
@@ -19,7 +20,7 @@ LEAST_SIZE = 2.0**-300  # of the entries of a column whose squares are summed as
 
 def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
     """Moments of the columns of ``A - S``; one read, or none where S is the same for all rows."""
-    low = None if S is None else S.as_low_rank()
+    low = None if S is None else as_low_rank(S)
     mu = low.row_vector() if low is not None else None
     if moments.M2 is not None and (S is None or mu is not None):
         return moments if mu is None else Moments(moments.count, moments.mean - mu, moments.M2)
@@ -39,7 +40,7 @@ def moments_in_units(
     after = moments_after(A, S, moments, weights)
     if _in_range(moments) and _in_range(after):
         return moments, after, 0
-    e = A.column_exponents()
+    e = column_exponents(A)
     if e is None:
         return moments, after, 0
     e = np.where(e == NOTHING, 0, e)

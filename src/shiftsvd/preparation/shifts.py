@@ -5,7 +5,8 @@ from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
-from shiftsvd.algebra.base import check_same_shape
+from shiftsvd.algebra.generic import row_moments
+from shiftsvd.algebra.operator import check_same_shape
 from shiftsvd.names import ShiftName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
@@ -49,7 +50,7 @@ class Plain:
         """The shift of the rows of A; one read where they have means of their own."""
         m, n = A.shape
         S = repeated(self.mean, m) if np.any(self.mean) else None
-        return LowRank(A.row_moments().mean, np.ones(n)).merge(S) if self.rows else S
+        return LowRank(row_moments(A).mean, np.ones(n)).merge(S) if self.rows else S
 
     def points(self, m: int, data: Any = None) -> Panel:
         """The vector; the own means of rows are not known."""

@@ -67,6 +67,12 @@ class MemoryWatch:
         return (peak - self._start) * 1024
 
 
+def peak_bytes() -> int | None:
+    """The most memory that this process has had, where the system tells."""
+    (peak,) = _kilobytes("VmHWM")
+    return None if peak is None else peak * 1024
+
+
 def _kilobytes(*names: str) -> list[int | None]:
     """Lines of the process status."""
     try:

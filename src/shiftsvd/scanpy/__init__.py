@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.selection import Places
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.kernels import threads
 from shiftsvd.names import SklearnSolverName, SolverName
@@ -20,7 +21,6 @@ from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
-from shiftsvd.scanpy.selection import Places
 from shiftsvd.solvers import Solver
 
 __all__ = ["pca", "project"]

@@ -9,12 +9,12 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import limit_of
-from shiftsvd.scanpy.selection import Places, SomeColumns, SomeRows
 
 Mask = npt.NDArray[np.bool_]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
@@ -59,7 +60,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     if exact is not None and costs[exact].seconds <= AT_ONCE:
         best = exact
     told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
-    object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.stored:,} numbers, k={k}: {told}")
+    object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
     return best
 
 
@@ -158,6 +159,6 @@ def estimate(
         tall = A if A.shape[0] >= A.shape[1] else A.H
         # As wide as a step of block Lanczos, and in its precision.
         V = np.ones((tall.shape[1], BlockLanczos().block(k, A)), A.dtype)
-        with threads(A.n_threads):
-            seconds = tall.gram_seconds(V)
+        with threads(A.costs.n_threads):
+            seconds = gram_seconds(tall, V)
     return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)

@@ -93,7 +93,7 @@ class Solver(ABC):
         watch, started = MemoryWatch(), time.perf_counter()
         foresee(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
         rng = generator(rng)
-        with threads(A.n_threads):
+        with threads(A.costs.n_threads):
             B, unit, norm = in_units(A)  # A over a power of two, where squares could leave the range
             factors = self.factorize(B, k if isinstance(k, float) else int(k), rng)
             F = self._result(B, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
@@ -137,7 +137,7 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
     """The leading vectors of a factor in the dtype of the data; a lazy one is made in the threads of this fit."""
     if not callable(F):
         return np.asarray(F[part], A.dtype)
-    n_threads = A.n_threads or given_threads()
+    n_threads = A.costs.n_threads or given_threads()
 
     def made() -> Panel:
         with threads(n_threads):

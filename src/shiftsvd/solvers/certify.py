@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import groups
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
@@ -34,16 +35,16 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     k, dtype = len(F.S), panel_dtype(A.dtype)
     given = F.Vh.conj().T.astype(dtype)
     V = orth(given)
-    Y = A.matmat_in_double(V)
+    Y = matmat_in_double(A, V)
     U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
     right = Y @ inner(V, given) - U * F.S
     left = A.rmatmat(U) - given * F.S
     _, S, Wh = np.linalg.svd(triangle(Y))
     V, theta = V @ Wh.conj().T, S**2
-    fused = A.gram_reads == 1  # in double precision, and as many reads
+    fused = A.costs.gram_reads == 1  # in double precision, and as many reads
     R = (A.gram(V) if fused else A.rmatmat(Y @ Wh.conj().T)).astype(dtype) - V * theta
     basis = Basis.around(V, theta, R, rng)
-    eps = A.gram_eps if fused else A.eps
+    eps = A.costs.gram_eps if fused else A.costs.eps
     ritz = Ritz(theta, basis.values()[2], eps, zero=rank_floor(A, float(S[0])) ** 2)
     need = allowed(ritz, k, max(tol, MISSED_TOL))
     sweeps = 0
@@ -74,7 +75,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
         vector_errors=angles,
         missed_below=known.missed_below,
         converged=known.converged,
-        n_passes=F.info.n_passes + 3 + sweeps * A.gram_reads,
+        n_passes=F.info.n_passes + 3 + sweeps * A.costs.gram_reads,
     )
     return F
 

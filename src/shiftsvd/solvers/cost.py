@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.costs import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 
@@ -53,10 +54,10 @@ DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 def surroundings(A: Operator) -> int:
     """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
-    if A.stored < A.shape[0] * A.shape[1]:
-        return FIXED + A.working_bytes
-    at_once = DENSE_BLOCKS * (A.n_threads or default_threads()) * DENSE_BYTES
-    return FIXED + A.working_bytes + min(at_once, 8 * A.stored)
+    if A.costs.stored < A.shape[0] * A.shape[1]:
+        return FIXED + A.costs.working_bytes
+    at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * DENSE_BYTES
+    return FIXED + A.costs.working_bytes + min(at_once, 8 * A.costs.stored)
 
 
 def long_vectors(A: Operator, k: int) -> int:
@@ -69,39 +70,37 @@ class Work(NamedTuple):
 
     m: int
     n: int
-    stored: int
-    pairs: float
     size: int  # bytes of a number
-    sparse: bool
-    file_bytes: int = 0  # that one pass reads from a file
-    square_bytes: float = 0.0  # that travel where an n x n matrix is formed
+    costs: Costs  # of the matrix with its long side as rows
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
         """Of an operator, whichever of its sides is long."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
-        sparse = A.stored < m * n
-        tall = A if A.shape[0] >= A.shape[1] else A.H
-        pairs = tall.gram_pairs
-        return cls(m, n, A.stored, pairs, size, sparse, A.file_bytes, tall.square_bytes)
+        return cls(m, n, size, (A if A.shape[0] >= A.shape[1] else A.H).costs)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether less is stored than there are entries."""
+        return self.costs.stored < self.m * self.n
 
     def product(self, columns: float, size: int | None = None) -> float:
         """Seconds of fused products with so many columns in all."""
         size = size or self.size
         if not self.sparse:
-            return 4 * self.stored * columns * THIN[size] / THREADS
+            return 4 * self.costs.stored * columns * THIN[size] / THREADS
         misses = MISSES if self.n * 256 > CACHE else 1.0
-        return self.stored * columns * SPARSE[size] * misses / THREADS
+        return self.costs.stored * columns * SPARSE[size] * misses / THREADS
 
     def reading(self, n_passes: float) -> float:
         """Seconds to bring the data in so often, beside the products."""
-        formed = 0.0 if self.sparse else self.stored * FORM / THREADS
-        return (formed + self.file_bytes * FILE) * n_passes
+        formed = 0.0 if self.sparse else self.costs.stored * FORM / THREADS
+        return (formed + self.costs.file_bytes * FILE) * n_passes
 
     def sending(self) -> float:
         """Seconds to form an n x n matrix, one part after the other, beside the arithmetic."""
-        return self.square_bytes * FILE
+        return self.costs.square_bytes * FILE
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
         """Block Lanczos with a basis of at most so many columns."""
@@ -113,13 +112,13 @@ class Work(NamedTuple):
     def gram(self, k: int) -> Cost:
         """A formed Gram matrix."""
         if self.sparse:
-            form = self.pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
+            form = self.costs.gram_pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
         else:
-            form = 2 * self.stored * self.n * BLAS[8] + self.stored * FORM
+            form = 2 * self.costs.stored * self.n * BLAS[8] + self.costs.stored * FORM
         solve = min(10 * self.n**3 * LAPACK / 3, (6.0 * k + 200) * 4 * self.n**2 * BLAS[8] * 2)
-        return Cost(form / THREADS + solve + self.product(k) + 2 * self.file_bytes * FILE + self.sending(), 2.0)
+        return Cost(form / THREADS + solve + self.product(k) + 2 * self.costs.file_bytes * FILE + self.sending(), 2.0)
 
     def exact(self) -> Cost:
         """A QR factorization of everything."""
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
-        return Cost(qr + 12 * self.n**3 * LAPACK + self.file_bytes * FILE + self.sending(), 1.0)
+        return Cost(qr + 12 * self.n**3 * LAPACK + self.costs.file_bytes * FILE + self.sending(), 1.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.costs import QR_ENTRIES
+from shiftsvd.algebra.generic import QR_ENTRIES, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
@@ -59,7 +59,7 @@ class Exact(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
-        threads, size = A.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
+        threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
@@ -69,5 +69,5 @@ class Exact(Solver):
 
 def _triangle(A: Operator) -> Panel:
     """R of the QR of A, square."""
-    R, n = A.triangle(), A.shape[1]
+    R, n = triangle(A), A.shape[1]
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.generic import lazy_basis, matmat_in_double, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
 from shiftsvd.operators import Operator, Panel
@@ -36,8 +37,8 @@ def _adjoint(F: Lazy) -> Lazy:
 
 def long_factor(A: Operator, V: Panel) -> Panel:
     """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
-    lazy: Panel | None = A.lazy_basis(V)
-    return graded_basis(A.matmat_in_double(V)) if lazy is None else lazy
+    lazy: Panel | None = lazy_basis(A, V)
+    return graded_basis(matmat_in_double(A, V)) if lazy is None else lazy
 
 
 def rounding(A: Operator) -> float:
@@ -45,12 +46,12 @@ def rounding(A: Operator) -> float:
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
-    return max(double, A.eps * float(np.sqrt(max(A.shape))) if A.eps > 1e-10 else 0.0)
+    return max(double, A.costs.eps * float(np.sqrt(max(A.shape))) if A.costs.eps > 1e-10 else 0.0)
 
 
 def rank_floor(A: Operator, first: float) -> float:
     """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
-    _, shift = A.unshifted()
+    _, shift = unshifted(A)
     # Means are right to an ulp or two.
     own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
     return max(rounding(A) * float(first), own)

@@ -1,11 +1,14 @@
 """The Gram matrix of the short side, formed in one pass; its leading part solved, then checked against the data."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
@@ -71,9 +74,9 @@ class Gram(Solver):
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
-        A = A.fused(np.inf)
+        A = fused(A, np.inf)
         n = A.shape[1]
-        G = A.gram_matrix()
+        G = gram_matrix(A)
         if isinstance(k, int) and k + 8 <= MANY * n:
             run = Run(self._leading(), Formed(G), k, rng, A)
             return run().factors(A, 1 + run.n_passes, n)
@@ -81,7 +84,7 @@ class Gram(Solver):
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
         zero = rank_floor(A, float(np.sqrt(theta[0]))) ** 2
-        rest = Ritz(theta[k:], np.zeros((0, n - k)), A.gram_eps, level=-np.inf, zero=zero)
+        rest = Ritz(theta[k:], np.zeros((0, n - k)), A.costs.gram_eps, level=-np.inf, zero=zero)
         reading = read(A, Z[:, :k], k, rest, self.tol, self.missed_tol)
         return reading.factors(A, 1 + reading.n_passes, n)
 
@@ -92,7 +95,7 @@ class Gram(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
         n = min(A.shape)
-        threads = A.n_threads or default_threads()
+        threads = A.costs.n_threads or default_threads()
         return 8 * ((threads + 4) * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
 
 
@@ -103,11 +106,15 @@ class Formed(Operator):
     G: Panel
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
-    gram_reads = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", self.G.shape)
         object.__setattr__(self, "dtype", self.G.dtype)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """No data are read."""
+        return Costs.of(self, gram_reads=0)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``G V``."""

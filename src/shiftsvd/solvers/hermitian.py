@@ -173,7 +173,7 @@ class _Run:
         """The Ritz values of the basis and their vectors within it."""
         theta, Z, E = self.basis.values()
         self.lowest = min(self.lowest, float(theta[-1]))
-        return Ritz(theta, E, self.A.eps, self.level, known=self._limit(self.k)), Z
+        return Ritz(theta, E, self.A.costs.eps, self.level, known=self._limit(self.k)), Z
 
     def _restart(self, ritz: Ritz, Z: Panel) -> None:
         """Keep the leading half of the Ritz vectors."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.algebra.generic import fused
 from shiftsvd.events import bounded
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.moments import Vector
@@ -114,13 +115,13 @@ class BlockLanczos(Solver):
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
-        fused = A.fused(self._expected_steps(k))
-        run = Run(self, fused, k, rng, fused)
+        B = fused(A, self._expected_steps(k))
+        run = Run(self, B, k, rng, B)
         return run().factors(A, run.n_passes, run.widest)
 
     def block(self, k: int | float, A: Operator) -> int:
         """Columns of a product: as many as its kernels want, fewer for few components."""
-        least, most = A.panel_columns
+        least, most = A.costs.panel_columns
         if A.dtype != np.float32 and self.single(A):
             most *= 2  # as many bytes
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
@@ -128,7 +129,7 @@ class BlockLanczos(Solver):
 
     def single(self, A: Operator) -> bool:
         """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
-        return A.gram_in_single and self.tol >= rounding(SINGLE) * (1 if A.dtype == np.float32 else DOUBT)
+        return A.costs.gram_in_single and self.tol >= rounding(SINGLE) * (1 if A.dtype == np.float32 else DOUBT)
 
     def basis_columns(self, k: int, A: Operator) -> int:
         """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""
@@ -150,7 +151,7 @@ class BlockLanczos(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
         n, b = min(A.shape), self.block(k, A)
-        threads = A.n_threads or default_threads()
+        threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * max(k, 2 * b)
         columns = self.basis_columns(k, A) + self.probe_columns(k, A) + panels
         return 8 * n * columns + surroundings(A) + long_vectors(A, k)
@@ -226,7 +227,7 @@ class Run:
 
     def _product(self, V: Panel) -> Panel:
         """``G V``, in double precision from the first product on if single precision cannot hold that."""
-        self.n_passes += self.G.gram_reads
+        self.n_passes += self.G.costs.gram_reads
         self.n_steps += 1
         self.widest = max(self.widest, V.shape[1])
         if not self.precise:
@@ -242,7 +243,7 @@ class Run:
         if not least < np.max(np.abs(W)) < most:
             return False
         two = V[:, :2].astype(np.float32)
-        self.n_passes += self.G.gram_reads
+        self.n_passes += self.G.costs.gram_reads
         off = np.linalg.norm(self.G.gram(two.astype(self.dtype)) - W[:, :2], axis=0)
         self.measured = UNLUCKY * float(off.max())
         return True
@@ -320,9 +321,9 @@ class Run:
         # The last components of all mix with what is left out, by rounding: then nothing is.
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
         # Single data are read in the precision that they were multiplied in, double ones in double.
-        eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.gram_eps)
+        eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.costs.gram_eps)
         level = self.level if self.basis.size < self.n else -np.inf
-        single = eps > self.source.gram_eps
+        single = eps > self.source.costs.gram_eps
         measured = ritz.measured if single or self.precise else 0.0
         rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k), ritz.zero)
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
@@ -385,7 +386,7 @@ class Run:
 
     def _eps(self) -> float:
         """Rounding unit of the products."""
-        return self.G.gram_eps if self.precise else SINGLE
+        return self.G.costs.gram_eps if self.precise else SINGLE
 
     def _given(self, start: Panel | None) -> Panel | None:
         """The columns of `start`, each scaled so that nothing overflows; of complex ones for real data, both parts."""

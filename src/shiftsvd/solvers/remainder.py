@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from shiftsvd.algebra.generic import fused, squares_beyond, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -56,14 +57,14 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
     """That of ``A - (A V) V^H``, without the factor on the long side, which has not been made."""
     there, wide = S > 0, callable(factors.Vh)
     short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
-    B, V, S = A.H.fused(0) if wide else A, short[:, there], S[there]
+    B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
     beside = _rounded(A, S) ** 2  # of the factor on the long side
     if _unit(A) > EPS:
         G = inner(V, B.gram(V))
         beside += _turned(G, S)
         square = norm**2 - float(np.trace(G).real)
         # Where full lines of sparse data are rounded after the shift, the products are of other data than the norm.
-        if A.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.gram_eps):
+        if A.costs.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.costs.gram_eps):
             return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
     W = V.astype(A.dtype).astype(V.dtype)
     square_of = _all_beyond(A, B, V, W, wide)
@@ -74,7 +75,7 @@ def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> flo
     """``||B - B V W^H||_F^2``, where B is A or, of a wide matrix, its adjoint."""
     if V.shape[1] == V.shape[0]:
         return float(np.linalg.norm(V - W)) ** 2  # nothing is left out
-    squares = B.squares_beyond(V, W)
+    squares = squares_beyond(B, V, W)
     if squares is not None:
         return float(squares.sum())
     left = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
@@ -97,7 +98,7 @@ def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
 
 def _implicit(A: Operator) -> float:
     """The square of the norm of the shift, or more."""
-    _, shift = A.unshifted()
+    _, shift = unshifted(A)
     return 0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import at_most, groups, growth_bounds, level, relative_errors, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, stacked, triangle
@@ -184,19 +185,19 @@ def read(
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
-    R = A.gram(V.astype(np.float32) if rest.eps > A.gram_eps else V)
+    R = A.gram(V.astype(np.float32) if rest.eps > A.costs.gram_eps else V)
     theta, w = np.linalg.eigh(inner(V, R))
     theta, w = theta[::-1], w[:, ::-1]
     V, R = V @ w, R @ w
     R -= V * theta
-    S, n_passes = np.sqrt(np.maximum(theta, 0)), A.gram_reads
+    S, n_passes = np.sqrt(np.maximum(theta, 0)), A.costs.gram_reads
     here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
     rounded = here.noise() / (2 * np.maximum(theta, TINY))
     # Squares below their rounding say nothing, not even that a value is 0.
     if here.noise() > SHARE * max(tol, rounding(here.eps)) * max(float(theta[k - 1]), 0.0) and theta[0] > 0:
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
-        rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
+        rounded = rounding(A.costs.gram_eps) * S[0] / np.maximum(S, TINY)
     seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
@@ -218,7 +219,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
     leaning = square / gap
-    rounded = rounding(A.gram_eps) * S[0] / np.maximum(S, TINY)
+    rounded = rounding(A.costs.gram_eps) * S[0] / np.maximum(S, TINY)
     radii = (leaders.r + leaders.noise()) ** 2
     bounds = np.append(
         value_bounds(leaders.theta, radii, count, float(theta[count])),
@@ -239,8 +240,8 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
 
 def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
     """The singular values of A V, which have all their digits, and its right vectors; one pass."""
-    double = A.eps <= A.gram_eps
-    parts = (Y for _, Y in A.row_products(V)) if double else [A.matmat_in_double(V)]
+    double = A.costs.eps <= A.costs.gram_eps
+    parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
     _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))
     return S, Wh
 

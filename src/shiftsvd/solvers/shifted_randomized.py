@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import qr_update
 
+from shiftsvd.algebra.generic import unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis, qr, triangle
 from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, panel_dtype
@@ -99,7 +100,7 @@ def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
         # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T: row weights change the ones, and line 6 has none of them.
         X, mu = take_apart(Xbar.A)
         return Scaled(X, Xbar.rows, Xbar.cols), mu if Xbar.rows is None else Xbar.rows * mu
-    X, shift = Xbar.unshifted()
+    X, shift = unshifted(Xbar)
     if shift is None and not isinstance(X, Shifted):
         return X, np.zeros(X.shape[0], dtype)
     row = shift.H.row_vector() if shift else None  # (mu 1^T)^H = 1 mu^H

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg.blas import dsyrk
 
+from shiftsvd.algebra.generic import gram_matrix, row_blocks
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
@@ -98,7 +99,7 @@ class Scatter(ABC):
 
 def _rows(C: Operator, weights: Vector | None) -> Panel:
     """``diag(sqrt(weights)) C`` for a few rows, in double precision."""
-    R = np.concatenate([block for _, block in C.row_blocks(C.shape[0])])
+    R = np.concatenate([block for _, block in row_blocks(C, C.shape[0])])
     return R if weights is None else np.sqrt(weights)[:, None] * R
 
 
@@ -135,7 +136,7 @@ class WholeScatter(Scatter):
 
     def add_rows(self, C: Operator, weights: Vector | None) -> int:
         """One read, over the pairs of entries of each row."""
-        self.S += C.gram_matrix(weights).T  # symmetric, and by columns
+        self.S += gram_matrix(C, weights).T  # symmetric, and by columns
         return 1
 
     def add_columns(self, P: Panel) -> None:

@@ -81,9 +81,9 @@ class SketchedScatter(Scatter):
 
         Z = C.gram(self.Omega, weights)
         TW, W = krylov(times, np.hstack([self.columns, Z]), min(BASIS * ell, len(Z)))
-        values, vectors = nystrom(TW, W, C.gram_eps * float(np.linalg.norm(TW)))
+        values, vectors = nystrom(TW, W, C.costs.gram_eps * float(np.linalg.norm(TW)))
         self.Y += Z
-        self.eps = max(self.eps, C.gram_eps)
+        self.eps = max(self.eps, C.costs.gram_eps)
         self._replace(vectors[:, :ell] * np.sqrt(values[:ell]))
         return reads
 
@@ -118,7 +118,7 @@ class SketchedScatter(Scatter):
         """One more step of subspace iteration, from all that was found; one read. The sketch stays, and merges."""
         W = self.leading(2 * self.size).vectors
         SW = C.gram(W, weights)
-        values, vectors = nystrom(SW, W, C.gram_eps * float(np.linalg.norm(SW)))
+        values, vectors = nystrom(SW, W, C.costs.gram_eps * float(np.linalg.norm(SW)))
         self._replace(vectors * np.sqrt(values))
         return 1
 

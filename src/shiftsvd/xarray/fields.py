@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.opening import optional
+from shiftsvd.io.base import optional
 from shiftsvd.numerics.moments import Vector
 
 Mask = npt.NDArray[np.bool_]

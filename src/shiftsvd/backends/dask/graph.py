@@ -27,7 +27,6 @@ ARITY = 4
 LARGE = 10**8
 
 Graph = dict[Any, Any]
-Blocks = list[tuple[int, Rows]]  # numbers of chunks, and their rows
 
 
 class Chunks:
@@ -36,7 +35,8 @@ class Chunks:
     def __init__(self, X: Any) -> None:
         edges = np.cumsum([0, *X.chunks[0]])
         self.X = X
-        self.blocks: Blocks = [(i, (int(lo), int(hi))) for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo]
+        # The chunks that hold rows, in order, and their numbers.
+        self.numbers: dict[Rows, int] = {(int(lo), int(hi)): i for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo}
 
     def graph(self, name: str, own: list[Own], shared: Shared) -> tuple[Graph, list[Any]]:
         """A graph with one task for each of `own`, and their keys; what they share is in it once."""
@@ -50,7 +50,7 @@ class Chunks:
     def _loads(self) -> tuple[Graph, dict[int, Any]]:
         """What goes before the chunks, and each chunk: the task that loads it, its key, or where it is already."""
         graph = self.X.__dask_graph__()
-        keys = {i: (self.X.name, i, 0) for i, _ in self.blocks}
+        keys = {i: (self.X.name, i, 0) for i in self.numbers.values()}
         loads = dict(optimize(graph, list(keys.values())))
         _warn_of_data(loads)
         uses = Counter(other for task in loads.values() for other in task.dependencies)

@@ -3,27 +3,24 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import Any
+from typing import Any, ClassVar
 
 import dask.array as da
 import numpy as np
 from scipy.sparse import issparse
 
-from shiftsvd.backends.blocked import Rows, squares_about
-from shiftsvd.backends.dask.graph import Blocks, Chunks, Graph, computed, named, summed
-from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, in_order, merged, wide
+from shiftsvd.algebra.generic import registered
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.dask.graph import Chunks, Graph, computed, named, summed
+from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wide
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.source import wide_panels
-from shiftsvd.backends.sparse import FULL
+from shiftsvd.backends.reread import Reread, in_double
 from shiftsvd.events import read_part
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.powers import times, times_sparse
-from shiftsvd.operators import Adjoint, LowRank, Mixer, Operator, Panel, field_of, panel_dtype
-from shiftsvd.runs import journal
+from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
-# A read moves a panel to every worker and loads every block: panels this wide, where the memory allows them.
-MOST_COLUMNS = 64
 # Blocks whose rows are brought to the client at once, where somebody asks for something as long as the data.
 AT_ONCE = 32
 
@@ -65,8 +62,9 @@ def _check_sparse(X: Any) -> None:
         )
 
 
+@registered
 @dataclass(frozen=True, eq=False, repr=False)
-class DaskRows(Operator):
+class DaskRows(Reread):
     """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
 
     Every read loads each chunk once, inside the task that multiplies it. The partial results are added as a tree
@@ -80,45 +78,19 @@ class DaskRows(Operator):
     memo: dict[str, Any] = field(default_factory=dict)
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
-    level: bool = field(init=False)  # whether the rows of the shift are all the same
-    gram_reads = 1
-    gram_eps = float(np.finfo(np.float64).eps)
+    n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
+    # A read moves a panel to every worker and loads every block.
+    most_columns: ClassVar[int] = 64
 
-    def __post_init__(self) -> None:
-        parts = () if self.shift is None else (self.shift.L, self.shift.R)
-        object.__setattr__(self, "shape", tuple(map(int, self.X.shape)))
-        object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
-        object.__setattr__(self, "level", self.shift is not None and self.shift.level)
+    @property
+    def data(self) -> Any:
+        """The array."""
+        return self.X
 
     @property
     def sparse(self) -> bool:
         """Whether the chunks are sparse."""
         return bool(issparse(self.X._meta))
-
-    @property
-    def panel_columns(self) -> tuple[int, int]:
-        """Wide, where the memory allows it."""
-        return wide_panels(self.shape, MOST_COLUMNS, self.memory_limit)
-
-    @property
-    def eps(self) -> float:
-        """As of matrices in memory: sparse products are made in double, but for full lines."""
-        double = self.sparse and (self.shift is None or not self.full.any())
-        return float(np.finfo(np.float64 if double else self.dtype).eps)
-
-    @property
-    def counts(self) -> Vector:
-        """Stored entries of each column, and how many rows are nearly full; takes a read unless it is known."""
-        if "counts" not in self.memo:
-            bare = self._replace_shift(None)
-            self.memo["counts"] = self._once("counts", (), lambda: {"counts": bare._sum("counts")})["counts"]
-        counts: Vector = self.memo["counts"]
-        return counts
-
-    @property
-    def full(self) -> Vector:
-        """Mask of the columns that are nearly full; one last entry says whether any row is."""
-        return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
 
     @property
     def stored(self) -> int:
@@ -127,16 +99,11 @@ class DaskRows(Operator):
             self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
         return int(self.memo["stored"])
 
-    @property
-    def file_bytes(self) -> int:
-        """The numbers, and where they are if they are sparse: they are loaded for every read."""
-        return int(self.stored * (self.X.dtype.itemsize + 4 * self.sparse))
-
-    @property
-    def square_bytes(self) -> float:
+    def known_costs(self) -> dict[str, Any]:
         """Each block sends a square in double precision, unless that is larger than the block."""
-        blocks, one = len(self.blocks()), 8.0 * self.shape[1] ** 2
-        return blocks * one if blocks == 1 or blocks * one <= self.file_bytes else float("inf")
+        known, blocks, one = super().known_costs(), len(self.blocks()), 8.0 * self.shape[1] ** 2
+        fits = blocks == 1 or blocks * one <= known["file_bytes"]
+        return known | {"square_bytes": blocks * one if fits else float("inf")}
 
     @property
     def fingerprint(self) -> str:
@@ -156,117 +123,26 @@ class DaskRows(Operator):
         chunks: Chunks = self.memo["chunks"]
         return chunks
 
-    def blocks(self) -> Blocks:
-        """Chunks that hold rows: their numbers and their rows, in order."""
-        return self.chunks.blocks
-
-    def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
-        return self._panel("matmat", V)
-
-    def matmat_in_double(self, V: Panel) -> Panel:
-        """``A V`` in double precision."""
-        return self._panel("matmat_in_double", V)
-
-    def _panel(self, what: str, V: Panel) -> Panel:
-        """The rows that the blocks give, in a panel that is not held twice."""
-        Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
-        for lo, part in self._rows(what, V):
-            Y[lo : lo + len(part)] = part
-        return Y
-
-    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``(first row, A[rows] V)`` in order; one read, some blocks at a time."""
-        return self._rows("matmat", V)
+    def blocks(self) -> list[Rows]:
+        """Chunks that hold rows, in order."""
+        return list(self.chunks.numbers)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any:
         """Orthonormal columns along those of ``diag(rows) A V``, as a Dask array; nothing is computed."""
         name, blocks = named("basis"), self.blocks()
         graph, _ = self._graph(name, "matmat_in_double", blocks, (V,), ())
-        chunks, dtype = (tuple(hi - lo for _, (lo, hi) in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
+        chunks, dtype = (tuple(hi - lo for lo, hi in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
         Y = da.Array(graph, name, chunks, dtype)
         return graded_tsqr(Y if rows is None else rows[:, None] * Y)
 
-    def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
-        return self._once("rmatmat", (W,), lambda: {"Z": self._sum("rmatmat", own=(W,))})["Z"]
-
-    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one read."""
-        read = lambda: {"Z": self._sum("gram", (V,), (in_double(weights),))}  # noqa: E731
-        return self._once("gram", (V, weights), read)["Z"]
-
-    def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A``, formed in one read."""
-        read = lambda: {"G": self._sum("gram_matrix", (), (in_double(weights),))}  # noqa: E731
-        return self._once("gram_matrix", (weights,), read)["G"]
-
     def least(self) -> float:
         """The least of the stored numbers; one read."""
-        return float(self._replace_shift(None)._sum("least", merge=min))
+        return float(self._replace_shift(None)._total("least", merge=min))
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read, in which the blocks are factorized and folded by the workers."""
-        read = lambda: {"R": self._sum("triangle", (), (in_double(weights),), folded)}  # noqa: E731
+        read = lambda: {"R": self._total("triangle", (), (in_double(weights),), folded)}  # noqa: E731
         return self._once("triangle", (weights,), read)["R"]
-
-    def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns, merged over the blocks; one read."""
-        if self.shift is not None and self.sparse:
-            return self._mean_alone(weights)
-
-        def read() -> journal.Record:
-            found, counts = self._sum("moments", (), (in_double(weights),), merged)
-            mean, M2 = in_order(found.mean), in_order(found.M2)
-            return {"count": np.array(found.count), "mean": mean, "M2": M2, "stored": in_order(counts)}
-
-        record = self._once("moments", (weights,), read)
-        moments = Moments(float(record["count"]), record["mean"], record["M2"])
-        if self.sparse:
-            self.memo["counts"] = record["stored"]
-        if weights is None and self.shift is None:
-            self.memo["columns"] = moments
-        return moments
-
-    def _mean_alone(self, weights: Vector | None) -> Moments:
-        """The means of the stored columns minus those of the shift."""
-        assert self.shift is not None
-        stored = self._replace_shift(None).moments(weights)
-        w = np.ones(self.shape[0]) if weights is None else weights
-        return Moments(stored.count, stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count, None)
-
-    def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows; of a shifted sparse matrix, the mean alone."""
-        if self.shift is not None and self.sparse:
-            return super().row_moments(weights)
-        parts = [part for _, part in self._rows("row_moments", in_double(weights))]
-        mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
-        return Moments(parts[0].count, mean, M2)
-
-    def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms, from the moments where they are known; else one read."""
-        known = squares_about(self.memo.get("columns"), self.shift) if weights is None else None
-        if known is not None:
-            return known
-        read = lambda: {"squares": self._sum("column_squares", (), (in_double(weights),))}  # noqa: E731
-        return self._once("squares", (weights,), read)["squares"]
-
-    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
-        """Squared column norms of ``A - A V W^H``; one read, on the workers."""
-        read = lambda: {"squares": self._sum("squares_beyond", (V, W), (in_double(weights),))}  # noqa: E731
-        return self._once("beyond", (V, W, weights), read)["squares"]
-
-    def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms; one read."""
-        return np.concatenate([part for _, part in self._rows("row_squares", in_double(weights))])
-
-    def column_exponents(self) -> Vector:
-        """From the blocks; one read."""
-        return np.asarray(self._sum("column_exponents", merge=np.maximum))
-
-    def row_exponents(self) -> Vector:
-        """From the blocks; one read."""
-        return np.concatenate([part for _, part in self._rows("row_exponents")])
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
         """Chunks are multiplied in the tasks that load them."""
@@ -277,48 +153,17 @@ class DaskRows(Operator):
         kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "stored", "name") if name in self.memo}
         return replace(self, X=X, shift=self.shift and self.shift.ldexp(rows, cols), memo=kept)
 
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of at most `rows` rows in double precision, made here: chunks are brought in one by one."""
-        for block in self.blocks():
-            (chunk,) = self._parts("chunk", [block], (), ())
-            A = block_operator(chunk, self._own(block, ()), self._shared("chunk", ()))
-            for first, part in A.row_blocks(rows):
-                yield block[1][0] + first, part
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """All rows of the adjoint at once: the array is read by its own rows, one time."""
-        yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
-
-    def mix(self, Omega: Mixer) -> Panel:
-        """``A Omega``, block by block."""
-        return np.concatenate([part for _, part in self._rows("mix", Omega)])
-
-    def with_shift(self, shift: LowRank) -> "DaskRows":
-        """The shift is subtracted inside the blocks."""
-        return self._replace_shift(shift.merge(self.shift))
-
-    def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The stored matrix and the shift."""
-        return self._replace_shift(None), self.shift
-
     def _replace_shift(self, shift: LowRank | None) -> "DaskRows":
         return replace(self, shift=shift)
 
-    def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
-        """A read that is not repeated where a broken run has made it."""
-        if not journal.kept():  # the fingerprint is a read
-            return read()
-        shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
-        return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
-
-    def _sum(
+    def _total(
         self,
         what: str,
         panels: tuple[Any, ...] = (),
         own: tuple[Vector | None, ...] = (),
         merge: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """The parts of all blocks added in a tree, on the workers; `own` are panels with a row for each of A."""
+        """The parts of all blocks, merged in a tree, on the workers."""
         name = named(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)
         total = summed(graph, name, keys, merge or added)
@@ -331,21 +176,26 @@ class DaskRows(Operator):
             some = blocks[first : first + AT_ONCE]
             parts = self._parts(what, some, panels, ())
             read_part(len(some) / len(blocks))
-            yield from ((lo, part) for (_, (lo, _)), part in zip(some, parts, strict=True))
+            yield from ((lo, part) for (lo, _), part in zip(some, parts, strict=True))
 
-    def _parts(self, what: str, blocks: Blocks, panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+    def _parts(self, what: str, blocks: list[Rows], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
         """The parts of some blocks."""
         return computed(*self._graph(named(what), what, blocks, panels, own))
 
-    def _graph(self, name: str, what: str, blocks: Blocks, panels: Any, own: Any) -> tuple[Graph, list[Any]]:
-        """A graph with one task for each block, and their keys."""
-        return self.chunks.graph(name, [self._own(block, own) for block in blocks], self._shared(what, panels))
+    def _block(self, rows: Rows) -> Operator:
+        """A chunk, brought here."""
+        (chunk,) = self._parts("chunk", [rows], (), ())
+        return block_operator(chunk, self._own(rows, ()), self._shared("chunk", ()))
 
-    def _own(self, block: tuple[int, Rows], panels: tuple[Vector | None, ...]) -> Own:
+    def _graph(self, name: str, what: str, blocks: list[Rows], panels: Any, own: Any) -> tuple[Graph, list[Any]]:
+        """A graph with one task for each block, and their keys."""
+        return self.chunks.graph(name, [self._own(rows, own) for rows in blocks], self._shared(what, panels))
+
+    def _own(self, rows: Rows, panels: tuple[Vector | None, ...]) -> Own:
         """What is sent to the task of one block alone."""
-        number, (lo, hi) = block
+        lo, hi = rows
         left = None if self.shift is None else self.shift.L[lo : lo + 1 if self.level else hi]
-        return Own(number, (lo, hi), left, tuple(None if P is None else P[lo:hi] for P in panels))
+        return Own(self.chunks.numbers[rows], rows, left, tuple(None if P is None else P[lo:hi] for P in panels))
 
     def _shared(self, what: str, panels: tuple[Any, ...]) -> Shared:
         """What is sent to the tasks of all blocks."""
@@ -371,8 +221,3 @@ def _directions(R: Panel) -> Vector:
     """The unit numbers that turn the columns of Q into those of Q R, but for their lengths."""
     d = np.diagonal(R)
     return np.asarray(np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))
-
-
-def in_double(weights: Vector | None) -> Vector | None:
-    """Weights in double precision."""
-    return None if weights is None else np.asarray(weights, np.float64)

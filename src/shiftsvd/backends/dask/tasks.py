@@ -1,8 +1,6 @@
 """What runs inside the tasks of a Dask graph: one chunk, checked, times what the tasks of a read share."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -11,14 +9,15 @@ from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.sparse import FULL, SparseRows, inspected
+from shiftsvd.backends.reread import block_part, rows_operator
+from shiftsvd.backends.validation import inspected
 from shiftsvd.events import unheard
-from shiftsvd.kernels import best, threads
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.kernels import threads
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
+
+ROOM = 2**27  # bytes that the operator of a block may take for itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,39 +44,35 @@ class Shared:
     name: str  # of the array, in errors
 
 
-class Chunk(RowSource):
-    """One chunk of a Dask array, as a source of one block."""
+def _checked(chunk: Any, own: Own, shared: Shared) -> Any:
+    """A chunk as an array or a CSR matrix of our own, if it is what the array says it has."""
+    name, shape = _name(own, shared), (own.rows[1] - own.rows[0], shared.columns)
+    fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
+    if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != shape:
+        raise ValueError(
+            f"{name} must be {'CSR' if shared.sparse else 'dense'} of shape {shape}, as the array says, "
+            f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
+        )
+    if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
+        raise ValueError(
+            f"{name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
+            "give map_blocks or from_delayed the right dtype"
+        )
+    return _csr(chunk, name) if shared.sparse else _unbroken(np.asarray(chunk))
 
-    def __init__(self, chunk: Any, own: Own, shared: Shared) -> None:
-        rows = own.rows[1] - own.rows[0]
-        self.shape, self.sparse, self.fingerprint = (rows, shared.columns), shared.sparse, ""
-        self.name = f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
-        fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
-        if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != self.shape:
-            raise ValueError(
-                f"{self.name} must be {'CSR' if shared.sparse else 'dense'} of shape {self.shape}, as the array says, "
-                f"got {type(chunk).__name__} {chunk.shape}; give map_blocks or from_delayed the right shape and meta"
-            )
-        if chunk.dtype.kind not in ("fciub" if shared.dtype.kind == "c" else "fiub"):
-            raise ValueError(
-                f"{self.name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
-                "give map_blocks or from_delayed the right dtype"
-            )
-        self.chunk = _csr(chunk, self.name) if shared.sparse else _unbroken(np.asarray(chunk))
-        self.dtype, self.stored = chunk.dtype, chunk.size
 
-    def edges(self, n_bytes: int) -> list[int]:
-        """One block."""
-        return [0, self.shape[0]]
-
-    def read(self, lo: int, hi: int) -> Any:
-        """The chunk."""
-        return self.chunk
+def _name(own: Own, shared: Shared) -> str:
+    """What an error calls a chunk."""
+    return f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
 
 
 def in_order(panel: Any) -> Any:
-    """An array by rows, without gaps, and aligned; anything else as it is."""
+    """An array by rows, without gaps, and aligned, also inside moments and tuples; anything else as it is."""
     # What has travelled is none of these any more, and BLAS rounds otherwise then (test_dask_cluster.py).
+    if isinstance(panel, tuple):
+        return tuple(map(in_order, panel))
+    if isinstance(panel, Moments):
+        return Moments(panel.count, in_order(panel.mean), in_order(panel.M2))
     return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
 
 
@@ -103,12 +98,11 @@ def _csr(chunk: Any, name: str) -> csr_array:
 
 def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
     """A chunk, checked, with its shift, as an operator in memory."""
-    source, shift = Chunk(chunk, own, shared), None
+    X, shift = _checked(chunk, own, shared), None
     if own.left is not None:
-        left = np.broadcast_to(in_order(own.left), (source.shape[0], own.left.shape[1]))
+        left = np.broadcast_to(in_order(own.left), (X.shape[0], own.left.shape[1]))
         shift = LowRank(left, in_order(shared.right))
-    memo = {} if shared.full is None else {"full": shared.full}
-    return DiskRows(source, shift, n_threads=1, memo=memo)._block((0, source.shape[0]))
+    return rows_operator(X, shift, shared.full, _name(own, shared), 0, ROOM)
 
 
 def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
@@ -117,8 +111,7 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
         return chunk
     with unheard(), threads(1):
         A = block_operator(chunk, own, shared)
-        work = OURS.get(shared.what) or getattr(type(A), shared.what)
-        return work(A, *map(in_order, shared.panels), *map(in_order, own.panels))
+        return block_part(shared.what, A, *map(in_order, shared.panels), *map(in_order, own.panels))
 
 
 def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
@@ -127,42 +120,6 @@ def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
         return np.empty((0, columns), native_dtype(chunk.dtype))
     with unheard(), threads(1):
         return np.asarray(getattr(estimator, method)(chunk))
-
-
-def _counts(A: Operator) -> Vector:
-    """Stored entries of each column, and how many rows are nearly full."""
-    if not isinstance(A, SparseRows):
-        return np.zeros(A.shape[1] + 1, np.int64)
-    columns = best.column_counts(A.X, (0, A.shape[0]))
-    return np.append(columns, np.count_nonzero(np.diff(A.X.indptr) > FULL * A.shape[1]))
-
-
-def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
-    """Moments and counts."""
-    return A.moments(weights), _counts(A)
-
-
-def _digest(A: Operator) -> bytes:
-    """Tells the contents of a block from others."""
-    digest = blake2b(digest_size=16)
-    X: Any = A.X  # type: ignore[attr-defined]
-    for part in (X.data, X.indices, X.indptr) if isinstance(A, SparseRows) else (X,):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.digest()
-
-
-def _least(A: Operator) -> float:
-    """The least of the numbers in a block."""
-    numbers = A.X.data if isinstance(A, SparseRows) else A.X  # type: ignore[attr-defined]
-    return float(numbers.min(initial=0))
-
-
-OURS: dict[str, Callable[..., Any]] = {"counts": _counts, "moments": _moments, "digest": _digest, "least": _least}
-
-
-def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
-    """Moments and counts of the rows of both."""
-    return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
 
 
 @unwarned

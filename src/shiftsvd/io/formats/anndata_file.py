@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from shiftsvd.io.opening import Labels, Opened, optional, reading
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree, attribute, is_array
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, optional, reading
 
 _MAGIC = b"\x6c\x1b"
 _VARIANTS_FIRST = b"\x01"

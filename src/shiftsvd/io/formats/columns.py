@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.opening import optional
+from shiftsvd.io.base import optional
 
 
 class Layout(NamedTuple):

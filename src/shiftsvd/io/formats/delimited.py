@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shiftsvd.io.base import optional
 from shiftsvd.io.formats import triplets
 from shiftsvd.io.limits import bounded_lines, open_bytes, packing
-from shiftsvd.io.opening import optional
 
 _SEPARATORS = ",\t;"
 _BLOCK = 1 << 24  # bytes of text that are parsed at once

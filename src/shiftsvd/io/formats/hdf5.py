@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.formats.anndata_file import is_anndata
 from shiftsvd.io.formats.tenx_h5 import genomes
-from shiftsvd.io.opening import Labels, Opened, optional, reading
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree
 

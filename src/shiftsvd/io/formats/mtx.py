@@ -8,8 +8,8 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy.io import mmread
 
+from shiftsvd.io.base import Opened, reading
 from shiftsvd.io.limits import bounded, open_bytes, packing, plausible_shape
-from shiftsvd.io.opening import Opened, reading
 
 _HEADER = 1 << 20  # bytes of comments before the line of the sizes
 _BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # times that a packed text can be longer

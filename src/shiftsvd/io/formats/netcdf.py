@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.limits import bounded, labels, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, optional, reading
 from shiftsvd.io.storage.chunked import credible, fingerprint_of, row_edges
 from shiftsvd.io.storage.h5_array import look_through
 

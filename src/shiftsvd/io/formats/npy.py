@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Opened, reading
 from shiftsvd.io.limits import plausible_shape
-from shiftsvd.io.opening import Opened, reading
 from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # more than any header of a matrix of numbers

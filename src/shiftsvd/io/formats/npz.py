@@ -9,8 +9,8 @@ from zipfile import ZipFile
 import numpy as np
 from scipy import sparse
 
+from shiftsvd.io.base import Labels, Opened, reading
 from shiftsvd.io.limits import bounded, labels, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, reading
 
 _NAMES = ("row_names", "column_names")
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

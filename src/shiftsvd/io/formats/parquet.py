@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.formats import triplets
 from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
 from shiftsvd.io.limits import labels, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, optional, reading
 
 _BATCH = 1 << 25  # bytes decoded at once, at most
 _BUFFER = 1 << 20  # bytes of a column that are read at once

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.formats import delimited, parquet, triplets
 from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
 from shiftsvd.io.limits import bounded, labels, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, optional, reading
 
 _KEYS = (None, "matrix", "triplets")
 

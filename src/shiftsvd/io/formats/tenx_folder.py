@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from shiftsvd.io.base import Labels, Opened, reading
 from shiftsvd.io.formats.mtx import read_matrix
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes
-from shiftsvd.io.opening import Labels, Opened, reading
 
 _PACKED = ("", ".gz", ".bz2")
 

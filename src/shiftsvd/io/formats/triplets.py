@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
 
+from shiftsvd.io.base import Labels, Opened, optional
 from shiftsvd.io.formats.columns import column_of_numbers, is_text
 from shiftsvd.io.limits import bounded, labels, plausible_shape
-from shiftsvd.io.opening import Labels, Opened, optional
 
 _PLACES = (("row", "column"), ("row", "col"), ("i", "j"), ("user", "item"))
 _VALUES = ("value", "x", "rating")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from shiftsvd.io.base import Opened, optional, reading
 from shiftsvd.io.formats.anndata_file import element, is_anndata
-from shiftsvd.io.opening import Opened, optional, reading
 from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
 
 

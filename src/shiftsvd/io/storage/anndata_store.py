@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.validation import sound_structure
-from shiftsvd.io.opening import Labels, optional
+from shiftsvd.io.base import Labels, optional
 from shiftsvd.io.storage.steady_file import SteadyFile
 
 Block = csr_array | npt.NDArray[Any]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import reading
 from shiftsvd.io.limits import bounded, plausible_shape
-from shiftsvd.io.opening import reading
 
 _SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
 

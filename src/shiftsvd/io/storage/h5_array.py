@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.opening import optional
+from shiftsvd.io.base import optional
 from shiftsvd.io.storage.guarded_file import GuardedFile
 
 _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library

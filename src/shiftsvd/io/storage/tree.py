@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels
 from shiftsvd.io.limits import labels
-from shiftsvd.io.opening import Labels
 from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
 from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_type
 

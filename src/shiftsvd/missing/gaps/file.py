@@ -9,11 +9,11 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing.array import ArrayGaps, Patched
-from shiftsvd.backends.missing.base import TENTH, Gaps, Hidden
-from shiftsvd.backends.missing.sparse import StoredGaps
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
+from shiftsvd.missing.gaps.array import ArrayGaps, Patched
+from shiftsvd.missing.gaps.base import TENTH, Gaps, Hidden
+from shiftsvd.missing.gaps.sparse import StoredGaps
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -37,7 +37,7 @@ class FileGaps(Gaps):
     @property
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
-        return self.A.stored
+        return self.A.source.stored
 
     def filled(self, S: LowRank) -> Operator:
         """The same file, filled as it is read."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.missing import Gaps
-from shiftsvd.missing import with_missing
+from shiftsvd.missing.fits import with_missing
+from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
 
@@ -13,7 +13,7 @@ from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
 LEAST, MOST = 1e-9, 1e9
 
 
-def given(X: Any, shift: Any, missing: str, *how: Any) -> Operator | Gaps:
+def given(X: Any, shift: Any, missing: str, *how: Any) -> Observed:
     """X as the estimator is to see it."""
     if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
         raise ValueError(f'missing={missing!r} of PCA is for shift="mean" or None, got {shift!r}')

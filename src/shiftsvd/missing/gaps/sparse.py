@@ -2,17 +2,18 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.backends.dense import BLOCK, native_dtype
-from shiftsvd.backends.missing.base import HeldGaps, entries, is_missing, some, spread
+from shiftsvd.backends.dense import BLOCK
+from shiftsvd.backends.full_lines import by_rows, coordinates
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.missing.gaps.base import HeldGaps, is_missing, some, spread
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.memory import affordable
@@ -26,16 +27,6 @@ class SparseGaps(HeldGaps):
     n_threads: int = 1
     memory_limit: int | str | None = None
     unstored: ClassVar[float]  # 1 where they are missing, 0 where they are zeros
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n)."""
-        return int(self.X.shape[0]), int(self.X.shape[1])
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the observed entries."""
-        return native_dtype(self.X.dtype)
 
     @property
     def stored(self) -> int:
@@ -114,7 +105,7 @@ class StoredGaps(SparseGaps):
         if len(gaps):
             affordable(data.nbytes, self.memory_limit, "filling the missing entries of a sparse matrix")
             data = data.copy()
-            data[gaps] = entries(S, self._row_of(gaps), self.X.indices[gaps])
+            data[gaps] = S.at(self._row_of(gaps), self.X.indices[gaps])
         return data
 
 
@@ -138,12 +129,12 @@ class UnstoredGaps(SparseGaps):
     def filled(self, S: LowRank) -> Operator:
         """``P_observed(X - S) + S``: as many stored residuals as observed entries, plus a product of thin factors."""
         residuals = np.empty(self.X.nnz, np.result_type(self.X.dtype, S.dtype))
-        S = LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
+        S = by_rows(S)
 
         def part(rows: Rows) -> None:
             places = slice(self.X.indptr[rows[0]], self.X.indptr[rows[1]])
-            i = np.repeat(np.arange(*rows), np.diff(self.X.indptr[rows[0] : rows[1] + 1]))
-            off = self.X.data[places] - entries(S, i, self.X.indices[places])
+            i, j = coordinates(take_rows(self.X, *rows))
+            off = self.X.data[places] - S.at(rows[0] + i, j)
             residuals[places] = np.where(is_missing(off), 0, off)
 
         for _ in ordered(part, self._blocks(), self.n_threads):

@@ -1,5 +1,6 @@
 """Files with missing entries: opened for those who say what is to stand for them."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -7,19 +8,19 @@ from typing import Any
 from scipy.sparse import issparse
 
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.missing import Gaps, gaps_of
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.opening import Names, Opened, Orient, held_bytes, read_file, reading, spooled
+from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.io.opening import held_bytes, listed, read_files, spooled
+from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Operator
+from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import limit_of
-
-Given = Operator | Gaps  # what a file holds: with missing entries where there is something to stand for them
 
 
 def open_with_gaps(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     *,
+    stack: Orient | None = None,
     unobserved: bool = False,
     whole: bool = False,
     format: str | None = None,  # noqa: A002
@@ -32,7 +33,7 @@ def open_with_gaps(
 
     Parameters
     ----------
-    path, format, key, orient, n_threads, memory_limit
+    path, stack, format, key, orient, n_threads, memory_limit
         As in `open_matrix`.
     unobserved : bool
         Whether entries that a sparse matrix does not store are missing, and not only stored NaN.
@@ -58,7 +59,7 @@ def open_with_gaps(
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss, tempfile
-    >>> from shiftsvd.io.gaps import open_with_gaps
+    >>> from shiftsvd.missing.gaps.opening import open_with_gaps
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/X.npy", [[1.0, 2.0], [np.nan, 4.0], [3.0, 9.0]])
     ...     gaps, names = open_with_gaps(f"{folder}/X.npy")
@@ -67,21 +68,18 @@ def open_with_gaps(
     """
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
-    with nullcontext(Path(path)) if str(path) != "-" else spooled(format) as file:
-        opened = read_file(file, format, key, memory_limit)
-        streams = not (whole or unobserved or str(path) == "-" or _flipped(opened, orient))
-        with reading(file):
-            X = _streamed(opened, n_threads, memory_limit) if streams else _held(opened, orient, memory_limit)
+    given = listed(path)
+    piped = str(given[0]) == "-"
+    with spooled(format) if piped else nullcontext(given[0]) as first:
+        paths = [first, *given[1:]]
+        opened = read_files(paths, stack, format, key, orient, memory_limit)
+        streams = not (whole or unobserved or piped or opened.by_features)
+        with reading(several(paths), *paths):
+            X = _streamed(opened, n_threads, memory_limit) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
                 raise ValueError("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
             gaps = gaps_of(X, unobserved, n_threads, memory_limit)
-    rows_are_samples = (orient or opened.samples) == "rows"
-    return gaps, Names(*((opened.rows, opened.columns) if rows_are_samples else (opened.columns, opened.rows)))
-
-
-def _flipped(opened: Opened, orient: Orient | None) -> bool:
-    """Whether the rows that the file stores are features."""
-    return opened.transposed == ((orient or opened.samples) == "rows")
+    return gaps, opened.names
 
 
 def _streamed(opened: Opened, n_threads: int | None, memory_limit: int | str | None) -> Any:
@@ -94,7 +92,7 @@ def _streamed(opened: Opened, n_threads: int | None, memory_limit: int | str | N
     return DiskRows(source, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
 
 
-def _held(opened: Opened, orient: Orient | None, memory_limit: int | str | None) -> Any:
+def _held(opened: Opened, memory_limit: int | str | None) -> Any:
     """The matrix in memory, samples as rows."""
     limit, X = limit_of(memory_limit), opened.matrix
     if isinstance(X, RowSource):
@@ -105,6 +103,6 @@ def _held(opened: Opened, orient: Orient | None, memory_limit: int | str | None)
                 "convert it, or raise the limit"
             )
         X = X.read(0, X.shape[0])
-    if not _flipped(opened, orient):
+    if not opened.by_features:
         return X
     return X.conj().T

@@ -1,4 +1,4 @@
-"""Some rows or some columns of a matrix in a file, which is not loaded for it."""
+"""Some rows or some columns of a matrix in a file, which is not loaded for it; columns also in another order."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.source import RowSource, inside_rows_of
 
-Places = npt.NDArray[np.intp]  # ascending, without repeats
+Places = npt.NDArray[np.intp]  # of rows: ascending, without repeats
 
 
 class SomeRows(RowSource):
     """The rows of a source at these places."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        self._source, self._places = source, places
+        self.source, self._places = source, places
         self.shape = len(places), source.shape[1]
         self.dtype, self.sparse, self.stored = source.dtype, source.sparse, source.stored
         self.name = source.name
@@ -23,21 +23,21 @@ class SomeRows(RowSource):
 
     def edges(self, n_bytes: int) -> list[int]:
         """Where the source has its edges; ranges that would be empty are left out."""
-        cuts = np.searchsorted(self._places, self._source.edges(n_bytes))
+        cuts = np.searchsorted(self._places, self.source.edges(n_bytes))
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
         """The rows from the first to the last that is wanted, and of them the wanted ones."""
         places = self._places[lo:hi]
         first = int(places[0])
-        return self._source.read(first, int(places[-1]) + 1)[places - first]
+        return self.source.read(first, int(places[-1]) + 1)[places - first]
 
 
 class SomeColumns(RowSource):
     """The columns of a source at these places."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        self._source, self._places = source, places
+        self.source, self._places = source, places
         self.shape = source.shape[0], len(places)
         self.dtype, self.sparse, self.stored = source.dtype, source.sparse, source.stored
         self.name = source.name
@@ -45,17 +45,11 @@ class SomeColumns(RowSource):
 
     def edges(self, n_bytes: int) -> list[int]:
         """Those of the source: all of it is read."""
-        return self._source.edges(n_bytes)
+        return self.source.edges(n_bytes)
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
         """Rows lo to hi, and of them the wanted columns."""
-        X = self._source.read(lo, hi)
-        # SciPy does not look whether the indices of a damaged file stay inside before it counts by them.
-        if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
-            raise ValueError(
-                f"{self.name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
-                f"got {X.indices.min()}..{X.indices.max()}; the file is damaged"
-            )
+        X = inside_rows_of(self.source, lo, hi)
         return X[:, self._places] if isinstance(X, csr_array) else np.ascontiguousarray(X[:, self._places])
 
 

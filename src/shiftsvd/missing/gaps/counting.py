@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.backends.selection import SomeColumns
 from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.stacked import Stacked
 from shiftsvd.io.formats.bed import Genotypes
 
 BLOCK = 2**25  # bytes that are read at once
@@ -14,6 +16,10 @@ BLOCK = 2**25  # bytes that are read at once
 
 def n_missing(X: Any) -> int:
     """The NaN of a matrix as it was opened, and missing genotypes; a source of rows is read once."""
+    if isinstance(X, Stacked):
+        return sum(map(n_missing, X.parts))
+    if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # all of them, in another order
+        return n_missing(X.source)
     if isinstance(X, Genotypes):  # which puts means in their place, unless it is given others
         X = X.filled(np.full(X.shape[0], np.nan))
     if X.dtype.kind not in "fc":

@@ -5,14 +5,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from shiftsvd.algebra.generic import unshifted
 from shiftsvd.backends.blocked import Rows, cut
-from shiftsvd.backends.dense import BLOCK
-from shiftsvd.kernels.panels import unwarned
+from shiftsvd.backends.dense import BLOCK, native_dtype
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 
-# Numbers of a factor that are gathered in one go, and stay in cache.
-GATHERED = 2**18
 # Observed entries that are kept back to choose a setting: a tenth of them, and no more than tell two settings apart.
 TENTH, HIDDEN = 0.1, 100_000
 
@@ -85,7 +84,7 @@ class Gaps(ABC):
         A = self.filled(repeated(mean, m))
         off = A.moments(weights)
         # Of residuals beside a shift the stored part is what is left of the observed entries.
-        M2 = A.unshifted()[0].column_squares(weights) if off.M2 is None else off.M2
+        M2 = unshifted(A)[0].column_squares(weights) if off.M2 is None else off.M2
         assert M2 is not None
         # Means are rounded as sums over all rows are, however few entries of a column are observed.
         constant = M2 <= count * (m * np.finfo(np.float64).eps * np.abs(mean)) ** 2
@@ -94,6 +93,19 @@ class Gaps(ABC):
 
 class HeldGaps(Gaps):
     """Gaps of a matrix in memory, of which other entries can be made missing without a change of the matrix."""
+
+    X: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, n)."""
+        m, n = self.X.shape
+        return int(m), int(n)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the observed entries."""
+        return native_dtype(self.X.dtype)
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
@@ -115,6 +127,9 @@ class HeldGaps(Gaps):
         kept = there[_spared(i[there], j[there], *self.observed(), rng)]
         i, j = i[kept], j[kept]
         return self.without(i, j), i, j, x[kept]
+
+
+Observed = Operator | Gaps  # a matrix: with missing entries where there is something to stand for them
 
 
 def spread(shape: tuple[int, int], rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
@@ -141,16 +156,6 @@ def _earlier(labels: Vector) -> Vector:
     return found
 
 
-def entries(S: LowRank, i: Vector, j: Vector) -> Vector:
-    """Entries (i, j) of ``L R^H``, a part of them at a time."""
-    out = np.empty(len(i), np.result_type(S.L, S.R))
-    step = max(1, GATHERED // max(S.L.shape[1], 1))
-    for lo in range(0, len(i), step):
-        part = slice(lo, lo + step)
-        np.einsum("ij,ij->i", S.L.take(i[part], axis=0), S.R.take(j[part], axis=0).conj(), out=out[part])
-    return out
-
-
 def is_missing(x: Vector) -> Vector:
     """Where numbers of any kind are NaN."""
     return np.isnan(x) if x.dtype.kind in "fc" else np.zeros(x.shape, bool)
@@ -159,12 +164,6 @@ def is_missing(x: Vector) -> Vector:
 def some(places: Vector, rng: np.random.Generator, share: float) -> Vector:
     """A share of the places, sorted."""
     return np.sort(rng.choice(places, min(int(len(places) * share), HIDDEN), replace=False))
-
-
-def refuse_infinite(n_inf: int) -> None:
-    """Infinities are no missing entries."""
-    if n_inf:
-        raise ValueError(f"the matrix must be finite where it is observed, got {n_inf} inf; drop them or set them NaN")
 
 
 def _nothing_observed(lines: str, which: Vector) -> str:

@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.dense import DenseRows, native_dtype
-from shiftsvd.backends.missing.base import HeldGaps, is_missing, spread
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.missing.gaps.base import HeldGaps, is_missing, spread
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
@@ -18,16 +18,6 @@ class ArrayGaps(HeldGaps):
 
     X: "Panel | Holed"
     n_threads: int = 1
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n)."""
-        return self.X.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the observed entries."""
-        return native_dtype(self.X.dtype)
 
     @property
     def stored(self) -> int:

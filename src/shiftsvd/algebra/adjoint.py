@@ -1,0 +1,125 @@
+"""The conjugate transpose of an operator, a view."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.panels import Panel
+
+
+@generic.registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Adjoint(Derived):
+    """The conjugate transpose of an operator."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "shape", self.A.shape[::-1])
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A^H V``."""
+        return self.A.rmatmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A W``."""
+        return self.A.matmat(W)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """Of a view of A by its columns, where there is one."""
+        by_columns = generic.transposed(self.A, 0)
+        return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows of A, conjugated."""
+        moments = generic.row_moments(self.A, weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def least(self) -> float | None:
+        """As of A."""
+        return generic.least(self.A)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns of A, conjugated."""
+        moments = self.A.moments(weights)
+        return Moments(moments.count, moments.mean.conj(), moments.M2)
+
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        """As A reads itself."""
+        return generic.adjoint_triangle(self.A, weights)
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the rows of A."""
+        return self.A.row_squares(weights)
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared norms of the columns of A."""
+        return self.A.column_squares(weights)
+
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
+        """Those of A sorted by its columns; None where it cannot be."""
+        by_columns = generic.transposed(self.A, np.inf)
+        return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
+
+    def column_exponents(self) -> Vector | None:
+        """Those of the rows of A."""
+        return generic.row_exponents(self.A)
+
+    def row_exponents(self) -> Vector | None:
+        """Those of the columns of A."""
+        return generic.column_exponents(self.A)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """``(diag(2^cols) A diag(2^rows))^H``."""
+        B = generic.ldexp(self.A, cols, rows)
+        return None if B is None else B.H
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """The column blocks of A."""
+        return generic.column_blocks(self.A, rows)
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of A."""
+        return generic.row_blocks(self.A, columns)
+
+    def gram_seconds(self, V: Panel) -> float:
+        """That of two products."""
+        return generic.timed(self, V)
+
+    def known_costs(self) -> dict[str, Any]:
+        """A `gram` rounds as two products; where anything travels, the parts of it would be as long as the data."""
+        A = self.A.costs
+        return {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
+
+    def fused(self, passes: float) -> Operator:
+        """A sorted the other way, where that pays."""
+        return generic.transposed(self.A, passes) or self
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """``(A - shift^H)^H``."""
+        fused = self.A.with_shift(shift.H)
+        return None if fused is None else fused.H
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """The parts of A, each conjugate-transposed."""
+        A, shift = generic.unshifted(self.A)
+        return A.H, None if shift is None else shift.H
+
+    def as_low_rank(self) -> LowRank | None:
+        """``R L^H``, if A is ``L R^H``."""
+        low_rank = generic.as_low_rank(self.A)
+        return None if low_rank is None else low_rank.H
+
+    @property
+    def H(self) -> Operator:
+        """The operator itself."""
+        return self.A
+
+
+generic.adjoint.register(Operator, Adjoint)

@@ -1,0 +1,41 @@
+"""An operator made of another one."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.generic import gram_seconds, registered
+from shiftsvd.algebra.operator import Operator
+from shiftsvd.numerics.panels import Panel
+
+
+@registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Derived(Operator):
+    """An operator made of another one, A: as large, and its products cost and round as those of A do."""
+
+    A: Operator
+    shape: tuple[int, int] = field(init=False)
+    dtype: np.dtype[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", self.A.shape)
+        object.__setattr__(self, "dtype", self.A.dtype)
+
+    @cached_property
+    def costs(self) -> Costs:
+        """As of A, but for a `gram` of two products: whoever makes it in one says so."""
+        A = self.A.costs
+        own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
+        return replace(A, **own | self.known_costs())
+
+    def known_costs(self) -> dict[str, Any]:
+        """The costs that differ from those of A, for `costs`."""
+        return {}
+
+    def gram_seconds(self, V: Panel) -> float:
+        """As of A."""
+        return gram_seconds(self.A, V)

@@ -1,0 +1,99 @@
+"""The difference of two operators: the plain algebra of the shift."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.low_rank import LowRank
+from shiftsvd.algebra.operator import Operator, check_same_shape
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel, field_of, panel_dtype
+from shiftsvd.numerics.powers import plus
+
+
+@generic.registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Shifted(Derived):
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
+
+    S: Operator
+
+    def __post_init__(self) -> None:
+        check_same_shape(self.A, self.S)
+        super().__post_init__()
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V - S V``."""
+        return self.A.matmat(V) - self.S.matmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W - S^H W``."""
+        return self.A.rmatmat(W) - self.S.rmatmat(W)
+
+    def fused(self, passes: float) -> Operator:
+        """As A, with the shift inside it where it can be."""
+        return generic.fused(self.A, passes) - self.S
+
+    def with_shift(self, shift: LowRank) -> Operator | None:
+        """Both shifts in one, where this one is of low rank too."""
+        S = generic.as_low_rank(self.S)
+        return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def column_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        a, b = generic.column_exponents(self.A), generic.column_exponents(self.S)
+        return None if a is None or b is None else plus(np.maximum(a, b), 1)
+
+    def row_exponents(self) -> Vector | None:
+        """At most what both have together."""
+        return generic.column_exponents(self.H)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        """The difference of both."""
+        A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)
+        return None if A is None or S is None else Shifted(A, S)
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """Those of A minus those of S."""
+        S = generic.as_low_rank(self.S)
+        if S is None:
+            yield from super().row_products(V)
+            return
+        C = S.R.conj().T @ V
+        for lo, part in self.A.row_products(V):
+            yield lo, part - S.L[lo : lo + len(part)] @ C
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Blocks of A minus the same rows of S."""
+        S = generic.as_low_rank(self.S)
+        if S is None:
+            yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
+            return
+        for lo, block in generic.row_blocks(self.A, rows):
+            yield lo, block - S.rows(lo, lo + len(block))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of the adjoint."""
+        return generic.row_blocks(self.H, columns)
+
+    def unshifted(self) -> tuple[Operator, LowRank | None]:
+        """A and the shift."""
+        S = generic.as_low_rank(self.S)
+        return (self, None) if S is None else (self.A, S)
+
+    @property
+    def H(self) -> "Shifted":
+        """``A^H - S^H``."""
+        return Shifted(self.A.H, self.S.H)
+
+
+@generic.difference.register
+def _(A: Operator, S: Operator) -> Operator:
+    """The subtraction is fused into A where S is of low rank and A can."""
+    low_rank = generic.as_low_rank(S)
+    fused = None if low_rank is None else A.with_shift(low_rank)
+    return fused or Shifted(A, S if low_rank is None else low_rank)

@@ -1,0 +1,53 @@
+"""Genotypes in a file for each chromosome: the variants of all files side by side, of the same samples."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from shiftsvd.genetics.alleles import Samples, Variants, read_samples, read_variants
+from shiftsvd.genetics.chromosomes import Mask
+from shiftsvd.io.base import Opened
+from shiftsvd.io.formats import bed
+from shiftsvd.io.opening import read_file
+from shiftsvd.io.stacking import stacked
+from shiftsvd.numerics.moments import Vector
+
+Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wanted
+
+
+def variants_of(files: Sequence[Path]) -> Variants:
+    """The .bim of each file, one after another."""
+    read = [read_variants(file.with_suffix(".bim")) for file in files]
+    return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
+
+
+def samples_of(paths: Sequence[Path]) -> Samples:
+    """The samples of all files, in the same order."""
+    first, *others = (read_samples(path.with_suffix(".fam")) for path in paths)
+    for path, samples in zip(paths[1:], others, strict=True):
+        if not all(np.array_equal(a, b) for a, b in zip(first, samples, strict=True)):
+            raise ValueError(f"{path} must have the samples of {paths[0]} in their order; bring the .fam files in one")
+    return first
+
+
+def some_of(files: Sequence[Path], kept: Mask, key: str | None, memory_limit: int | str | None) -> Parts:
+    """The variants of files in a mask over all of them."""
+    opened = [read_file(file, "bed", key, memory_limit) for file in files]
+    masks = np.split(kept, np.cumsum([each.matrix.shape[0] for each in opened])[:-1])
+    if len(files) > 1:
+        stacked(files, "columns", opened)  # also of files of which nothing is wanted, samples are compared
+    wanted = zip(files, opened, masks, strict=True)
+    return [(file, bed.some(each, mask)) for file, each, mask in wanted if mask.any()]
+
+
+def joined(parts: Parts) -> Opened:
+    """The variants of all files side by side, of the same samples."""
+    paths, opened = zip(*parts, strict=True)
+    return opened[0] if len(parts) == 1 else stacked(paths, "columns", opened)
+
+
+def filled(parts: Parts, means: Vector) -> Parts:
+    """These means of the variants of all files in place of what is missing."""
+    ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
+    return [(path, bed.filled(opened, own)) for (path, opened), own in zip(parts, np.split(means, ends), strict=True)]

@@ -1,0 +1,155 @@
+"""Several files as one matrix: read, held against each other by their names and sizes, and put together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.selection import SomeColumns
+from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
+from shiftsvd.io.base import Labels, Opened, Orient, reading
+from shiftsvd.io.formats.bed import Genotypes
+from shiftsvd.runs.memory import parse_bytes
+
+Read = Callable[[Path, int | str | None], Opened]
+KINDS = {"rows": "samples", "columns": "features"}
+_NAMELESS = ("", ".")  # PLINK's for a variant without a name
+COHORTS = (
+    "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "
+    "files of the same samples are stacked by columns"
+)
+_SHOWN = 3  # names in an error
+
+
+def several(paths: Sequence[Path]) -> str:
+    """Files, in a few words."""
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+def read_stack(
+    paths: Sequence[Path], stack: Orient | None, read: Read, memory_limit: int | str | None, parts_only: bool = False
+) -> Opened:
+    """What `read` finds in each file as one matrix: more samples (rows) or more features (columns) than in one.
+
+    Everything is held against each other before any numbers are multiplied; what can be read in blocks stays in its
+    file, with `parts_only` nothing else is taken.
+    """
+    if stack not in KINDS:
+        raise ValueError(
+            f'{several(paths)} need stack="rows" (each file has other samples) or stack="columns" (other features), '
+            f"got {stack!r}"
+        )
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
+    opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)
+    for path in paths:
+        opened.append(read(path, left))
+        if not isinstance(opened[-1].matrix, RowSource):
+            if parts_only:
+                raise ValueError(f"{path} can only be read whole; convert it to .h5ad, or leave out stream=True")
+            opened[-1] = replace(opened[-1], matrix=_held(path, opened[-1].matrix))
+            left = None if left is None else max(1, left - bytes_of(opened[-1].matrix))
+    return stacked(paths, stack, opened)
+
+
+def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
+    """Files that were opened, as one matrix."""
+    by_features = _common(paths, opened)
+    by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
+    _refuse_cohorts(paths, opened if stack == "rows" else ())
+    shared, along = ("features", "samples") if stack == "rows" else ("samples", "features")
+    parts: list[RowSource] = [each.matrix if each.by_features == by_features else each.matrix.H for each in opened]
+    sizes = [part.shape[1 if by_rows else 0] for part in parts]
+    first, known = _first_named(opened, shared)
+    for i, (path, each) in enumerate(zip(paths, opened, strict=True)):
+        order = _order(paths[first], known, path, getattr(each.names, shared), shared)
+        if sizes[i] != sizes[0]:
+            raise ValueError(f"{path} must have the {sizes[0]} {shared} of {paths[0]}, got {sizes[i]}")
+        if order is not None and not by_rows:
+            raise ValueError(
+                f"{path} has the {shared} of {paths[first]} in another order, and is stored by {shared}; "
+                "write both in one order"
+            )
+        parts[i] = parts[i] if order is None else SomeColumns(parts[i], order)
+    joined = _joined(paths, [getattr(each.names, along) for each in opened], along)
+    samples, features = (known, joined) if stack == "columns" else (joined, known)
+    matrix = (OnTop if by_rows else SideBySide)(parts)
+    return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
+
+
+def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
+    """Whether features are the rows of what stays in files; what is in memory can be turned."""
+    in_files = ((path, each) for path, each in zip(paths, opened, strict=True) if not isinstance(each.matrix, HeldRows))
+    found = {each.by_features: path for path, each in in_files}
+    if len(found) > 1:
+        raise ValueError(
+            f"{found[True]} is stored by features and {found[False]} by samples, and neither can be turned in its "
+            "file; convert one of them (shiftsvd convert)"
+        )
+    return next(iter(found), False)
+
+
+def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
+    """Genotypes of different samples count the alleles that each file puts first."""
+    for path, each in zip(paths, opened, strict=False):
+        if isinstance(each.matrix, Genotypes):
+            raise ValueError(f"{path}: {COHORTS}")
+
+
+def _held(path: Path, matrix: Any) -> HeldRows:
+    """A matrix in memory."""
+    status = path.stat()
+    with reading(path):
+        return HeldRows(matrix, str(path), f"{path.resolve()} {status.st_size} {status.st_mtime_ns}")
+
+
+def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:
+    """The first file that has names of what all share, and these."""
+    named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
+    return next(((i, names) for i, names in named if names is not None), (0, None))
+
+
+def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, what: str) -> Any:
+    """Where the names of the first file are in this one; None where they are the same, or one has none."""
+    if known is None or names is None or np.array_equal(known, names):
+        return None
+    for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
+        if missing:
+            raise ValueError(f"{path} must have the {what} of {first}: it {verb} {missing}")
+    if len(known) != len(names) or len(set(names.tolist())) < len(names):
+        raise ValueError(f"{path} has the {what} of {first} in another order, and some names occur twice")
+    place = {name: j for j, name in enumerate(names.tolist())}
+    return np.array([place[name] for name in known.tolist()], np.intp)
+
+
+def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) -> Labels | None:
+    """The names of all files; None where one has none. Features of two files need names of their own."""
+    if any(names is None for names in named):
+        return None
+    joined: Labels = np.concatenate([names for names in named if names is not None])
+    seen: dict[str, int] = {}
+    for i, names in enumerate(named if what == "features" else ()):
+        new = set(names.tolist()) - set(_NAMELESS)  # type: ignore[union-attr]
+        if again := sorted(new & seen.keys()):
+            raise ValueError(
+                f"{paths[i]} must have features of its own to lie beside {paths[seen[again[0]]]}, "
+                f"both have {_some(again)}"
+            )
+        seen |= dict.fromkeys(new, i)
+    return joined
+
+
+def _only(these: Labels, others: Labels) -> str:
+    """Names that are not among the others, in a few words."""
+    there = set(others.tolist())
+    return _some([name for name in these.tolist() if name not in there])
+
+
+def _some(names: list[str]) -> str:
+    """The first few names."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

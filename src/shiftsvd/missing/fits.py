@@ -1,0 +1,92 @@
+"""What a fit reads in place of a matrix with missing entries, and what it says of them."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from shiftsvd.backends import as_operator
+from shiftsvd.missing.completion import MAX_ITER, complete_matrix
+from shiftsvd.missing.gaps import Observed, gaps_of
+from shiftsvd.names import BiasName, MissingName
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import Operator, repeated
+from shiftsvd.result import Info
+
+MISSING = get_args(MissingName)
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is known of the missing entries of a fit, and of the completion that stands for them."""
+
+    n_missing: int | None = None
+    heldout_r2: float | None = None
+    completed: bool | None = None
+    n_iter: int = 1
+
+    def told(self, info: Info) -> Info:
+        """An account of a fit with what it read in place of its matrix; nothing converged if that did not."""
+        converged = False if self.completed is False else info.converged
+        known = replace(info, n_missing=self.n_missing, heldout_r2=self.heldout_r2, completed=self.completed)
+        return replace(known, converged=converged)
+
+
+def with_missing(
+    X: Any, missing: str, unobserved: bool, n_threads: int | None, memory_limit: int | str | None
+) -> Observed:
+    """X as an operator if missing entries are an error, else as a matrix that may have some."""
+    if not isinstance(missing, str) or missing not in MISSING:
+        raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
+    if missing != "error":
+        return gaps_of(X, unobserved, n_threads, memory_limit)
+    if unobserved:
+        raise ValueError('unobserved=True needs missing="mean" or "em", got "error"')
+    return as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+
+
+def completed(
+    gaps: Observed,
+    missing: str,
+    shift: Any,
+    k: Any,
+    weights: Vector | None,
+    rng: np.random.Generator,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
+) -> tuple[Operator, Moments, Account]:
+    """What a fit reads in place of a matrix with missing entries, the moments of its columns, and what is told of it.
+
+    With "mean" they equal the shift, and the moments are those of the observed entries; with "em" they are those of
+    a fitted model that has the same biases as the shift. An operator has no missing entries.
+    """
+    if isinstance(gaps, Operator):
+        return gaps, gaps.moments(weights), Account()
+    name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
+    if missing == "mean":
+        if name != "mean":
+            raise ValueError(f'missing="mean" is for shift="mean": missing entries equal the shift; got {name!r}')
+        moments, (m, n) = gaps.moments(weights), gaps.shape
+        n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
+        return gaps.filled(repeated(moments.mean, m)), moments, Account(n_missing)
+    biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
+    if name not in biases:
+        raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
+    if weights is not None:
+        raise ValueError('missing="em" takes no sample_weight; use missing="mean"')
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
+    C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
+    A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
+    mean = A.moments().mean
+    M2 = (A - repeated(mean, A.shape[0])).column_squares()
+    return A, Moments(float(A.shape[0]), mean, M2), account
+
+
+def check_unused(missing: str, penalty: Any, max_iter: Any) -> None:
+    """Refuse settings of a completion where there is none."""
+    given = {"penalty": penalty} if not isinstance(penalty, str) or penalty != "auto" else {}
+    given |= {} if max_iter == MAX_ITER else {"max_iter": max_iter}
+    if missing != "em" and given:
+        settings = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise ValueError(f'penalty and max_iter are for missing="em", got {settings} with missing={missing!r}')

@@ -1,0 +1,127 @@
+"""What an operator of one's own may define: few things, and what solvers plan by is one value."""
+
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from helpers import CONTAINERS, EPS, Held, Minimal, assert_close, panel, values
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.operators import Operator
+
+REQUIRED = {"matmat", "rmatmat"}
+HOOKS = {
+    "gram",
+    "moments",
+    "frobenius_norm",
+    "with_shift",
+    "row_products",
+    "column_squares",
+    "row_squares",
+    "costs",
+    "H",
+}
+
+
+def test_an_operator_has_two_required_members_and_nine_hooks() -> None:
+    assert set(Operator.__abstractmethods__) == REQUIRED
+    assert {name for name in dir(Operator) if not name.startswith("_")} == REQUIRED | HOOKS
+    assert len(HOOKS) == 9
+
+
+def test_no_hook_is_a_generic_function_too() -> None:
+    assert not generic.FUNCTIONS.keys() & (REQUIRED | HOOKS)
+
+
+@pytest.mark.parametrize("name", generic.FUNCTIONS)
+def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
+    def answer(self, *args):
+        return "its own"
+
+    plain = type("Plain", (Minimal,), {name: answer})
+    known = generic.registered(type("Known", (Minimal,), {name: answer}))
+    heir = type("Heir", (known,), {name: lambda self, *args: "its heir's"})
+    arguments = {
+        "fused": (3,),
+        "transposed": (3,),
+        "matmat_in_double": (panel(4, 2),),
+        "lazy_basis": (panel(4, 2),),
+        "mix": (ss.sketch.SRFT().mixer(4, 2, np.random.default_rng(0)),),
+        "gram_seconds": (panel(4, 2),),
+        "row_blocks": (2,),
+        "column_blocks": (2,),
+        "squares_beyond": (panel(4, 2), panel(4, 2)),
+        "ldexp": (1, 1),
+    }.get(name, ())
+    D, function = values((9, 4)), getattr(generic, name)
+    assert not isinstance(function(plain(D), *arguments), str)
+    assert function(known(D), *arguments) == "its own"
+    assert function(heir(D), *arguments) == "its heir's"
+
+
+class OneRead(Minimal):
+    """An operator whose gram reads the data once, and that says so."""
+
+    @property
+    def costs(self) -> Costs:
+        return Costs.of(self, gram_reads=1, stored=7)
+
+
+def test_costs_of_what_is_known_follow_from_it() -> None:
+    D = values((12, 5), np.float32)
+    assert Minimal(D).costs == Costs.of(Minimal(D))
+    assert (Minimal(D).costs.stored, Minimal(D).costs.gram_reads, Minimal(D).costs.panel_columns) == (60, 2, (16, 32))
+    known = OneRead(D).costs
+    assert (known.gram_reads, known.gram_pairs, known.panel_columns) == (1, 49 / 12, (8, 16))
+    assert known.eps == known.gram_eps == np.finfo(np.float32).eps
+    with pytest.raises(TypeError, match="unexpected"):
+        Costs.of(Minimal(D), gram_read=1)
+
+
+def test_derived_operators_pass_costs_on() -> None:
+    A = OneRead(values((12, 5)))
+    V = np.linalg.qr(panel(5, 2))[0]
+    assert ss.operators.Scaled(A, np.ones(12)).costs.gram_reads == Deflated(A, V).costs.gram_reads == 1
+    assert A.H.costs.gram_reads == (A - Minimal(values((12, 5)))).costs.gram_reads == 2
+    for B in (A.H, ss.operators.Scaled(A.H, np.ones(5)), Deflated(A, V), A - Minimal(values((12, 5)))):
+        assert B.costs.stored == 7
+        assert B.costs is B.costs
+        assert B.costs == pickle.loads(pickle.dumps(B.costs))
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            B.costs.stored = 8  # type: ignore[misc]
+    rows, cols = np.full(12, 2.0**9), np.full(5, 2.0**-30)
+    both = ss.operators.Scaled(ss.operators.Scaled(A, rows), None, cols).costs.strain
+    assert both == ss.operators.Scaled(A, rows).costs.strain + ss.operators.Scaled(A, None, cols).costs.strain >= 38
+
+
+def test_building_an_operator_reads_nothing() -> None:
+    source = Held(sparse.csr_array(values((40, 6), np.float32, density=0.3)), 8)
+    A = DiskRows(source, n_threads=1)
+    shift = ss.LowRank(np.ones(40), np.arange(6.0))
+    built = [
+        A.H,
+        A - shift,
+        (A - shift).H,
+        ss.operators.Scaled(A - shift, np.ones(40)),
+        Deflated(A - shift, np.eye(6)[:, :2]),
+    ]
+    assert all(built)
+    assert source.n_reads == 0
+    assert A.costs.stored == source.stored
+    assert source.n_reads == 0
+    assert (A - shift).costs.eps == EPS  # whether columns are full takes a read, which a product would take too
+    assert source.n_reads == 5
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_adjoints_and_differences_need_no_import_of_their_own(name: str) -> None:
+    D = values((9, 4), CONTAINERS[name].dtype)
+    A = ss.as_operator(CONTAINERS[name].make(D))
+    found = (A.H - A.H) @ np.eye(9)
+    assert_close(found, np.zeros((4, 9)), 100 * A.costs.eps * np.linalg.norm(D))
