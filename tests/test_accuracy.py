@@ -183,6 +183,7 @@ CERTIFIED = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("shape", [(200, 50), (50, 200)])
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("solver", CERTIFIED, ids=repr)

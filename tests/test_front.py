@@ -178,6 +178,7 @@ def test_tol_beside_a_solver_object_is_an_error_unless_left_out() -> None:
             ss.svd(X, 2, tol=tol)
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 def test_certify_reports_for_solvers_by_name_and_object() -> None:
     X = with_values((60, 20), 0.5 ** np.arange(20.0))
     for solver in ("auto", "exact", "randomized", ss.RandomizedSVD(n_iter=2)):

@@ -60,8 +60,9 @@ def test_chromosomes_side_by_side_are_the_one_file(stream: bool, tmp_path: Path)
 def test_other_samples_in_one_of_the_files_are_refused(tmp_path: Path) -> None:
     paths, _ = files(tmp_path, genotypes(M, N), "old")
     fam = paths[5].with_suffix(".fam")
-    fam.write_text(fam.read_text().replace("person7\t", "nobody\t"))
-    for act in (pca, pca(paths[:5], 2).project):
+    fam.write_text(fam.read_text().replace("person7", "nobody"))
+    model = pca(paths[:5], 2)
+    for act in (pca, model.project):
         with pytest.raises(ValueError, match=r"^\S+old5.bed must have the samples of \S+old0.bed"):
             act(paths)
     with pytest.raises(ValueError, match="at least one file"):

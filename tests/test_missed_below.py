@@ -70,6 +70,7 @@ def test_solvers_that_know_nothing_of_the_rest_say_so() -> None:
         assert F.info.converged is None
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("shape", [(500, 300), (300, 500)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_sample_that_missed_a_value_is_not_converged(shape: tuple[int, int], dtype) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from helpers import EPS, Array, assert_close
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import LEVELS, NEAREST, Chain, probe
+from shiftsvd.solvers.probe import NEAREST, SOUGHT, Chain, probe
 
 
 def of(theta: Array, n: int, dtype: type, rng: np.random.Generator) -> Basis:
@@ -117,7 +117,7 @@ def test_a_level_falls_with_the_probability_that_it_may_be_wrong(name: str, dtyp
 
 
 # To which part of its distance from the largest Ritz value a level is sought.
-RESOLUTION = 3 * 16 / LEVELS**3 * 2
+RESOLUTION = 6 * SOUGHT
 
 
 @pytest.mark.parametrize("dtype", [float, complex])

@@ -35,6 +35,7 @@ def nearly_of_rank(k: int, noise: float) -> np.ndarray:
     return rng.standard_normal((300, k)) @ rng.standard_normal((k, 40)) + noise * rng.standard_normal((300, 40))
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("power", POWERS)
 def test_what_can_have_been_missed_is_in_the_units_of_the_values(power: int, solver: Any) -> None:

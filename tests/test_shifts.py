@@ -98,6 +98,24 @@ def test_a_scale_of_0_keeps_the_gram_of_one_read_where_the_shift_is_0_too(make):
         assert_is(A - shift, r[:, None] * X * c - dense(shift), 10 * np.linalg.norm(dense(A)) + shift.frobenius_norm())
 
 
+@pytest.mark.parametrize("size", [1e2, 1e5])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_covariates_of_single_data_far_off_centre_explain_what_they_do_in_double(intercept, size):
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((5000, 3))
+    far = rng.standard_normal((5000, 20)) + size * (Z @ rng.standard_normal((3, 20)) + rng.random(20))
+    for X in (far.astype(np.float32), csr_array(far.astype(np.float32))):
+        D = np.asarray(X.toarray() if isinstance(X, csr_array) else X, np.float64)
+        basis = np.linalg.qr(np.column_stack([np.ones(5000), Z]) if intercept else Z)[0]
+        left = D
+        for _ in range(3):  # what is left by the first is rounding of D
+            left = left - basis @ (basis.T @ left)
+        S = ss.Covariates(Z, intercept=intercept).resolve(ss.as_operator(X), ss.as_operator(X).moments())
+        # The second round sees what is left of the data, of size 1 and, without an intercept, size.
+        eps = np.finfo(np.float32).eps if intercept else np.finfo(np.float32).eps * size
+        assert np.abs(D - S.L @ S.R.T - left).max() <= eps + 1e2 * np.finfo(np.float64).eps * size
+
+
 @pytest.mark.parametrize("shift", [ss.Covariates(C), ss.GroupMeans(GROUPS)])
 def test_covariates_and_groups_take_one_read_beside_the_moments(shift):
     A = Counting(X)

@@ -208,6 +208,7 @@ READS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("shift", [None, "mean"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("solver", "reads"), READS, ids=lambda value: repr(value))
@@ -218,8 +219,10 @@ def test_info_counts_the_reads_of_the_data(solver: Solver, reads: int, shape, sh
     assert F.info.n_passes == counting.reads == reads
     counting.calls.clear()
     G = replace(solver, certify=True)(A, 3, 0)
-    # The long factor of Exact is one read more, and only because the certificate asks for it; a probe is some more.
-    assert G.info.n_passes == counting.reads > reads + 3 + isinstance(solver, ss.Exact)
+    # The long factor of Exact is one read more, and only because the certificate asks for it; a probe is some more,
+    # where not all values are known.
+    assert G.info.n_passes == counting.reads
+    assert counting.reads == reads + 4 if isinstance(solver, ss.Exact) else counting.reads > reads + 3
 
 
 @pytest.mark.parametrize("solver", [ss.BlockLanczos(), ss.BlockLanczos(tol=0, block_size=2)], ids=repr)
@@ -284,6 +287,7 @@ class _Watched(_Pool):
         super().__init__(n_threads)
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
 def test_as_many_threads_run_as_were_asked_for(solver: Solver, monkeypatch) -> None:
@@ -348,6 +352,7 @@ def test_without_the_norm_only_a_solver_that_finds_all_values_knows_the_frobeniu
     assert F.info.frobenius_error == pytest.approx(np.linalg.norm(D - (F.U * F.S) @ F.Vh), rel=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", UNCERTAIN, ids=repr)
 def test_certificate_fills_in_residuals_and_a_verdict(solver: Solver) -> None:
     for shape in SHAPES:

@@ -51,11 +51,14 @@ class Info:
     sample_size : int
         Columns of the largest panel multiplied.
     rank : int
-        How many of the k values are above ``max(m, n) eps sigma_1``; the others are reported as 0.
+        How many of the k values are above ``max(m, n) eps sigma_1``, with eps that of double precision; the others are
+        reported as 0. Where products were made in single precision alone, as by the randomized solvers of dense single
+        precision data, they are those above ``sqrt(max(m, n)) eps sigma_1``.
     residuals : array of shape (k,), or None
         ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not asked for.
     value_errors : array of shape (k,), or None
-        Bounds of ``|sigma - exact| / sigma``, given that no value between the last one and `missed_below` was missed.
+        Bounds of ``|sigma - exact| / sigma``, given that no value between the last one and `missed_below` was missed;
+        of ``certify=True`` where it did not converge, and wherever too much may have been missed, given nothing.
     converged : bool or None
         Whether every value error is within the tolerance and nothing far above the last value can have been missed:
         ``missed_below <= sigma_k (1 + max(tol, 0.05))``; None if they were not asked for.
@@ -72,7 +75,8 @@ class Info:
         process had been larger before.
     vector_errors : array of shape (k,), or None
         Bounds of the sine of the angle of each vector, left or right, to the exact space of its value and of those that
-        its residual does not tell from it; 1 where no gap says anything. Given what `value_errors` are given.
+        its residual does not tell from it; 1 where no gap beyond rounding says anything, and for values reported as 0.
+        Given what `value_errors` are given.
     missed_below : float or None
         No value that was not returned exceeds this, with probability 1 - 1e-9 over `rng` (see `BlockLanczos`); None
         where nothing is known.

@@ -32,7 +32,7 @@ class FullLines:
     outside: LowRank  # the shift of everything else, of rank 0 if that is nothing
 
     def shifted(self, X: CSR, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        """Stored rows in `dtype` with these lines shifted; rounded once, after the subtraction in double."""
+        """Stored rows in `dtype`, with these lines shifted in double precision."""
         i, j = coordinates(X)
         inside = self.rows[rows[0] + i] | self.columns[j]
         data = X.data.astype(panel_dtype(dtype))
@@ -79,11 +79,7 @@ class Entries:
             return self.ready, rows
         # Small integers are exact in single precision, where products are faster.
         small = self.full is None and self.X.dtype.itemsize <= 2
-        return self.alone(rows, np.dtype(np.float32) if small else self.dtype)
-
-    def alone(self, rows: Rows, dtype: np.dtype[Any]) -> tuple[CSR, Rows]:
-        """These rows made for the kernels, as a matrix of their own."""
-        return self.made(rows, dtype), (0, rows[1] - rows[0])
+        return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
 
     def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
         """These rows in `dtype`, full lines shifted."""

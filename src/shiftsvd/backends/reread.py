@@ -87,11 +87,10 @@ class Reread(Blocked):
     def known_costs(self) -> dict[str, Any]:
         """The numbers, and where they are if they are sparse: all of it is loaded for every read.
 
-        Products round as those of matrices in memory: sparse ones are made in double, but for full lines.
+        Products round as those of matrices in memory: sparse ones are made in double.
         """
-        double = self.sparse and (self.dtype.char in "dD" or self.shift is None or not self.full.any())
         return {
-            "eps": float(np.finfo(np.float64 if double else self.dtype).eps),
+            "eps": float(np.finfo(np.float64 if self.sparse else self.dtype).eps),
             "stored": self.stored,
             "file_bytes": int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)),
             "panel_columns": wide_panels(self.shape, self.most_columns, self.memory_limit),

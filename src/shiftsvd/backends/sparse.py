@@ -37,7 +37,8 @@ class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift.
 
     Rows and columns that are more than 99 % full are subtracted inside their stored entries, where an
-    implicit shift would cancel; everywhere else the shift stays a product of thin factors.
+    implicit shift would cancel; everywhere else the shift stays a product of thin factors. What is left of them is
+    kept in double precision, of single precision data too: rounded, it would be other data than those that were given.
     """
 
     X: CSR
@@ -48,29 +49,30 @@ class SparseRows(Blocked):
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
+    kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     shape: tuple[int, int] = field(init=False)
     dtype: np.dtype[Any] = field(init=False)
     inside: Entries = field(init=False)  # the stored entries, full lines shifted
     outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
 
     def __post_init__(self) -> None:
-        kind = self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64)
+        kind = self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64))
         shift = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
         set_ = object.__setattr__
         set_(self, "shape", self.X.shape)
         set_(self, "dtype", field_of(kind, shift.L, shift.R))
         full = None if self.shift is None or self.lines_done else self._full_lines(self.shift)
-        entries = Entries(self.X, self.dtype, self.powers, full)
+        # What the kernels take: the data as they are, or in double precision where full lines are shifted.
+        held = self.dtype if full is None and self.kind is None else panel_dtype(self.dtype)
+        entries = Entries(self.X, held, self.powers, full)
         set_(self, "inside", entries.kept(self.blocks(), self.n_threads, self.memory_limit))
         set_(self, "outside", shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
         """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
         wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
-        # Products are made in double; full lines are shifted in double and rounded to the data's type.
-        unit = np.finfo(np.float64 if self.inside.full is None and not self.lines_done else self.dtype).eps
         return {
-            "eps": float(unit),
+            "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
             "working_bytes": size if wide and spare(size, self.memory_limit) else 0,
             # Single data, and double ones where their panels leave the cache.
@@ -87,7 +89,8 @@ class SparseRows(Blocked):
     @property
     def _bytes_the_other_way(self) -> int:
         """What the adjoint takes, sorted by its own rows."""
-        return int(self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize) + 8 * self.shape[1])
+        size = self.X.dtype.itemsize if self.inside.full is None else self.inside.dtype.itemsize
+        return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
@@ -194,9 +197,7 @@ class SparseRows(Blocked):
         Rt = np.ascontiguousarray(R.conj())
 
         def part(rows: Rows) -> Vector:
-            # Squares are exact; what the products were rounded to is not enough for them.
-            exact = self.costs.eps < 1e-10 or panel_dtype(self.dtype) == self.dtype
-            X, place = self.inside.block(rows) if exact else self.inside.alone(rows, panel_dtype(self.dtype))
+            X, place = self.inside.block(rows)
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
@@ -275,8 +276,9 @@ class SparseRows(Blocked):
 
     def _adjoint(self, X: CSR, shift: LowRank | None, lines_done: bool, powers: Powers = (0, 0)) -> "SparseRows":
         """The adjoint of X minus its shift, sorted by its own rows."""
-        X, shift = adjoint_of(X), shift and shift.H
-        return replace(self, X=X, shift=shift, memo={}, full_columns=None, lines_done=lines_done, powers=powers[::-1])
+        X, shift, kind = adjoint_of(X), shift and shift.H, self.dtype if lines_done else self.kind
+        changes = {"X": X, "shift": shift, "lines_done": lines_done, "kind": kind, "powers": powers[::-1]}
+        return replace(self, memo={}, full_columns=None, **changes)
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
         return replace(self, shift=shift, lines_done=False)
@@ -306,8 +308,9 @@ class SparseRows(Blocked):
 
     def _alone(self) -> "SparseRows":
         """The entries without the shift outside of them."""
-        X = self.inside.made((0, self.shape[0]), self.dtype) if self.inside.ready is None else self.inside.ready
-        return replace(self, X=X, shift=None, memo={}, powers=(0, 0))
+        everything = (0, self.shape[0])
+        X = self.inside.made(everything, self.inside.dtype) if self.inside.ready is None else self.inside.ready
+        return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
     def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
         """The sums of panels in their order, in double precision."""

@@ -1,6 +1,5 @@
 """How many components: four rules, each with the evidence it decided on."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -16,6 +15,7 @@ from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.warned import warn
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
@@ -229,7 +229,7 @@ def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
     """The suggestion, with a warning where there may be more."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warnings.warn(f"all {last} components stand out, and there may be more: raise max_k", stacklevel=3)
+        warn(f"all {last} components stand out, and there may be more: raise max_k")
     return Suggestion(int(k), method, table)
 
 

@@ -36,6 +36,7 @@ from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver
 from shiftsvd.solvers.auto import solver_named
+from shiftsvd.solvers.base import CERTIFIED
 from shiftsvd.solvers.probe import MISSED_TOL
 
 LOG = logging.getLogger("shiftsvd")
@@ -211,7 +212,10 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
         unobserved=options.unobserved,
         penalty="auto" if options.penalty is None else options.penalty,
         max_iter=options.max_iter or MAX_ITER,
-    ).fit(A)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
+        pca.fit(A)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:

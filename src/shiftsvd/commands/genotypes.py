@@ -11,7 +11,7 @@ from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.genetics.several import Parts, some_of
+from shiftsvd.genetics.several import Parts, parts_of, some_of
 from shiftsvd.io.base import Labels
 from shiftsvd.io.stacking import COHORTS, several
 from shiftsvd.missing.gaps.counting import n_missing
@@ -44,7 +44,8 @@ def settled(options: Any) -> dict[str, Any]:
 
 def of_choice(files: Sequence[Path], chromosomes: str, key: str | None, memory_limit: str | None) -> Parts:
     """The variants of files on these chromosomes."""
-    return some_of(files, chosen(_chromosomes(files), chromosomes, Path(several(files))), key, memory_limit)
+    parts = parts_of(files, key, memory_limit)
+    return some_of(parts, chosen(_chromosomes(files), chromosomes, Path(several(files))))
 
 
 def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: str | None) -> Parts:
@@ -52,9 +53,8 @@ def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_lim
 
     Their names are compared afterwards: what is not all, nor all on autosomes, is no file of the model.
     """
-    kept = autosomal(_chromosomes(files))
-    kept = kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool)
-    return some_of(files, kept, key, memory_limit)
+    parts, kept = parts_of(files, key, memory_limit), autosomal(_chromosomes(files))
+    return some_of(parts, kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool))
 
 
 def _chromosomes(files: Sequence[str | Path]) -> Labels:

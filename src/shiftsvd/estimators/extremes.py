@@ -1,11 +1,11 @@
 """Variances that leave the range of numbers: what PCA says of them, and what is used in their place."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.runs.warned import warn
 
 
 @np.errstate(over="ignore", under="ignore")
@@ -14,11 +14,10 @@ def in_range(explained: Vector, unit: int) -> Vector:
     # Not infinite: files of models, tables and plots hold numbers.
     variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
     if np.any((explained > 0) & ~_is_number(variances)):
-        warnings.warn(
+        warn(
             "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
             "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
             "scores are right",
-            stacklevel=6,
         )
     return variances
 

@@ -1,6 +1,5 @@
 """Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
 
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -21,6 +20,7 @@ from shiftsvd.kernels import default_threads, ordered, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
+from shiftsvd.runs.warned import warn
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 
@@ -138,9 +138,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             found = self._everything(B, k) if n <= SMALL else self._leading(B, k, rng)
         if not found.converged:
             worst = float(found.value_errors.max())
-            warnings.warn(
-                f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do", stacklevel=3
-            )
+            warn(f"eigenvalues did not converge: relative errors up to {worst:.1e}; a larger tol may do")
         self._set(found, means, n <= SMALL, names)
         return self
 

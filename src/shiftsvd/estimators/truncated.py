@@ -1,6 +1,5 @@
 """TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
 
-import warnings
 from typing import Any, Self, overload
 
 import numpy as np
@@ -20,6 +19,7 @@ from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.warned import warn
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
 
@@ -144,11 +144,10 @@ class TruncatedSVD(Components):
         F = decompose(Preparation().learn(A).of(A), k, solver, tol, rng, self.memory_limit)
         self._set(F, A, moments)
         if self.mean_alignment_[0] > ALIGNED:
-            warnings.warn(
+            warn(
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
                 f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
                 "sparse data sparse",
-                stacklevel=3,
             )
         return self
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
 from shiftsvd.genetics.chromosomes import CHOICES, Chromosomes, chosen
-from shiftsvd.genetics.several import joined, samples_of, some_of, variants_of
+from shiftsvd.genetics.several import joined, parts_of, samples_of, some_of, variants_of
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
 from shiftsvd.io.stacking import several
@@ -244,11 +244,11 @@ def pca(
     if chromosomes not in CHOICES:
         raise ValueError(f'chromosomes must be "autosomes" or "all", got {chromosomes!r}')
     paths = _beds(bed)
-    name = Path(several(paths))
+    name, parts = Path(several(paths)), parts_of(paths, None, memory_limit)
     samples, variants = samples_of(paths), variants_of(paths)
     kept = chosen(variants.chromosomes, chromosomes, name)
     how: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit}
-    A, _ = operator_of(paths, joined(some_of(paths, kept, None, memory_limit)), stream=stream, **how)
+    A, _ = operator_of(paths, joined(some_of(parts, kept)), stream=stream, **how)
     moments = A.moments()
     assert moments.M2 is not None
     scale, both = patterson(moments.mean)
@@ -260,7 +260,7 @@ def pca(
     used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if n_left_out:
-        others, _ = operator_of(paths, joined(some_of(paths, ~kept, None, memory_limit)), stream=True, **how)
+        others, _ = operator_of(paths, joined(some_of(parts, ~kept)), stream=True, **how)
         p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
     S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
     total = float((moments.M2[both] / scale[both] ** 2).sum())

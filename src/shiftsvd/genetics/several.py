@@ -31,14 +31,18 @@ def samples_of(paths: Sequence[Path]) -> Samples:
     return first
 
 
-def some_of(files: Sequence[Path], kept: Mask, key: str | None, memory_limit: int | str | None) -> Parts:
-    """The variants of files in a mask over all of them."""
-    opened = [read_file(file, "bed", key, memory_limit) for file in files]
-    masks = np.split(kept, np.cumsum([each.matrix.shape[0] for each in opened])[:-1])
-    if len(files) > 1:
-        stacked(files, "columns", opened)  # also of files of which nothing is wanted, samples are compared
-    wanted = zip(files, opened, masks, strict=True)
-    return [(file, bed.some(each, mask)) for file, each, mask in wanted if mask.any()]
+def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | None) -> Parts:
+    """All variants of files, whose samples are compared."""
+    parts = [(file, read_file(file, "bed", key, memory_limit)) for file in files]
+    joined(parts)
+    return parts
+
+
+def some_of(parts: Parts, kept: Mask) -> Parts:
+    """The variants in a mask over all files; a file of which nothing is wanted is left out."""
+    masks = np.split(kept, np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1])
+    wanted = zip(parts, masks, strict=True)
+    return [(path, bed.some(opened, mask)) for (path, opened), mask in wanted if mask.any()]
 
 
 def joined(parts: Parts) -> Opened:

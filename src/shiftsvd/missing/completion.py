@@ -1,6 +1,5 @@
 """Completion: a low-rank matrix fitted to the observed entries, and the operator of both that nobody fills in."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,6 +13,7 @@ from shiftsvd.missing.held_out import explained, kept_apart
 from shiftsvd.names import BiasName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
@@ -172,10 +172,9 @@ def complete_matrix(
         first = _held_out(gaps, k, biases, penalty, tol, max_iter, generator(rng))
         state, n_iter, converged = descend(gaps, first.state, k, biases, first.penalty, tol, max_iter)
         if not converged:
-            warnings.warn(
+            warn(
                 f"the completion still changes by more than tol={tol:g} a step after {n_iter}: give a larger max_iter, "
                 f"a larger penalty than {first.penalty:.3g}, or fewer components",
-                stacklevel=2,
             )
         M, S = state.low_rank(), np.linalg.norm(state.L, axis=0)
         U = state.L / np.where(S > 0, S, 1)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
@@ -26,6 +25,7 @@ from shiftsvd.model_file.container import (
 )
 from shiftsvd.model_file.kinds import KINDS
 from shiftsvd.model_file.models import RANDOM, parts, restored
+from shiftsvd.runs.warned import warn
 
 if TYPE_CHECKING:
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
@@ -142,10 +142,9 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
         if not isinstance(model, kind):
             raise ValueError(f"it holds a {type(model).__name__}, where a {kind.__name__} is wanted")
     if hasattr(model, "unseen_variance_"):
-        warnings.warn(
+        warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
             "nor merge_pca can go on",
-            stacklevel=2,
         )
     return model
 

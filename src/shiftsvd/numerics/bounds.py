@@ -4,11 +4,14 @@
 their residuals in an orthonormal system. docs/how_it_works.rst derives each bound and tells proofs from heuristics.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
+Limits = Callable[[int], float]
 # How many values after the k-th may belong to its group. All that cannot be told from it would be too many in a crowded
 # tail; none would take the k-th for one that stands alone.
 NEIGHBOURS = 4
@@ -38,31 +41,51 @@ def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf)
     ``min(rho, rho^2 / gap)`` with rho the radius of the group of j, and gap the distance of that group to all
     eigenvalues below it (Kato & Temple, for groups: Lehmann), of which those after the k-th are at most `beyond`.
     """
-    sizes, radii, gaps, _ = _separated(theta, squares, k, beyond)
+    sizes, radii, gaps, *_ = _separated(theta, squares, k, beyond)
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(gaps > 0, np.minimum(radii, radii**2 / gaps), radii)
     return np.repeat(bounds, sizes)
 
 
-def vector_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
+def vector_bounds(
+    theta: Vector, squares: Vector, k: int, beyond: float = np.inf, rounding: float = 0.0, limits: Limits | None = None
+) -> Vector:
     """Bounds of the sines of the angles of the k first vectors, left and right, to the space of their group.
 
     ``r_j / gap`` with the distance of theta_j to the eigenvalues of all other groups (Davis & Kahan 1970); a left
     vector ``A v / sigma`` leans towards a larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972).
-    1 where there is no gap.
+    1 where there is no gap beyond rounding. `rounding` is added to the residuals; ``limits(j)``, where it is given, is
+    what the (j+1)-th eigenvalue is at most even if others were missed.
     """
-    sizes, _, gaps, above = _separated(theta, squares, k, beyond)
+    sizes, radii, gaps, above, members = _separated(theta, squares, k, beyond, limits)
+    # Groups by rounding alone: another look, that rounds in another way, may split them where this one does not.
+    unsure = np.repeat((members > 1) & (radii <= np.sqrt(members) * rounding), sizes)
     t, ends = theta[:k], np.cumsum(sizes)
     above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
         lean = np.where(np.isinf(above) | (t <= 0), 1.0, np.sqrt(np.maximum(above / t, 0)))
         gap = np.minimum(t - least, (above - t) / lean)
-        sines = np.sqrt(squares[:k]) / gap
-    return np.where(gap > 0, np.minimum(sines, 1.0), 1.0)
+        sines = (np.sqrt(squares[:k]) + rounding) / gap
+    return np.where((gap > 0) & ~unsure, np.minimum(sines, 1.0), 1.0)
 
 
-def _separated(theta: Vector, squares: Vector, k: int, beyond: float) -> tuple[Vector, Vector, Vector, Vector]:
-    """Of each group among the k first: how many of these are in it, its radius, the gap below it, what lies above.
+def turned(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None) -> Vector:
+    """Bounds of the sines for combinations C of vectors with bounds `sines`, each column to the group of its place.
+
+    Members of the group lean out of its space by their own sines, all others may be orthogonal to it. `first` are the
+    places where groups begin, `lengths` those of the vectors, which are orthogonal.
+    """
+    k = C.shape[1]
+    member = np.searchsorted(first, np.arange(k), side="right")
+    own, parts = member[:, None] == member, np.abs(C) * (1.0 if lengths is None else lengths[:, None])
+    leaning = np.sum(np.where(own, parts * sines[:, None], 0), axis=0)
+    return np.asarray(leaning + np.sqrt(np.sum(np.where(own, 0, parts) ** 2, axis=0)))
+
+
+def _separated(
+    theta: Vector, squares: Vector, k: int, beyond: float, limits: Limits | None = None
+) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+    """Of each group among the k first: how many of these are in it, radius, gap below, what lies above, its size.
 
     The last group may go on past the k-th value, by some. Eigenvalues are never below the Ritz value of the same place,
     so that those of the group above begin at its least.
@@ -75,8 +98,11 @@ def _separated(theta: Vector, squares: Vector, k: int, beyond: float) -> tuple[V
     below = np.append(theta[starts[1:]] + radii[1:], rest)[:count]
     if ends[-1] <= k:
         below[-1] = min(below[-1], beyond)
+    if limits is not None:
+        below = np.array([limits(int(end)) for end in ends])
     above = np.append(np.inf, theta[starts[1:count] - 1])
-    return np.diff(np.append(starts[:count], k)), radii[:count], theta[ends - 1] - below, above
+    sizes = np.diff(np.append(starts[:count], k))
+    return sizes, radii[:count], theta[ends - 1] - below, above, ends - starts[:count]
 
 
 def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | None = None) -> Vector:
@@ -135,12 +161,16 @@ def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
 
 
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
-    """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``."""
+    """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``.
+
+    They hold over the exact value too, where that is the smaller one.
+    """
     # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
     divisor = np.where(S > 0, S, 1)
     above = (bounds + np.abs(rho - S**2)) / (2 * divisor**2)  # sqrt(1 + x) - 1 <= x / 2
     # Eigenvalues lie above their Ritz values.
-    below = 1 - np.sqrt(np.maximum(rho, 0)) / divisor
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = S / np.sqrt(np.maximum(rho, 0)) - 1
     # A value reported as 0 has no relative error; it is right if its residual is rounding.
     lost = np.where(bounds + rho > floor, np.inf, 0.0)
     return np.where(S > 0, np.maximum(above, below), lost)

@@ -100,7 +100,7 @@ class Covariates:
     -----
     ``(I - Q Q^H) X = X - Q (X^H Q)^H`` with an orthonormal basis Q of the design, from a QR with pivoting; with weights
     w, that of ``diag(sqrt(w))`` times the design, and the regression is the weighted one. One read more than the
-    column means take.
+    column means take, two of dense single precision data.
 
     Examples
     --------
@@ -128,8 +128,12 @@ class Covariates:
         centre = w @ C / w.sum() if self.intercept else np.zeros(C.shape[1])
         mean = moments.mean if self.intercept else np.zeros(n)
         L, to_basis = _basis(C, centre, w)
-        # About the column means in any case, or single precision data far off-centre would lose digits.
-        R = (A - repeated(moments.mean, m)).rmatmat(w[:, None] * L) if L.shape[1] else np.zeros((n, 0))
+        # About what is known, in any case the column means: single precision data far off-centre lose digits, which the
+        # second round finds.
+        known, R = repeated(moments.mean, m), np.zeros((n, L.shape[1]))
+        rounds = 2 if A.costs.eps > 1e-10 else 1
+        for _ in range(rounds if L.shape[1] else 0):
+            R = R + (A - LowRank(L, R).merge(known)).rmatmat(w[:, None] * L)
         if not self.intercept:
             R = R + np.outer(moments.mean.conj(), w @ L)
         learned = LearnedCovariates(mean, centre, to_basis @ R.conj().T)

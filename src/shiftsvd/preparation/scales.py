@@ -1,6 +1,5 @@
 """What columns are divided by, and the moments that it comes from."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.preparation.vectors import finite_vector
+from shiftsvd.runs.warned import warn
 
 SCALES = 'None, "std", "pareto" or a vector'
 # Of operators that only multiply, the squares of so many columns are worth their products, so many at a time.
@@ -132,5 +132,5 @@ def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | 
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
     constant = variance <= rounding * variance + rounding**2 * size
     if constant.any():
-        warnings.warn(f"{int(constant.sum())} columns have no variance and are not scaled", stacklevel=6)
+        warn(f"{int(constant.sum())} columns have no variance and are not scaled")
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

@@ -1,7 +1,6 @@
 """What every solver does around its algorithm: checks, one BLAS thread, signs, rank, certificate, account."""
 
 import time
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -16,12 +15,16 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
+from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.certify import certify
 from shiftsvd.solvers.factors import Factors, rank_floor
+from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.solvers.remainder import remainder
 
 TOL = 1e-4
+# What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.
+CERTIFIED = "not certified: "
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
 
 
@@ -33,12 +36,16 @@ class Solver(ABC):
     ----------
     certify : bool
         Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
-        passes, some 5 of a random block, and one for the long-side factor of `Exact`.
+        passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
+        not certain to the tolerance is named in a warning.
     reason : str
         Why `auto_solver` chose it.
     """
 
     takes_shares: ClassVar[bool] = False
+    remedy: ClassVar[str] = (
+        'Use solver="lanczos", which goes on until every value is certain'  # of what certify=True finds
+    )
     certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", init=False, compare=False, repr=False)
 
@@ -104,8 +111,11 @@ class Solver(ABC):
             F.info, frobenius_error=error, seconds=time.perf_counter() - started, peak_bytes=watch.growth()
         )
         F = F.times_power(unit)
-        if factors.certificate is not None and not factors.certificate.converged:
-            _warn(factors.certificate, float(F.S[-1]), F.info.missed_below)
+        known = factors.certificate
+        if known is not None and not known.converged:
+            _warn(known, float(F.S[-1]), F.info.missed_below)
+        elif known is None and F.info.converged is False:
+            warn(CERTIFIED + _doubts(F.info, float(F.S[-1]), tol) + self.remedy)
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
@@ -115,7 +125,7 @@ class Solver(ABC):
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
         U, Vh = signed(left, right)
         S = factors.S[:k]
-        there = S > rank_floor(A, S[0])
+        there = S > rank_floor(A, S[0], A.costs.eps if factors.eps is None else factors.eps)
         info = Info(
             solver=repr(self),
             n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
@@ -150,16 +160,35 @@ def _warn(known: Certificate, last: float, missed: float | None) -> None:
     """Name the components that did not converge, and up to where values may have been missed."""
     told = []
     if len(known.late):
-        told.append(
-            f"{len(known.late)} components did not converge: {_ranges(known.late + 1)}; "
-            f"their relative errors are bounded by {known.value_errors[known.late].max():.1e} (see info.value_errors). "
-            + known.remedy
-        )
+        told.append(_unconverged(known.value_errors, known.late) + known.remedy)
     if not known.complete:
-        level = missed if missed is None or last == 0 else missed / last
-        above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
-        told.append(f"{above} may have been missed (see info.missed_below): allow more passes, or a larger missed_tol")
-    warnings.warn("; ".join(told), stacklevel=4)
+        told.append(f"{_missable(missed, last)}: allow more passes, or a larger missed_tol")
+    warn("; ".join(told))
+
+
+def _doubts(info: Info, last: float, tol: float) -> str:
+    """Which components a certificate does not hold for, and what may have been missed."""
+    assert info.value_errors is not None
+    late = np.flatnonzero(~(info.value_errors <= tol))
+    told = _unconverged(info.value_errors, late) if len(late) else ""
+    if info.missed_below is None or info.missed_below > last * (1 + max(tol, MISSED_TOL)):
+        told += _missable(info.missed_below, last).capitalize() + ". "
+    return told
+
+
+def _unconverged(errors: Vector, late: Vector) -> str:
+    """The components that did not converge, and the bound of their errors."""
+    return (
+        f"{len(late)} components did not converge: {_ranges(late + 1)}; "
+        f"their relative errors are bounded by {errors[late].max():.1e} (see info.value_errors). "
+    )
+
+
+def _missable(missed: float | None, last: float) -> str:
+    """Up to where values may have been missed, whose last one is known."""
+    level = missed if missed is None or last == 0 else missed / last
+    above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
+    return f"{above} may have been missed (see info.missed_below)"
 
 
 def _ranges(numbers: Vector) -> str:

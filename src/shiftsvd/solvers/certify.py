@@ -6,12 +6,12 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import matmat_in_double
-from shiftsvd.numerics.bounds import groups
+from shiftsvd.numerics.bounds import groups, turned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers.factors import rank_floor
+from shiftsvd.solvers.factors import rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed, certified, rounding
@@ -27,7 +27,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
 
     The vectors on the short side are made orthonormal in double precision, and their Ritz values and residuals are
     what the bounds are about; by how much the values of F differ from those is added. Three passes, and some 5 of a
-    random block.
+    random block, but for solvers that find all values.
     """
     if A.shape[0] < A.shape[1]:
         F.info = certify(A.H, F.H, rng, tol).info
@@ -55,24 +55,33 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
         return np.asarray(A.gram(X), dtype)
 
     def done(level: float, top: float) -> bool:
-        return sweeps == MOST or ritz.at_most(k, need, level) or not ritz.at_most(k, need, top)
+        found = not ritz.at_most(k, need, top)  # bounds are those of its level then, which should be close
+        return sweeps == MOST or ritz.at_most(k, need, level) or (found and level <= top * (1 + MISSED_TOL) ** 2)
 
-    level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
-    ritz = ritz._replace(level=level)
+    whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
+    if whole is None:
+        level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
+        ritz = ritz._replace(level=level)
+    else:
+        ritz = ritz._replace(known=whole**2)
     # Squares know nothing of what is below their rounding; these values come from no square.
-    rounded = rounding(eps) * S[0] / np.maximum(F.S, TINY)
+    rounded = (rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)
+    errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # a value that is there is not 0
+    if whole is not None:  # by Weyl, since all values are those of a matrix as near to A as rounding
+        near = rank_floor(A, float(S[0]), min(A.costs.gram_eps, A.H.costs.gram_eps))
+        errors = np.minimum(errors, np.where(F.S > 0, (near + np.abs(F.S - S)) / np.maximum(F.S, TINY), np.inf))
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
-    known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL))
-    # The vectors that were given are not quite the Ritz vectors, nor A v / sigma.
+    doubtful = F.info.missed_below is None  # the solver does not know what it missed, as one of all values does
+    known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, doubtful)
     leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
-    angles = np.minimum(known.vector_errors + _turned(ritz, V, given) + leaning, 1.0)
+    angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
     F.info = replace(
         F.info,
         residuals=known.residuals,
         value_errors=known.value_errors,
-        vector_errors=angles,
+        vector_errors=np.minimum(angles, 1.0),
         missed_below=known.missed_below,
         converged=known.converged,
         n_passes=F.info.n_passes + 3 + sweeps * A.costs.gram_reads,
@@ -80,10 +89,12 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     return F
 
 
-def _turned(ritz: Ritz, V: Panel, given: Panel) -> Vector:
-    """Sines of the angles of the vectors that were given to the spaces of the groups of Ritz vectors V."""
-    k = V.shape[1]
+def _angles(ritz: Ritz, sines: Vector, C: Panel, S: Vector) -> Vector:
+    """Bounds of sines for vectors with coordinates C in Ritz vectors that have bounds `sines`; values S.
+
+    On the left, ``A v`` consists of parts that are as long as C and the Ritz values say.
+    """
     starts, _ = groups(ritz.theta, (ritz.r + ritz.noise()) ** 2)
-    member = np.searchsorted(starts, np.arange(k), side="right")
-    parts = np.abs(inner(V, given)) ** 2 / np.sum(np.abs(given) ** 2, axis=0)
-    return np.asarray(np.sqrt(np.sum(np.where(member[:, None] == member, 0, parts), axis=0)))
+    C = C / np.linalg.norm(C, axis=0)
+    left = turned(sines, starts, C, np.sqrt(np.maximum(ritz.theta, 0))) / np.where(S > 0, S, 1)
+    return np.asarray(np.where(S > 0, np.maximum(turned(sines, starts, C), left), 1.0))

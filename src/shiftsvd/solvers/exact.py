@@ -38,6 +38,7 @@ class Exact(Solver):
     """
 
     takes_shares = True
+    remedy = "The values are right to rounding, which their bounds are too coarse to show: these come from squares"
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
@@ -48,9 +49,10 @@ class Exact(Solver):
         n = A.shape[1]
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
-        missed, rest = (float(S[k]) * (1 + rounding(A)) if k < n else 0.0), float(np.linalg.norm(S[k:]))
+        eps = min(A.costs.gram_eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
+        missed, rest = (float(S[k] + rounding(A, eps) * S[0]) if k < n else 0.0), float(np.linalg.norm(S[k:]))
         S, Vh = S[:k], Vh[:k]
-        return Factors(lambda: long_factor(A, Vh.conj().T), S, Vh, 1, n, 1, missed_below=missed, rest=rest)
+        return Factors(lambda: long_factor(A, Vh.conj().T), S, Vh, 1, n, 1, missed_below=missed, rest=rest, eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One."""

@@ -23,6 +23,7 @@ class Factors(NamedTuple):
     certificate: Certificate | None = None  # of a solver that knows when to stop
     missed_below: float | None = None  # of one that finds all values, what the next one is at most
     rest: float | None = None  # the length of all that it left out
+    eps: float | None = None  # rounding unit of what the values came from, where that is not the unit of all products
 
     @property
     def H(self) -> "Factors":
@@ -41,17 +42,25 @@ def long_factor(A: Operator, V: Panel) -> Panel:
     return graded_basis(matmat_in_double(A, V)) if lazy is None else lazy
 
 
-def rounding(A: Operator) -> float:
-    """What rounding leaves of a number that should be 0, relative to the largest value."""
+def rounding(A: Operator, eps: float) -> float:
+    """What products of unit `eps` leave of a number that should be 0, relative to the largest value."""
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
-    return max(double, A.costs.eps * float(np.sqrt(max(A.shape))) if A.costs.eps > 1e-10 else 0.0)
+    return max(double, eps * float(np.sqrt(max(A.shape))) if eps > 1e-10 else 0.0)
 
 
-def rank_floor(A: Operator, first: float) -> float:
-    """Values up to this are rounding: of the products, whose largest value is `first`, or of the shift itself."""
+def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
+    """Values up to this are rounding: of products of unit `eps`, or of the shift itself; `first` is the largest value.
+
+    By default the products are those of `gram`: of most single precision data they are made in double precision, and
+    what lies far below the rounding of the data themselves is a value of the data as they were given.
+    """
+    return max(rounding(A, A.costs.gram_eps if eps is None else eps) * float(first), shift_rounding(A))
+
+
+def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) -> float:
+    """What products of unit `eps` do to a value by the shift of A: they round at the level of the data."""
     _, shift = unshifted(A)
-    # Means are right to an ulp or two.
-    own = 4 * float(np.finfo(np.float64).eps) * shift.frobenius_norm() if shift else 0.0
-    return max(rounding(A) * float(first), own)
+    # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).
+    return (4 if eps < 1e-10 else 1) * eps * shift.frobenius_norm() if shift else 0.0

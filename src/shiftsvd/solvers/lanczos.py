@@ -32,6 +32,10 @@ SWEEPS = 6
 PATIENCE, NEAR = 10, 10.0
 # Readings that may find more than the residuals promised before what they found is taken for what there is.
 READINGS = 4
+# What the level of a probe is taken to be: after its first product, so many times the least Ritz value; and so
+# many times nearer to its largest Ritz value by the second product, and by each after it (on counts, text and noise, 50
+# to 70 times, 6 to 10, and 1.6 to 3). The components go along in the product that is likely to be the last.
+FIRST_LEVEL, FIRST_GAIN, GAIN = 60.0, 8.0, 2.0
 # Probes that may find something, each as likely to be wrong as all after it.
 PROBES = 20
 # Leaders are set apart when rounding would take more of the last value than this, or than the tolerance; those whose
@@ -72,8 +76,9 @@ class BlockLanczos(Solver):
 
     Notes
     -----
-    One pass a step where the data are stored by their long side, one for the last reading. With a share of the
-    variance for k, the basis grows until the share is met; the smallest such k is returned.
+    One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes
+    one of its own: for double data that are multiplied in single precision, after a probe that found something. With
+    a share of the variance for k, the basis grows until the share is met; the smallest such k is returned.
 
     References
     ----------
@@ -152,9 +157,19 @@ class BlockLanczos(Solver):
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
         n, b = min(A.shape), self.block(k, A)
         threads = A.costs.n_threads or default_threads()
-        panels = (threads + 9) * max(k, 2 * b)
+        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
         columns = self.basis_columns(k, A) + self.probe_columns(k, A) + panels
         return 8 * n * columns + surroundings(A) + long_vectors(A, k)
+
+
+@dataclass(eq=False)
+class Found:
+    """What was there before a probe: components V, the block in whose terms their residuals are told, what it keeps."""
+
+    V: Panel
+    block: Panel
+    kept: Ritz
+    product: Panel | None = None  # G V, if the probe has taken it along
 
 
 class Run:
@@ -206,14 +221,18 @@ class Run:
             due = _steps_to_go(history)
             if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
                 probed = self._probe(ritz, Z, k)
+                if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
+                    reading, readings = self._read_before(ritz, k, probed), readings + 1
+                    if not len(reading.certificate.late) or readings == READINGS:
+                        return reading
                 ritz, Z, k = self._check()
                 excess = ritz.excess(k, self.solver.tol)
-                stuck = self._stuck(ritz, excess, history) and (probed or self.probes >= PROBES)
+                stuck = self._stuck(ritz, excess, history) and (probed is not None or self.probes >= PROBES)
                 if not self._at_end() and not stuck and (np.max(excess) > 1 or self._missing(ritz, k)):
                     due = 1
                     continue
             if worst <= 1 or stuck or self._at_end():
-                reading, readings = self._read(ritz, Z, k), readings + 1
+                reading, readings = self._read_last(ritz, Z, k), readings + 1
                 if stuck or self._at_end() or not len(reading.certificate.late) or readings == READINGS:
                     return reading
 
@@ -223,13 +242,13 @@ class Run:
         if basis.size and end + basis.width > self.columns < self.n:
             self._keep(*self._check())
         basis.reserve(min(end + basis.width, self.n))
+        self.widest = max(self.widest, basis.width)
         basis.extend(self._product(basis.block))
 
     def _product(self, V: Panel) -> Panel:
         """``G V``, in double precision from the first product on if single precision cannot hold that."""
         self.n_passes += self.G.costs.gram_reads
         self.n_steps += 1
-        self.widest = max(self.widest, V.shape[1])
         if not self.precise:
             W = self.G.gram(V.astype(np.float32))
             if self.n_steps > 1 or self._measured(V, W):
@@ -290,7 +309,7 @@ class Run:
         """Pairs (count, mu): at most so many eigenvalues may exceed mu."""
         return ritz.needs(k, allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol)), self.seen)
 
-    def _probe(self, ritz: Ritz, Z: Panel, k: int) -> bool:
+    def _probe(self, ritz: Ritz, Z: Panel, k: int) -> "Found | None":
         """Let a fresh random block look for what is orthogonal to the basis, until nothing can be missing.
 
         Not before errors are small enough for that, and without the vectors whose own residuals would stand against it.
@@ -298,40 +317,82 @@ class Run:
         needs = self._needs(ritz, k)
         kept = ritz.ready(k, needs)
         if kept is None:
-            return False
+            return None
+        found = Found(self.basis.vectors(Z[:, :k]), self.basis.block.copy(), ritz.first(kept))
         if kept < len(ritz.theta):
             self.basis.restart(ritz.theta[:kept], Z[:, :kept])
-            ritz = ritz.first(kept)
+            ritz = found.kept
+
+        def awaited(level: float) -> bool:
+            """Whether the next product is the last if it comes down to this level."""
+            return self._may_share() and all(ritz.at_most(*need, level) for need in needs)
+
+        # What a start lacks is found by the probe: then what was read off before is not what is returned.
+        sweeps, due = 0, self.solver.start is None and awaited(FIRST_LEVEL * float(ritz.theta[-1]))
+
+        def product(X: Panel) -> Panel:
+            if not due or found.product is not None:
+                return self._product(X)
+            W = self._product(np.hstack([X, found.V]))
+            found.product = W[:, X.shape[1] :]
+            return W[:, : X.shape[1]]
 
         def done(level: float, top: float) -> bool:
+            nonlocal sweeps, due
+            sweeps += 1
+            due = awaited(top + (level - top) / (FIRST_GAIN if sweeps == 1 else GAIN))
             enough = all(ritz.at_most(*need, level) for need in needs)
             # Where even its largest Ritz value is too high for a level, something was found: it is in the basis now.
             return enough or self._at_end() or not all(ritz.at_most(*need, top) for need in needs)
 
         self.probes += 1
+        self.widest = max(self.widest, self.b)
         probability = self.solver.miss_probability * 0.5**self.probes
-        self.level = probe(self.basis, self._product, self.b, probability, ritz.noise(), done)
+        self.level = probe(self.basis, product, self.b, probability, ritz.noise(), done)
         self.seen += self.b
-        proven = [(k, ritz._replace(level=self.level).limit(k)), *needs]
+        found.kept = ritz._replace(level=self.level)
+        proven = [(k, found.kept.limit(k)), *needs]
         self.proven += [fact for fact in proven if ritz.at_most(*fact, self.level)]
-        return True
+        return found
 
-    def _read(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
-        """The components by one last product with the data."""
-        # The last components of all mix with what is left out, by rounding: then nothing is.
-        read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
+    def _may_share(self) -> bool:
+        """Whether the next product is such as the components are read off, and leaves something outside of the basis.
+
+        A basis of everything has all digits of them.
+        """
+        same = self.G is self.source and (self.precise or self.source.dtype == np.float32)
+        return same and self.basis.size + self.basis.width < self.n
+
+    def _read_before(self, ritz: Ritz, k: int, found: "Found") -> Reading:
+        """The components as they were before the probe, which has found nothing but a level.
+
+        That level proves more than what could be inferred before, or less, where it is high: then the latter counts.
+        """
+        if np.max(found.kept.excess(k, self.solver.tol)) <= 1:
+            return self._read(found.kept, found.V, k, found.block, found.product)
+        self.level, self.checked = np.inf, None
+        return self._read(ritz._replace(level=np.inf), found.V, k, found.block, found.product)
+
+    def _read(self, ritz: Ritz, V: Panel, k: int, block: Panel, product: Panel | None = None) -> Reading:
+        """k components from V by one last product with the data, if that is not known."""
         # Single data are read in the precision that they were multiplied in, double ones in double.
         eps = max(self._eps() if self.source.dtype == np.float32 else 0.0, self.source.costs.gram_eps)
-        level = self.level if self.basis.size < self.n else -np.inf
         single = eps > self.source.costs.gram_eps
         measured = ritz.measured if single or self.precise else 0.0
-        rest = Ritz(ritz.theta[read_off:], ritz.E[:, read_off:], eps, level, measured, self._limit(k), ritz.zero)
+        left = V.shape[1]
+        rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self._limit(k), ritz.zero)
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
-        V = self.basis.vectors(Z[:, :read_off])
-        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, self.basis.block)
+        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product)
         self.n_passes += reading.n_passes
         return reading
+
+    def _read_last(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
+        """The components of the whole basis."""
+        # The last components of all mix with what is left out, by rounding: then nothing is.
+        read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
+        ritz = ritz._replace(level=self.level if self.basis.size < self.n else -np.inf)
+        return self._read(ritz, self.basis.vectors(Z[:, :read_off]), k, self.basis.block)
 
     def _begin_in_double(self, Z: Panel, k: int) -> Panel:
         """Begin again from what was found, which is given back, with products in double precision."""
@@ -367,7 +428,9 @@ class Run:
         residual of the leaders and theta the least of them.
         """
         V, k = self.basis.vectors(Z[:, :count]), int(self.k)
-        solver = replace(self.solver, start=None, miss_probability=self.solver.miss_probability / 2)
+        # Half of the tolerance is left to what the leaders add to the bounds.
+        tol, probability = SHARE * self.solver.tol, self.solver.miss_probability / 2
+        solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)
         B = Deflated(self.source, V)  # not of a formed G, which has lost them already
         rest = Run(solver, B, k - count, self.rng, B)
         rest.leader = max(self.leader, float(np.sqrt(ritz.theta[0])))

@@ -12,12 +12,14 @@ from shiftsvd.solvers.krylov import Basis
 # How likely a level may be exceeded, and how far above the last value it may lie where nothing else is asked for.
 PROBABILITY, MISSED_TOL = 1e-9, 0.05
 # Levels that are looked at in one go, and how far out: multiples of the spread of the chain.
-LEVELS, NEAREST, FARTHEST = 24, 1e-4, 1e3
-REFINEMENTS = 3
+LEVELS, NEAREST, FARTHEST = 16, 1e-4, 1e3
+# Between two of them, a level is sought to this part of its distance from the largest Ritz value, in so many steps.
+SOUGHT, STEPS = 1e-3, 14
 # Narrower blocks are too likely to have next to nothing of what is sought.
 LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-15
 # What rounding leaves of the least of many numbers, in units of the largest.
 RELIABLE = 1e-13
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class Chain:
@@ -38,6 +40,7 @@ class Chain:
         self.start, self.size = np.linalg.pinv(R), float(np.linalg.norm(R, 2))
         self.A: list[Panel] = []
         self.B: list[Panel] = []
+        self.known = np.inf  # the least level so far, without the rounding of G
 
     def add(self, A: Panel, B: Panel) -> None:
         """One more product, ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
@@ -63,20 +66,45 @@ class Chain:
             # The chain has come to an end: what is not in it has no part in Omega, but for rounding.
             return top + noise * (1 + self.size / float(np.sqrt(self.floor)))
         lowest, highest = max(NEAREST * spread, noise), FARTHEST * spread
-        for _ in range(REFINEMENTS):
-            distances = lowest * np.geomspace(1, highest / lowest, LEVELS)
-            left = np.flatnonzero(~self._excluded(top + distances, noise))
-            if not len(left):
-                return top + lowest + noise
-            last = int(left[-1])
-            if last + 1 == LEVELS:
-                return np.inf
-            lowest, highest = float(distances[last]), float(distances[last + 1])
-        return top + highest + noise
+        if not self.known > top:  # rounding, or what happens with the probability of the chain
+            self.known = np.inf
+        if self.known < top + highest:  # what fewer products exclude stays excluded
+            highest = max(self.known - top, lowest * (1 + SOUGHT))
+        distances = lowest * np.geomspace(1, highest / lowest, LEVELS)
+        margins = self._margins(top + distances, noise)
+        left = np.flatnonzero(~(margins > 0))
+        if not len(left):
+            return top + lowest + noise
+        last = int(left[-1])
+        if last + 1 == LEVELS:
+            return self.known + noise
+        found = top + self._between(top, distances[last : last + 2], margins[last : last + 2], noise)
+        self.known = min(self.known, found)
+        return found + noise
+
+    def _between(self, top: float, distances: Vector, margins: Vector, noise: float) -> float:
+        """The least distance that is excluded, between one that is not and one that is: false position, in logarithms.
+
+        Where the margin of an end stays, it is halved (the Illinois rule); infinite ones say nothing, and halve.
+        """
+        low, high = np.log(distances)
+        below, above = margins
+        for _ in range(STEPS):
+            if high - low <= SOUGHT:
+                break
+            share = below / (below - above) if np.isfinite(below - above) else 0.5
+            # A step beyond the root, so that the interval shrinks from both sides.
+            middle = low + (high - low) * float(np.clip(share, 0.02, 0.98))
+            margin = float(self._margins(top + np.exp([middle]), noise)[0])
+            if margin > 0:
+                high, above, below = middle, margin, below / 2
+            else:
+                low, below, above = middle, margin, above / 2
+        return float(np.exp(high))
 
     @np.errstate(over="ignore", invalid="ignore")
-    def _excluded(self, levels: Vector, noise: float) -> Vector:
-        """Which levels cannot be the largest eigenvalue."""
+    def _margins(self, levels: Vector, noise: float) -> Vector:
+        """By how much, as a logarithm, each level is more than the largest eigenvalue can be: positive, or not."""
         # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
         Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
         before, all_y = Y[:, :, :0], [Y]
@@ -90,11 +118,12 @@ class Chain:
             all_y += [Y, Z[:, :, there:] / noise]
         parts = np.concatenate(all_y, axis=2)
         finite = np.isfinite(parts).all(axis=(1, 2))
-        out = np.zeros(len(levels), bool)
+        out = np.full(len(levels), -np.inf)
         if finite.any():
             # The least norm of all y for a u^H Omega of length 1, as far as rounding lets it be seen.
             found = np.linalg.svd(parts[finite], compute_uv=False)
-            out[finite] = found[:, -1] - RELIABLE * found[:, 0] > 1 / np.sqrt(self.floor)
+            least = np.maximum(found[:, -1] - RELIABLE * found[:, 0], TINY)
+            out[finite] = np.log(least) + np.log(self.floor) / 2
         return out
 
 

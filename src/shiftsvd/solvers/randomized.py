@@ -54,6 +54,7 @@ class RandomizedSVD(Solver):
     True
     """
 
+    remedy = 'More n_iter or n_oversamples may help, and solver="lanczos" goes on until every value is certain'
     n_oversamples: int = 10
     n_iter: int | Literal["auto"] = "auto"
     power_iteration_normalizer: NormalizerName = "auto"

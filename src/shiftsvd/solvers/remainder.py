@@ -63,7 +63,6 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
         G = inner(V, B.gram(V))
         beside += _turned(G, S)
         square = norm**2 - float(np.trace(G).real)
-        # Where full lines of sparse data are rounded after the shift, the products are of other data than the norm.
         if A.costs.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.costs.gram_eps):
             return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
     W = V.astype(A.dtype).astype(V.dtype)

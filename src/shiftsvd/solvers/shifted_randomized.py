@@ -56,6 +56,7 @@ class ShiftedRandomizedSVD(Solver):
     ((50, 2), 2, 4)
     """
 
+    remedy = 'More n_iter or n_oversamples may help, and solver="lanczos" goes on until every value is certain'
     n_oversamples: int | None = None
     n_iter: int = 0
     sketch: Sketch = Gaussian()

@@ -1,7 +1,6 @@
 """Graphs over the chunks of a Dask array: one task for each chunk, and the sum of what they give in a tree."""
 
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from functools import cached_property, partial, reduce
@@ -20,6 +19,7 @@ from dask.sizeof import sizeof
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask.tasks import Own, Shared, in_order, part_of
 from shiftsvd.events import read_part
+from shiftsvd.runs.warned import warn
 
 # Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
 ARITY = 4
@@ -73,10 +73,9 @@ def _warn_of_data(loads: Graph) -> None:
     client = getattr(get_scheduler(), "__self__", None)  # of Dask's own schedulers, which are functions, there is none
     held = 0 if client is None else sum(map(sizeof, loads.values()))
     if held > LARGE:
-        warnings.warn(
+        warn(
             f"the Dask array holds {held / 1e6:.0f} MB of its data itself, and every read sends them to the workers; "
             "X = X.persist() sends them once",
-            stacklevel=2,
         )
 
 

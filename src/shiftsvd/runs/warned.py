@@ -1,0 +1,35 @@
+"""Warnings that name the line of the user that led to them, however deep in the library they arise."""
+
+import os
+import sys
+import warnings
+from types import FrameType
+
+HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+# Whose frames lie between a user's line and ours: what calls our methods, and what wraps our functions.
+BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
+
+
+def warn(message: str) -> None:
+    """A `UserWarning` at the nearest line that is neither of this library nor of what calls and wraps it."""
+    prefixes = _own()
+    if sys.version_info >= (3, 12):
+        warnings.warn(message, stacklevel=2, skip_file_prefixes=prefixes)
+    else:
+        warnings.warn(message, stacklevel=_depth(sys._getframe(), prefixes))
+
+
+def _own() -> tuple[str, ...]:
+    """Where the files are that users do not read."""
+    files = (getattr(sys.modules.get(name), "__file__", None) or "" for name in BETWEEN)
+    return (HERE, *(file.removesuffix("__init__.py") for file in files if file))
+
+
+def _depth(frame: FrameType | None, prefixes: tuple[str, ...]) -> int:
+    """The `stacklevel`, seen from this frame, of the first one outside of those files; of the outermost at most."""
+    depth = 1
+    while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(prefixes):
+        frame, depth = frame.f_back, depth + 1
+    return depth
