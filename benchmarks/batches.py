@@ -63,7 +63,7 @@ def main(kinds: list[str]) -> None:
     for kind in kinds:
         make, numbers, methods = KINDS[kind]
         X = make()
-        A = ss.center(X)
+        A = ss.centered(X)
         best = _left(A, ss.svd(X, K, shift="mean", tol=1e-8, rng=0).Vh)
         with tempfile.TemporaryDirectory() as folder:
             _save(folder, X)
@@ -84,7 +84,7 @@ def one(kind: str, method: str, count: int, best: float, folder: str) -> None:
     pca = _incremental(X, parts) if incremental else _streamed(X, parts, **settings)
     pca.components_  # noqa: B018  # made when they are asked for
     seconds, grown = time.perf_counter() - started, _memory("VmHWM") - before
-    A = ss.center(X)
+    A = ss.centered(X)
     mean = np.asarray(X.mean(axis=0)).ravel()
     off = np.linalg.norm(pca.mean_ - mean) / np.linalg.norm(mean)
     exact = A.frobenius_norm() ** 2 / (X.shape[0] - 1)
@@ -118,7 +118,7 @@ def _streamed(X, parts, passes=0, merge=False, **settings):
     models = [_streamed(X, [parts[i] for i in group], **settings) for group in groups]
     while len(models) > 1:
         a, b = (models.pop(rng.integers(len(models))) for _ in range(2))
-        models.append(ss.merge(a, b))
+        models.append(ss.merge_pca(a, b))
     return models[0]
 
 

@@ -57,7 +57,7 @@ def against_scipy() -> None:
     for dtype in (np.float32, np.float64):
         X = uniform(100_000, 2_000, 200, dtype)
         adjoint = X.T
-        one, two = (ss.center(X, n_threads=n) for n in (1, 2))
+        one, two = (ss.centered(X, n_threads=n) for n in (1, 2))
         for columns in (16, 32):
             V = np.random.default_rng(1).standard_normal((2_000, columns)).astype(dtype)
             seconds = alternate(

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.missing import complete
+from shiftsvd.missing import complete_matrix
 
 RANK, NOISE, TOL = 5, 1.0, 1e-4
 # Entries of a low-rank matrix that are computed at a time.
@@ -99,7 +99,9 @@ def main(m: int = 20_000, n: int = 5_000, share: float = 0.05) -> None:
     print("| | penalty | steps | CPU s | peak MB | held-out RMSE |\n|---|---|---|---|---|---|")
     for penalty in (0.0, "auto"):
         C, *cost = measured(
-            lambda p=penalty: complete(X, RANK, biases=None, penalty=p, unobserved=True, tol=TOL, rng=0, n_threads=1)
+            lambda p=penalty: complete_matrix(
+                X, RANK, biases=None, penalty=p, unobserved=True, tol=TOL, rng=0, n_threads=1
+            )
         )
         row("complete" + (", penalty chosen" if penalty else ""), C.penalty, C.n_iter, *cost, C.predict(i, j) - x)
         (A, B, steps), *cost = measured(lambda p=C.penalty: soft_impute_als(X, RANK, p))

@@ -69,8 +69,8 @@ def fit(folder: Path, columns: int, fit: str, solver: str) -> None:
 def passes(folder: Path, columns: int) -> None:
     """The same pass with and without scale, in turns."""
     X = read(folder, columns)
-    plain = ss.center(X)
-    scaled = ss.Scaled(plain, cols=1 / np.sqrt(ss.as_operator(X).moments().variance()))
+    plain = ss.centered(X)
+    scaled = ss.operators.Scaled(plain, cols=1 / np.sqrt(ss.as_operator(X).moments().variance()))
     V = np.random.default_rng(0).standard_normal((columns, 16))
     seconds: dict[str, list[float]] = {"plain": [], "scaled": []}
     for _ in range(5):

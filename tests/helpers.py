@@ -465,8 +465,8 @@ def _products(A: ss.Operator, D: Array, size: float, seed: int) -> None:
         assert_close(A.H @ W, D.conj().T @ W, tol * w, "H")
         assert_close(A.gram(V), D.conj().T @ (D @ V), 3 * tol * size * v, "gram")
     ell = max(1, n // 2)
-    Omega = ss.SRFT().draw(n, ell, np.random.default_rng(seed))
-    found = ss.SRFT().apply(A, ell, np.random.default_rng(seed))
+    Omega = ss.sketch.SRFT().draw(n, ell, np.random.default_rng(seed))
+    found = ss.sketch.SRFT().apply(A, ell, np.random.default_rng(seed))
     assert_close(found, D @ Omega, tol * np.linalg.norm(Omega), "mix")
 
 
@@ -528,10 +528,10 @@ def _blocks(A: ss.Operator, D: Array, size: float) -> None:
 
 def _block_eps(A: ss.Operator, rows: bool) -> float:
     """Blocks are made in double; where an operator knows none they are products with the identity."""
-    if isinstance(A, ss.Shifted) and as_low_rank(A.S) is None:
+    if isinstance(A, ss.operators.Shifted) and as_low_rank(A.S) is None:
         return A.costs.eps
-    if isinstance(A, ss.Adjoint | ss.Scaled | ss.Shifted):
-        return _block_eps(A.A, rows != isinstance(A, ss.Adjoint))
+    if isinstance(A, ss.operators.Adjoint | ss.operators.Scaled | ss.operators.Shifted):
+        return _block_eps(A.A, rows != isinstance(A, ss.operators.Adjoint))
     return EPS if rows or not isinstance(A, DenseRows) else A.costs.eps
 
 

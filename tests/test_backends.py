@@ -47,7 +47,7 @@ def test_many_blocks_equal_the_dense_matrix(name: str, kind: str) -> None:
     before = content(X)
     A = ss.as_operator(X, n_threads=3)
     assert_is(A, in_double(D), np.linalg.norm(in_double(D)))
-    shifted = ss.center(X)
+    shifted = ss.centered(X)
     assert_is(shifted, in_double(D) - in_double(D).mean(axis=0), 2 * np.linalg.norm(in_double(D)))
     assert content(X) == before
 
@@ -56,7 +56,7 @@ def test_many_blocks_equal_the_dense_matrix(name: str, kind: str) -> None:
 def test_operator_of_a_container_passes_the_check_for_authors(name: str) -> None:
     D = matrix("tall", CONTAINERS[name].dtype, seed=5)
     check_operator(ss.as_operator(CONTAINERS[name].make(D)))
-    check_operator(ss.center(CONTAINERS[name].make(D)).H)
+    check_operator(ss.centered(CONTAINERS[name].make(D)).H)
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
@@ -76,7 +76,7 @@ def test_stored_counts_the_entries_of_a_sparse_matrix(name: str) -> None:
     D = matrix("tall", CONTAINERS[name].dtype)
     X = CONTAINERS[name].make(D)
     expected = len(np.unique(X.tocoo().row * 100 + X.tocoo().col)) if "longer" not in name else np.count_nonzero(D)
-    assert ss.as_operator(X).costs.stored == ss.as_operator(X).H.costs.stored == ss.center(X).costs.stored == expected
+    assert ss.as_operator(X).costs.stored == ss.as_operator(X).H.costs.stored == ss.centered(X).costs.stored == expected
 
 
 def test_stored_counts_all_entries_of_a_dense_matrix() -> None:
@@ -152,7 +152,7 @@ def test_nearly_full_lines_are_shifted_like_all_others(fmt, dtype, missing, bloc
 def test_a_wholly_full_sparse_matrix_is_shifted_inside_its_entries() -> None:
     D = values((40, 12), density=1.0)
     for X in (sparse.csr_array(D), sparse.csc_array(D)):
-        A = ss.center(X)
+        A = ss.centered(X)
         inner = A if isinstance(A, SparseRows) else A.A
         assert inner.outside.L.shape[1] == 0
         assert_is(A, D - D.mean(axis=0), 2 * np.linalg.norm(D))
@@ -163,7 +163,9 @@ def _never(*args, **kwargs):
 
 
 @pytest.mark.parametrize("cls", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix])
-@pytest.mark.parametrize("solver", [ss.RandomizedSVD(), ss.RandomizedSVD(sketch=ss.SRFT()), ss.ShiftedRandomizedSVD()])
+@pytest.mark.parametrize(
+    "solver", [ss.RandomizedSVD(), ss.RandomizedSVD(sketch=ss.sketch.SRFT()), ss.ShiftedRandomizedSVD()]
+)
 def test_nothing_calls_toarray(cls, solver, monkeypatch) -> None:
     class Sealed(cls):
         toarray = todense = __array__ = _never
@@ -173,7 +175,7 @@ def test_nothing_calls_toarray(cls, solver, monkeypatch) -> None:
         for name in ("toarray", "todense"):
             monkeypatch.setattr(owner, name, _never)
     F = ss.svd(X, 5, shift="mean", scale="std", solver=solver, rng=0, certify=True)
-    assert ss.spectral_norm(ss.center(X) - F) > 0
+    assert ss.spectral_norm(ss.centered(X) - F) > 0
     assert F.U.shape == (300, 5)
 
 
@@ -204,7 +206,7 @@ def test_single_precision_sparse_products_are_made_in_double() -> None:
     D = values((400, 30), np.float32, density=0.3)
     V, W = panel(30, 3), panel(400, 3)
     for X in (sparse.csr_array(D), sparse.csc_array(D)):
-        for A, E in ((ss.as_operator(X), in_double(D)), (ss.center(X), in_double(D) - in_double(D).mean(axis=0))):
+        for A, E in ((ss.as_operator(X), in_double(D)), (ss.centered(X), in_double(D) - in_double(D).mean(axis=0))):
             size = np.linalg.norm(in_double(D))
             assert_close(A.matmat(V), E @ V, 20 * EPS * size * np.linalg.norm(V))
             assert_close(A.rmatmat(W), E.T @ W, 20 * EPS * size * np.linalg.norm(W))
@@ -269,6 +271,6 @@ def test_center_is_the_matrix_minus_its_column_means() -> None:
     for name in FEW:
         D = matrix("tall", CONTAINERS[name].dtype)
         E = in_double(D)
-        A = ss.center(CONTAINERS[name].make(D))
+        A = ss.centered(CONTAINERS[name].make(D))
         assert_close(A @ np.eye(7), E - E.mean(axis=0), 20 * A.costs.eps * 7 * np.linalg.norm(E), name)
         assert_close(A.rmatmat(np.ones((23, 1))), np.zeros((7, 1)), 40 * A.costs.eps * 5 * np.linalg.norm(E), name)

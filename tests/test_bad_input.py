@@ -496,7 +496,10 @@ def test_a_seed_that_is_none_names_the_argument(rng):
         (lambda: ss.RandomizedSVD(n_oversamples=-1), "n_oversamples must be at least 0, got -1"),
         (lambda: ss.RandomizedSVD(n_iter=-1), 'n_iter must be "auto" or an integer of at least 0, got -1'),
         (lambda: ss.RandomizedSVD(n_iter=2.5), 'n_iter must be "auto" or an integer of at least 0, got 2.5'),
-        (lambda: ss.RandomizedSVD(normalizer="qr"), "normalizer must be one of auto, QR, LU, CholeskyQR2, none, got"),
+        (
+            lambda: ss.RandomizedSVD(power_iteration_normalizer="qr"),
+            "normalizer must be one of auto, QR, LU, CholeskyQR2, none, got",
+        ),
         (lambda: ss.RandomizedSVD(finish="first"), """finish must be "project" or "last", got 'first'"""),
         (lambda: ss.RandomizedSVD(n_iter=0, finish="last"), 'finish="last" needs n_iter >= 1'),
         (lambda: ss.ShiftedRandomizedSVD(n_iter=-2), "n_iter and n_oversamples must be at least 0"),

@@ -46,7 +46,7 @@ def test_transform_agrees_with_the_library(model: Path, X: np.ndarray, tmp_path:
     new = X[::-1] + 1
     np.save(tmp_path / "new.npy", new)
     done("transform", model, tmp_path / "new.npy", "-o", tmp_path / "Z.npy")
-    pca = shiftsvd.load(model)
+    pca = shiftsvd.load_model(model)
     expected = ((new - pca.mean_) / pca.scale_) @ pca.components_.T
     np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), expected, atol=1e-12)
 
@@ -110,7 +110,7 @@ def test_inverse_gives_the_projections_in_the_units_of_the_data(
     kind: str, model: Path, X: np.ndarray, tmp_path: Path
 ) -> None:
     pd = pytest.importorskip("pandas")
-    pca = shiftsvd.load(model)
+    pca = shiftsvd.load_model(model)
     done("transform", model, tmp_path / "X.csv", "-o", tmp_path / f"Z.{kind}")
     done("inverse", model, tmp_path / f"Z.{kind}", "-o", tmp_path / "back.csv")
     index = None if kind == "npy" else 0

@@ -120,7 +120,7 @@ def test_workers_write_what_one_process_writes(name: str, stores: Path, tmp_path
         path.name for path in sorted((tmp_path / "plain").iterdir())
     ]
     np.testing.assert_allclose(told["singular_values"], want["singular_values"], rtol=1e-10)
-    models = [ss.load(tmp_path / out / "model.safetensors") for out in ("spread", "plain")]
+    models = [ss.load_model(tmp_path / out / "model.safetensors") for out in ("spread", "plain")]
     np.testing.assert_allclose(models[0].components_, models[1].components_, atol=1e-10)
     Z = [np.load(tmp_path / out / "scores.npy") for out in ("spread", "plain")]
     np.testing.assert_allclose(Z[0], Z[1], atol=1e-8)

@@ -87,7 +87,7 @@ def test_outputs_are_what_the_library_computes(named: Path, X: sparse.csr_array)
     out = named.parent / "deep" / "out"
     told = json.loads(done("fit", named, "-k", 4, "-o", out, "--scores", "csv", "--json", "--no-report").stdout)
     assert {Path(path).name for path in told["outputs"].values()} == {path.name for path in out.iterdir()}
-    model = shiftsvd.load(out / "model.safetensors")
+    model = shiftsvd.load_model(out / "model.safetensors")
     np.testing.assert_array_equal(model.singular_values_, told["singular_values"])
     scores = pd.read_csv(out / "scores.csv", index_col=0, float_precision="round_trip")
     assert list(scores.columns) == ["PC1", "PC2", "PC3", "PC4"]
@@ -124,7 +124,7 @@ def test_scores_of_every_kind_are_the_same(kind: str, dtype: str, file: Path, X:
         )
         assert list(table.columns) == ["PC1", "PC2", "PC3"]
         scores = table.to_numpy(dtype)
-    Z = shiftsvd.load(out / "model.safetensors").transform(X)
+    Z = shiftsvd.load_model(out / "model.safetensors").transform(X)
     np.testing.assert_array_equal(scores, Z.astype(dtype))
 
 
@@ -156,7 +156,7 @@ def test_anndata_holds_the_result_where_scanpy_looks_for_it(named: Path) -> None
     out = named.parent / "out"
     done("fit", named, "-k", 3, "-o", out, "--anndata", "--scores", "npy", "--no-report")
     found = anndata.read_h5ad(out / "fit.h5ad")
-    model = shiftsvd.load(out / "model.safetensors")
+    model = shiftsvd.load_model(out / "model.safetensors")
     np.testing.assert_array_equal(found.obsm["X_pca"], np.load(out / "scores.npy"))
     np.testing.assert_array_equal(found.varm["PCs"], model.components_.T)
     np.testing.assert_array_equal(found.uns["pca"]["variance"], model.explained_variance_)

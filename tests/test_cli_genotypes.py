@@ -88,7 +88,7 @@ def test_the_files_of_plink_lie_beside_the_folder(
     np.testing.assert_allclose(np.loadtxt(f"{out}.eigenval"), S[:2] ** 2 / 297, rtol=1e-6)
     ours = pca(bed, 2)
     np.testing.assert_allclose(U, ours.eigenvectors, atol=1e-5)  # signs too
-    model = ss.load(out / "model.safetensors")
+    model = ss.load_model(out / "model.safetensors")
     np.testing.assert_allclose(model.mean_, 2 * ours.frequencies, atol=1e-6)
     np.testing.assert_allclose(
         model.scale_[ours.used], np.sqrt(2 * ours.frequencies * (1 - ours.frequencies))[ours.used]
@@ -189,7 +189,7 @@ def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed
     assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (ours.n_used, 6)
     assert (told["settings"]["chromosomes"], told["shape"]) == ("autosomes", [60, 294])
     assert "6 variants that are not on autosomes left out; --chromosomes all keeps them" in result.stderr
-    names = ss.load(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
+    names = ss.load_model(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
     assert names == [f"rs{j}" for j in np.flatnonzero(~sexed)]
     assert "3 monomorphic left out, 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout
     result = done("fit", with_sexes, "-k", 2, "--chromosomes", "all", "--json")
@@ -226,7 +226,7 @@ def test_scores_of_new_samples_are_projections(
 
 def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> None:
     done("fit", bed, "-k", 2, "-o", tmp_path / "out")
-    assert ss.load(tmp_path / "out" / "model.safetensors").missing == "mean"
+    assert ss.load_model(tmp_path / "out" / "model.safetensors").missing == "mean"
     new = others()
     np.save(tmp_path / "new.npy", new)
     file = write(tmp_path / "new.bed", new)

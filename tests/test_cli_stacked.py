@@ -70,7 +70,7 @@ def test_chromosomes_side_by_side_are_the_one_file(
     for fact in ("genotypes", "n_missing", "shape", "stored", "dtype"):
         assert found[fact] == want[fact]
     assert found["genotypes"]["not_on_autosomes"] == N // 23
-    models = [ss.load(tmp_path / which / "model.safetensors") for which in ("parts", "whole")]
+    models = [ss.load_model(tmp_path / which / "model.safetensors") for which in ("parts", "whole")]
     np.testing.assert_array_equal(models[0].feature_names_in_, models[1].feature_names_in_)
     lines = [(tmp_path / f"{a}.eigenvec").read_text().splitlines() for a in ("parts", "whole")]
     ids = [[line.split()[:2] for line in these] for these in lines]

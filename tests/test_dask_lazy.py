@@ -74,9 +74,9 @@ def test_a_result_with_a_lazy_factor_does_what_others_do() -> None:
         np.testing.assert_allclose(found, want, atol=1e-9)
     assert isinstance(F.truncate(2).U, da.Array)
     np.testing.assert_allclose(pickle.loads(pickle.dumps(F)).U, G.U, atol=1e-9)
-    A = ss.center(X)
-    np.testing.assert_allclose(ss.residuals(A, F), ss.residuals(ss.center(D), G), atol=1e-12)
-    assert ss.spectral_norm(A - F) == pytest.approx(ss.spectral_norm(ss.center(D) - G), rel=1e-6)
+    A = ss.centered(X)
+    np.testing.assert_allclose(ss.residuals(A, F), ss.residuals(ss.centered(D), G), atol=1e-12)
+    assert ss.spectral_norm(A - F) == pytest.approx(ss.spectral_norm(ss.centered(D) - G), rel=1e-6)
 
 
 def test_certificates_are_computed_of_a_lazy_factor_too() -> None:

@@ -15,8 +15,8 @@ from shiftsvd.numerics import orth
 
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),
-    ss.RandomizedSVD(n_iter=2, finish="last", normalizer="CholeskyQR2"),
-    ss.RandomizedSVD(n_iter=1, sketch=ss.SRFT()),
+    ss.RandomizedSVD(n_iter=2, finish="last", power_iteration_normalizer="CholeskyQR2"),
+    ss.RandomizedSVD(n_iter=1, sketch=ss.sketch.SRFT()),
     ss.ShiftedRandomizedSVD(n_iter=1),
     ss.Exact(),
     ss.BlockLanczos(),
@@ -50,7 +50,7 @@ def test_products_have_the_same_bits_for_any_number_of_threads(fmt: str, large: 
     X = FORMATS[fmt](large)
     results = []
     for n_threads in (1, 2, 3, 8):
-        A = ss.center(X, n_threads=n_threads)
+        A = ss.centered(X, n_threads=n_threads)
         assert len((A if hasattr(A, "blocks") else A.A).blocks()) > 2
         V, W = panel(A.shape[1], 4), panel(A.shape[0], 4)
         moments = ss.as_operator(X, n_threads=n_threads).moments()
@@ -92,7 +92,7 @@ def test_long_panels_have_the_same_bits_on_any_number_of_cores(monkeypatch) -> N
 
 def test_exact_has_the_same_bits_on_any_number_of_cores(monkeypatch) -> None:
     monkeypatch.setattr(base, "QR_ENTRIES", 20_000)
-    A = ss.center(values((6000, 40), density=1.0))
+    A = ss.centered(values((6000, 40), density=1.0))
     results = []
     for cores in (1, 2, 3, 8):
         monkeypatch.setattr(base, "default_threads", lambda cores=cores: cores)
@@ -159,7 +159,7 @@ def test_global_random_state_is_neither_read_nor_written(solver) -> None:
         np.random.seed(seed)  # noqa: NPY002
         before = np.random.get_state()[1].tobytes()  # noqa: NPY002
         F = ss.svd(X, 3, shift="mean", solver=solver, rng=4, certify=True)
-        ss.spectral_norm(ss.center(X) - F)
+        ss.spectral_norm(ss.centered(X) - F)
         assert np.random.get_state()[1].tobytes() == before  # noqa: NPY002
         results.append(bits(F))
     assert results[0] == results[1]

@@ -195,7 +195,7 @@ def test_auto_solver_sees_the_shifted_operator_and_the_caller_gets_its_factors()
     F = ss.svd(X, 3, shift="mean")
     assert F.info.solver == "Exact()" or F.info.solver.startswith("Exact(")
     assert F.shape == (60, 20)
-    assert ss.spectral_norm(ss.center(X) - F) == pytest.approx(dense_svd(X - X.mean(axis=0), 4)[3], rel=1e-6)
+    assert ss.spectral_norm(ss.centered(X) - F) == pytest.approx(dense_svd(X - X.mean(axis=0), 4)[3], rel=1e-6)
 
 
 def test_memory_limit_refuses_what_would_pass_it() -> None:

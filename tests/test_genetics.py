@@ -11,7 +11,7 @@ import pytest
 import shiftsvd
 from shiftsvd.genetics import GenotypePCA, pca
 from shiftsvd.genetics.chromosomes import autosomal
-from shiftsvd.model_file import save
+from shiftsvd.model_file import save_model
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -139,8 +139,8 @@ def test_other_chromosomes_are_as_if_they_were_not_there(stream: bool, tmp_path:
     assert projected[2:] == (391, 0, 0, 0)
     everything = pca(path, 3, chromosomes="all", stream=stream)
     assert (everything.n_used, everything.n_left_out) == (399, 0)
-    save(found, tmp_path / "a.safetensors")
-    assert shiftsvd.load(tmp_path / "a.safetensors", GenotypePCA).n_left_out == 8
+    save_model(found, tmp_path / "a.safetensors")
+    assert shiftsvd.load_model(tmp_path / "a.safetensors", GenotypePCA).n_left_out == 8
 
 
 def test_autosomes_are_told_by_their_names() -> None:
@@ -336,8 +336,8 @@ def test_a_model_file_holds_all_that_projections_take(tmp_path: Path) -> None:
     first = ["A" if j % 3 else "ACGT" * (j + 1) for j in range(300)]  # an insertion may be longer than any name
     path = write(tmp_path / "a.bed", G, allele_1=first)
     found = pca(path, 3)
-    save(found, tmp_path / "a.safetensors", source="a.bed")
-    again = shiftsvd.load(tmp_path / "a.safetensors", GenotypePCA)
+    save_model(found, tmp_path / "a.safetensors", source="a.bed")
+    again = shiftsvd.load_model(tmp_path / "a.safetensors", GenotypePCA)
     assert repr(again) == repr(found)
     for name, value in vars(found).items():
         loaded = getattr(again, name)

@@ -1,10 +1,22 @@
 """What the pages for those who come from elsewhere print is what they show, and each of them is in the index."""
 
 import doctest
+import os
+import re
+import subprocess
+import sys
+from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 
+import numpy as np
 import pytest
+from scipy.io import mmwrite
+from scipy.sparse import random_array
 
+import shiftsvd
+
+DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted((Path(__file__).parent.parent / "docs" / "guides").glob("*.rst"))
 
 
@@ -17,3 +29,39 @@ def test_examples_of_a_guide_print_what_it_shows(page: Path) -> None:
 def test_every_guide_is_in_the_index() -> None:
     index = next(page for page in PAGES if page.stem == "index").read_text(encoding="utf-8").split()
     assert {page.stem for page in PAGES} - set(index) == {"index"}
+
+
+def python_of(page: Path, but: str) -> str:
+    """The Python that a page shows without a prompt, one block after the other; not what needs the package `but`."""
+    blocks = page.read_text(encoding="utf-8").split(".. code-block:: python\n\n")[1:]
+    return "".join(
+        dedent("\n".join(takewhile(lambda line: not line or line.startswith(" "), block.splitlines()))) + "\n"
+        for block in blocks
+        if f"import {but}" not in block.partition(".. ")[0]
+    )
+
+
+def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
+    X = random_array(
+        (80, 60), density=0.2, rng=0, data_sampler=lambda size: np.random.default_rng(0).poisson(3, size) + 1
+    )
+    mmwrite(tmp_path / "counts.mtx", X)
+    environment = os.environ | {"PYTHONPATH": str(Path(shiftsvd.__file__).parents[1])}
+    code = python_of(DOCS / "guides" / "from_irlba.rst", but="scranpy")
+    assert "ss.io.open_matrix" in code
+    command = [sys.executable, "-W", "error", "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
+SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
+
+
+@pytest.mark.parametrize("page", [page for page in SHOWN if "generated" not in page.parts], ids=lambda page: page.name)
+def test_every_name_of_the_package_that_a_page_shows_is_there(page: Path) -> None:
+    for names in re.findall(r"\bss((?:\.[A-Za-z]\w*)+)", page.read_text(encoding="utf-8")):
+        value = shiftsvd
+        for name in names.split(".")[1:]:
+            value = getattr(value, name)
+            if not isinstance(value, (type(shiftsvd), type)):
+                break  # what a call returns is not looked at

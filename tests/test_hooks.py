@@ -52,7 +52,7 @@ def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
         "transposed": (3,),
         "matmat_in_double": (panel(4, 2),),
         "lazy_basis": (panel(4, 2),),
-        "mix": (ss.SRFT().mixer(4, 2, np.random.default_rng(0)),),
+        "mix": (ss.sketch.SRFT().mixer(4, 2, np.random.default_rng(0)),),
         "gram_seconds": (panel(4, 2),),
         "row_blocks": (2,),
         "column_blocks": (2,),
@@ -87,24 +87,30 @@ def test_costs_of_what_is_known_follow_from_it() -> None:
 def test_derived_operators_pass_costs_on() -> None:
     A = OneRead(values((12, 5)))
     V = np.linalg.qr(panel(5, 2))[0]
-    assert ss.Scaled(A, np.ones(12)).costs.gram_reads == Deflated(A, V).costs.gram_reads == 1
+    assert ss.operators.Scaled(A, np.ones(12)).costs.gram_reads == Deflated(A, V).costs.gram_reads == 1
     assert A.H.costs.gram_reads == (A - Minimal(values((12, 5)))).costs.gram_reads == 2
-    for B in (A.H, ss.Scaled(A.H, np.ones(5)), Deflated(A, V), A - Minimal(values((12, 5)))):
+    for B in (A.H, ss.operators.Scaled(A.H, np.ones(5)), Deflated(A, V), A - Minimal(values((12, 5)))):
         assert B.costs.stored == 7
         assert B.costs is B.costs
         assert B.costs == pickle.loads(pickle.dumps(B.costs))
         with pytest.raises(dataclasses.FrozenInstanceError):
             B.costs.stored = 8  # type: ignore[misc]
     rows, cols = np.full(12, 2.0**9), np.full(5, 2.0**-30)
-    both = ss.Scaled(ss.Scaled(A, rows), None, cols).costs.strain
-    assert both == ss.Scaled(A, rows).costs.strain + ss.Scaled(A, None, cols).costs.strain >= 38
+    both = ss.operators.Scaled(ss.operators.Scaled(A, rows), None, cols).costs.strain
+    assert both == ss.operators.Scaled(A, rows).costs.strain + ss.operators.Scaled(A, None, cols).costs.strain >= 38
 
 
 def test_building_an_operator_reads_nothing() -> None:
     source = Held(sparse.csr_array(values((40, 6), np.float32, density=0.3)), 8)
     A = DiskRows(source, n_threads=1)
     shift = ss.LowRank(np.ones(40), np.arange(6.0))
-    built = [A.H, A - shift, (A - shift).H, ss.Scaled(A - shift, np.ones(40)), Deflated(A - shift, np.eye(6)[:, :2])]
+    built = [
+        A.H,
+        A - shift,
+        (A - shift).H,
+        ss.operators.Scaled(A - shift, np.ones(40)),
+        Deflated(A - shift, np.eye(6)[:, :2]),
+    ]
     assert all(built)
     assert source.n_reads == 0
     assert A.costs.stored == source.stored

@@ -72,7 +72,7 @@ def shifted(case: dict) -> tuple[ss.Operator, Array, float, list[bytes], object]
     S = L @ R.conj().T
     scale = rng.uniform(0.5, 2, n) if case["scaled"] else np.ones(n)
     A = A if shift is None else A - shift
-    A = ss.Scaled(A, cols=scale) if case["scaled"] else A
+    A = ss.operators.Scaled(A, cols=scale) if case["scaled"] else A
     size = (np.linalg.norm(E, 2) + np.linalg.norm(S, 2)) * scale.max()
     return A, (E - S) * scale, float(size), before, X
 
@@ -93,7 +93,7 @@ def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
     A, Xbar, size, before, X = shifted(case)
     m, n, k, q = *A.shape, case["k"], case["n_iter"]
     ell = min(k + case["n_oversamples"], m, n)
-    solver = ss.RandomizedSVD(n_iter=q, n_oversamples=case["n_oversamples"], normalizer="QR")
+    solver = ss.RandomizedSVD(n_iter=q, n_oversamples=case["n_oversamples"], power_iteration_normalizer="QR")
     F = solver(A, k, case["seed"])
     Omega = np.random.default_rng(case["seed"]).standard_normal((min(m, n), ell))
     tall = Xbar if m >= n else Xbar.conj().T
@@ -118,7 +118,9 @@ def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
 def test_implicit_values_equal_explicit_ones_with_every_normalizer(normalizer: str, case: dict) -> None:
     A, Xbar, size, _, _ = shifted(case)
     k = case["k"]
-    solver = ss.RandomizedSVD(n_iter=case["n_iter"], n_oversamples=case["n_oversamples"], normalizer=normalizer)
+    solver = ss.RandomizedSVD(
+        n_iter=case["n_iter"], n_oversamples=case["n_oversamples"], power_iteration_normalizer=normalizer
+    )
     found = solver(A, k, case["seed"]).S
     want = solver(ss.as_operator(Xbar), k, case["seed"]).S
     assert np.abs(found - want).max() <= 20 * float(np.finfo(A.dtype).eps) * size
@@ -133,14 +135,16 @@ def test_exact_values_are_those_of_the_explicit_matrix(case: dict) -> None:
     assert np.abs(found - want).max() <= 20 * float(np.finfo(A.dtype).eps) * size
 
 
-@pytest.mark.parametrize("sketch", [ss.Gaussian(), ss.Rademacher(), ss.SparseSign(), ss.SRFT()], ids=repr)
+@pytest.mark.parametrize(
+    "sketch", [ss.sketch.Gaussian(), ss.sketch.Rademacher(), ss.sketch.SparseSign(), ss.sketch.SRFT()], ids=repr
+)
 @pytest.mark.parametrize("name", ["array float64", "csr float64", "csc float64", "fortran", "duck float64"])
 def test_every_sketch_samples_the_shifted_matrix(sketch, name: str) -> None:
     for shape in ((60, 25), (25, 60)):
         D = values(shape) + (values(shape) != 0) * 50
         for finish in ("project", "last"):
             solver = ss.RandomizedSVD(n_iter=2, sketch=sketch, finish=finish)
-            implicit = solver(ss.center(CONTAINERS[name].make(D)), 4, 3)
+            implicit = solver(ss.centered(CONTAINERS[name].make(D)), 4, 3)
             explicit = solver(ss.as_operator(D - D.mean(axis=0)), 4, 3)
             bound = 20 * np.finfo(float).eps * 2 * np.linalg.norm(D, 2)
             assert np.abs(implicit.S - explicit.S).max() <= bound

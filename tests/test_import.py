@@ -91,7 +91,7 @@ def test_public_functions_and_solvers_have_an_example() -> None:
     for name in (
         "svd",
         "as_operator",
-        "center",
+        "centered",
         "spectral_norm",
         "auto_solver",
         "Exact",

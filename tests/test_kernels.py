@@ -933,7 +933,7 @@ from shiftsvd import kernels
 
 X = sp.random_array((300, 60), density=0.1, format="csr", rng=np.random.default_rng(1))
 X = X.multiply(0.8 ** np.arange(60)).tocsr()
-A = ss.center(X)
+A = ss.centered(X)
 F = ss.svd(A, 5, rng=0)
 V = np.cos(np.arange(60 * 21)).reshape(60, 21)
 single = ss.as_operator(X.astype(np.float32)).gram(V.astype(np.float32))

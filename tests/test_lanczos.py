@@ -249,7 +249,7 @@ def test_a_share_without_a_total_is_refused() -> None:
 
 def test_sparse_wide_data_are_read_once_a_step() -> None:
     X = sparse.random_array((60, 3000), density=0.05, format="csr", rng=0)
-    for A in (ss.center(X), ss.center(X.T), ss.center(sparse.csc_array(X)), ss.center(sparse.csc_array(X.T))):
+    for A in (ss.centered(X), ss.centered(X.T), ss.centered(sparse.csc_array(X)), ss.centered(sparse.csc_array(X.T))):
         B = A if A.shape[0] >= A.shape[1] else A.H
         assert fused(B, 20).costs.gram_reads == 1
         V = np.random.default_rng(0).standard_normal((60, 5))
@@ -278,7 +278,7 @@ def test_gram_keeps_its_digits_beside_a_full_column_far_off_centre(container) ->
     X = sparse.random_array((2000, 40), density=0.1, rng=0).toarray()
     X[:, 3] = 1e5 + np.random.default_rng(1).standard_normal(2000)
     exact = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)
-    F = ss.Gram(1e-9)(ss.center(container(X)), 10, 0)
+    F = ss.Gram(1e-9)(ss.centered(container(X)), 10, 0)
     assert F.info.converged
     assert relative(F, exact) <= 1e-9
 
@@ -290,7 +290,7 @@ def test_gram_matrix_is_that_of_the_shifted_scaled_weighted_matrix(container, dt
     rng = np.random.default_rng(0)
     shift = ss.LowRank(rng.standard_normal((70, 2)), rng.standard_normal((12, 2)))
     rows, cols, weights = rng.random(70), rng.random(12) + 0.5, rng.random(70)
-    A = ss.Scaled(ss.as_operator(container(D)) - shift, rows, cols)
+    A = ss.operators.Scaled(ss.as_operator(container(D)) - shift, rows, cols)
     E = rows[:, None] * (D - shift.L @ shift.R.T) * cols
     for w in (None, weights):
         want = E.conj().T @ (E if w is None else w[:, None] * E)
@@ -408,7 +408,7 @@ def test_double_data_multiplied_in_single_precision_keep_the_tolerance(scale: fl
     X = wide_text()
     exact = ss.svd(X, 8, shift="mean", solver=ss.BlockLanczos(tol=1e-10), rng=1).S
     X = sparse.csr_array(scale * X)
-    A = ss.center(X)
+    A = ss.centered(X)
     solver = ss.BlockLanczos(tol=1e-4)
     assert solver.single(fused(A, 100))
     assert not ss.BlockLanczos(tol=1e-10).single(fused(A, 100))

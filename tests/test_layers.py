@@ -10,7 +10,7 @@ import shiftsvd
 ROOT = Path(shiftsvd.__file__).parent
 # Lowest first, one folder or module a line where two of a level might meet: CONTRIBUTING.md, "Where things are".
 LAYERS = (
-    ("kernels", "events"),
+    ("kernels", "events", "names"),
     ("numerics",),
     ("algebra",),
     ("operators",),

@@ -11,7 +11,7 @@ import shiftsvd as ss
 from helpers import EPS, Held, assert_close, assert_is, cut_small, streamed, values
 from holes import holed, mean_filled, rms, stored_nan
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.missing import complete
+from shiftsvd.missing import complete_matrix
 from shiftsvd.missing.gaps import gaps_of
 
 # --- what stands for them -------------------------------------------------------------------------------------
@@ -247,17 +247,17 @@ X = holed((20, 5))
         ("needs an observed entry, got 1 without", lambda: gaps_of(np.where(np.arange(5) == 3, np.nan, X)).moments()),
         ("got 1 inf", lambda: gaps_of(np.array([[1.0, np.inf], [np.nan, 2.0]]))),
         ("got 1 inf", lambda: gaps_of(csr_array(np.array([[1.0, np.inf], [np.nan, 2.0]])))),
-        ("unobserved=True is for sparse", lambda: complete(X, 2, unobserved=True)),
+        ("unobserved=True is for sparse", lambda: complete_matrix(X, 2, unobserved=True)),
         ('unobserved=True needs missing="mean"', lambda: ss.svd(csr_array(np.eye(3)), 1, unobserved=True)),
         ('"mean" is for shift="mean"', lambda: ss.svd(X, 2, missing="mean")),
         ('PCA is for shift="mean" or None', lambda: ss.PCA(2, missing="em", shift="both").fit(X)),
         ("takes no sample_weight", lambda: ss.PCA(2, missing="em").fit(X, sample_weight=np.ones(20))),
         ("number of components as an integer", lambda: ss.PCA(0.5, missing="em").fit(X)),
-        ("biases must be one of", lambda: complete(X, 2, biases="users")),
-        ("penalty must be", lambda: complete(X, 2, penalty=-1)),
-        ("penalty must be", lambda: complete(X, 2, penalty="cv")),
-        ("needs observed entries", lambda: complete(csr_array((9, 4)), 2, unobserved=True)),
-        ("k must be an integer in 1..5", lambda: complete(X, 6)),
+        ("biases must be one of", lambda: complete_matrix(X, 2, biases="users")),
+        ("penalty must be", lambda: complete_matrix(X, 2, penalty=-1)),
+        ("penalty must be", lambda: complete_matrix(X, 2, penalty="cv")),
+        ("needs observed entries", lambda: complete_matrix(csr_array((9, 4)), 2, unobserved=True)),
+        ("k must be an integer in 1..5", lambda: complete_matrix(X, 6)),
     ],
 )
 def test_what_cannot_be_is_refused(message, call):
@@ -273,7 +273,7 @@ def test_operators_have_no_entries_to_be_missing():
 
 def test_a_completion_that_ran_out_of_steps_says_so():
     with pytest.warns(UserWarning, match="still changes by more than tol=1e-09 a step after 2"):
-        assert not complete(X, 2, tol=1e-9, max_iter=2, penalty=0, rng=0).converged
+        assert not complete_matrix(X, 2, tol=1e-9, max_iter=2, penalty=0, rng=0).converged
 
 
 @pytest.mark.parametrize("make", [np.asarray, np.asfortranarray, csr_array])

@@ -70,7 +70,7 @@ def test_new_samples_are_treated_as_the_model_says(missing: str, unobserved: boo
     told(given, "--missing", missing, *more, "-o", out, "--scores", "npy", "--no-report")
     assert invoke("transform", out / "model.safetensors", given, "-o", out / "Z.npy").exit_code == 0
     np.testing.assert_array_equal(np.load(out / "Z.npy"), np.load(out / "scores.npy"))
-    pca = ss.load(out / "model.safetensors")
+    pca = ss.load_model(out / "model.safetensors")
     assert (pca.missing, pca.unobserved) == (missing, unobserved)
     D = sparse.load_npz(given) if unobserved else np.load(given)
     np.testing.assert_allclose(np.load(out / "Z.npy"), pca.transform(D), atol=1e-12)

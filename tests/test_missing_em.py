@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 import shiftsvd as ss
 from helpers import assert_close
 from holes import holed, planted, rms
-from shiftsvd.missing import complete
+from shiftsvd.missing import complete_matrix
 
 
 def soft_impute_als(X: csr_array, k: int, penalty: float, steps: int) -> np.ndarray:
@@ -25,7 +25,7 @@ def soft_impute_als(X: csr_array, k: int, penalty: float, steps: int) -> np.ndar
 
 def test_completion_is_as_good_as_alternating_least_squares():
     X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
-    C = complete(X, 5, biases=None, unobserved=True, rng=0)
+    C = complete_matrix(X, 5, biases=None, unobserved=True, rng=0)
     assert C.converged
     assert C.penalty > 0
     theirs = rms(soft_impute_als(X, 5, C.penalty, 150)[i, j] - x)
@@ -37,7 +37,7 @@ def test_completion_is_as_good_as_alternating_least_squares():
 def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_the_penalty():
     X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
     R = csr_array((X.data + 500, X.indices, X.indptr), shape=X.shape)
-    C = complete(R, 6, biases=None, unobserved=True, tol=1e-6, max_iter=1000, rng=0)
+    C = complete_matrix(R, 6, biases=None, unobserved=True, tol=1e-6, max_iter=1000, rng=0)
     assert rms(C.predict(i, j) - x - 500) <= 1.3
 
 
@@ -46,7 +46,7 @@ def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_
 @pytest.mark.parametrize("seed", range(2))
 def test_completion_is_as_good_with_95_percent_missing(seed, penalty):
     X, (i, j, x), _ = planted(2000, 800, 0.05, 1.0, seed)
-    C = complete(X, 5, biases=None, penalty=penalty, unobserved=True, rng=seed)
+    C = complete_matrix(X, 5, biases=None, penalty=penalty, unobserved=True, rng=seed)
     assert C.converged
     theirs = rms(soft_impute_als(X, 5, C.penalty, 100)[i, j] - x)
     assert rms(C.predict(i, j) - x) <= 1.05 * theirs
@@ -59,7 +59,9 @@ def test_without_noise_the_matrix_is_found(kind):
     given = X.toarray()
     given[given == 0] = np.nan
     given = {"dense": given, "csr": csr_array(given), "unobserved": X}[kind]
-    C = complete(given, 2, biases=None, penalty=0, unobserved=kind == "unobserved", tol=1e-9, max_iter=2000, rng=0)
+    C = complete_matrix(
+        given, 2, biases=None, penalty=0, unobserved=kind == "unobserved", tol=1e-9, max_iter=2000, rng=0
+    )
     assert_close(C.model @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "model")
     assert_close(C.A @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "completed")
 
@@ -68,7 +70,7 @@ def test_without_noise_the_matrix_is_found(kind):
 @pytest.mark.parametrize("penalty", [0, 3.0])
 def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):
     X = holed((60, 30), 0.3)
-    C = complete(X, 3, biases=biases, penalty=penalty, tol=1e-10, max_iter=5000, rng=0)
+    C = complete_matrix(X, 3, biases=biases, penalty=penalty, tol=1e-10, max_iter=5000, rng=0)
     A = np.where(np.isnan(X), C.model @ np.eye(30), X)
     assert_close(C.A @ np.eye(30), A, 1e-12 * np.linalg.norm(A), "completed")
     M = C.U @ np.diag(C.S) @ C.V.T
@@ -88,13 +90,15 @@ def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
     rows = np.repeat(np.arange(300), np.diff(X.indptr))
     R = csr_array((X.data + users[rows] + items[X.indices], X.indices, X.indptr), shape=X.shape)
     errors = {
-        biases: rms(complete(R, 2, biases=biases, unobserved=True, rng=0).predict(i, j) - x - users[i] - items[j])
+        biases: rms(
+            complete_matrix(R, 2, biases=biases, unobserved=True, rng=0).predict(i, j) - x - users[i] - items[j]
+        )
         for biases in (None, "columns", "both")
     }
     assert errors["both"] <= 0.6
     assert errors["both"] < errors["columns"] < errors[None]
     F = ss.svd(R, 2, shift="both", missing="em", unobserved=True, rng=0)
-    A = complete(R, 2, biases="both", unobserved=True, rng=0).A @ np.eye(150)
+    A = complete_matrix(R, 2, biases="both", unobserved=True, rng=0).A @ np.eye(150)
     off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
     assert_close(F.S, np.linalg.svd(off)[1][:2], 1e-8 * np.linalg.norm(A), "values")
 
@@ -105,7 +109,7 @@ def test_completion_takes_memory_for_what_is_observed():
     X, *_ = planted(3000, 2000, 0.01, 1.0, rank=2)
     tracemalloc.start()
     try:
-        complete(X, 2, biases="both", penalty=10.0, unobserved=True, tol=1e-2, rng=0)
+        complete_matrix(X, 2, biases="both", penalty=10.0, unobserved=True, tol=1e-2, rng=0)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -114,6 +118,6 @@ def test_completion_takes_memory_for_what_is_observed():
 
 def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
     X, *_ = planted(300, 100, 0.3, 1.0)
-    a, b = (complete(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
+    a, b = (complete_matrix(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
     assert a.penalty == b.penalty
     assert np.array_equal(a.V, b.V)

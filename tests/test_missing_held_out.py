@@ -11,7 +11,7 @@ import shiftsvd as ss
 from helpers import EPS, Held, assert_close
 from holes import holed, planted, rms, stored_nan
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.missing import complete
+from shiftsvd.missing import complete_matrix
 from shiftsvd.missing.gaps import HeldGaps, gaps_of
 from shiftsvd.missing.held_out import LEAST, SHARE, kept_apart
 
@@ -58,7 +58,7 @@ def against_never_observed(seed: int, m: int, n: int, share: float, sd: float, b
     rng = np.random.default_rng(seed)
     full = rng.standard_normal((m, 5)) @ rng.standard_normal((5, n)) + sd * rng.standard_normal((m, n))
     seen = rng.random((m, n)) < share
-    C = complete(np.where(seen, full, np.nan), 5, biases=biases, rng=seed)
+    C = complete_matrix(np.where(seen, full, np.nan), 5, biases=biases, rng=seed)
     mean = np.nanmean(np.where(seen, full, np.nan), axis=0) if biases else 0.0
     e, b = (((full - S) ** 2)[~seen] for S in (C.model @ np.eye(n), mean))
     true = 1 - e.sum() / b.sum()
@@ -94,7 +94,7 @@ def test_the_baseline_is_the_biases_of_the_other_entries(shift, biases, kind):
     for _ in range(200):  # alternating least squares
         column = np.nanmean(R - row[:, None], axis=0) if biases in ("columns", "both") else column
         row = np.nanmean(R - column, axis=1) if biases in ("rows", "both") else row
-    C = complete(apart, 3, biases=biases, penalty=2.0, tol=1e-7, max_iter=3000, rng=0)
+    C = complete_matrix(apart, 3, biases=biases, penalty=2.0, tol=1e-7, max_iter=3000, rng=0)
     want = 1 - rms(x - C.predict(i, j)) ** 2 / rms(x - row[i] - column[j]) ** 2
     # Both models are within some tol of their optimum, and five rounds of biases within 1e-3 of theirs.
     assert info.heldout_r2 == pytest.approx(want, abs=5e-3)
@@ -110,7 +110,7 @@ def test_entries_that_judge_are_others_than_those_that_choose(kind, monkeypatch)
         return hidden[-1]
 
     monkeypatch.setattr(HeldGaps, "hide", hide)
-    C = complete(X, 2, unobserved=unobserved, rng=0)
+    C = complete_matrix(X, 2, unobserved=unobserved, rng=0)
     assert C.held_out_rmse is not None
     judge, choose = ({*zip(i.tolist(), j.tolist(), strict=True)} for _, i, j, _ in hidden)
     assert len(judge) >= LEAST
@@ -266,7 +266,7 @@ def test_settings_of_the_completion_reach_it():
     assert large.info_.heldout_r2 == pytest.approx(0, abs=1e-12)  # all that is left is the means
     small = ss.PCA(3, missing="em", penalty=0.5, random_state=0).fit(X)
     assert small.info_.heldout_r2 < large.info_.heldout_r2
-    C = complete(X, 3, penalty=0.5, rng=0)
+    C = complete_matrix(X, 3, penalty=0.5, rng=0)
     F = ss.svd(X, 3, shift="mean", missing="em", penalty=0.5, solver="exact", rng=0)
     A = C.A @ np.eye(80)
     assert_close(F.S, np.linalg.svd(A - A.mean(axis=0))[1][:3], 1e4 * EPS * np.linalg.norm(A), "values")
@@ -282,7 +282,7 @@ def test_settings_that_cannot_be_are_refused(setting):
     for call in (
         lambda: ss.svd(X, 2, missing="em", **setting),
         lambda: ss.PCA(2, missing="em", **setting).fit(X),
-        lambda: complete(X, 2, **setting),
+        lambda: complete_matrix(X, 2, **setting),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -27,8 +27,8 @@ SOLVERS = (
     "gram",
     ss.BlockLanczos(tol=1e-6, block_size=4),
     ss.Exact(certify=True),
-    ss.RandomizedSVD(n_iter=3, sketch=ss.SparseSign(4)),
-    ss.ShiftedRandomizedSVD(sketch=ss.SRFT()),
+    ss.RandomizedSVD(n_iter=3, sketch=ss.sketch.SparseSign(4)),
+    ss.ShiftedRandomizedSVD(sketch=ss.sketch.SRFT()),
 )
 
 
@@ -62,7 +62,7 @@ def assert_same_model(found: ss.PCA, expected: ss.PCA) -> None:
 def through_file(model: ss.PCA, folder: Path, **options: Any) -> ss.PCA:
     path = folder / "model.safetensors"
     model.save(path, force=True, **options)
-    return ss.load(path)
+    return ss.load_model(path)
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
@@ -250,7 +250,7 @@ def test_what_exists_is_not_replaced_unasked(tmp_path: Path) -> None:
         ss.PCA(3).fit(data()).save(path)
     assert path.read_bytes() == before
     ss.PCA(3).fit(data()).save(str(path), force=True)
-    assert ss.load(path).n_components_ == 3
+    assert ss.load_model(path).n_components_ == 3
     assert [file.name for file in tmp_path.iterdir()] == ["m.safetensors"]
 
 
@@ -301,7 +301,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "none").unlink()
     assert list(tmp_path.iterdir()) == list(tmp_path.parent.glob(".*.part")) == []
     with pytest.raises(FileNotFoundError, match=r"m\.safetensors cannot be read: No such file"):
-        ss.load(path)
+        ss.load_model(path)
 
 
 def test_a_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
@@ -425,13 +425,13 @@ def test_files_of_version_1_load(tmp_path: Path) -> None:
     path = tmp_path / "first.safetensors"
     tensors, texts = first_version()
     written_by_hand(path, tensors, texts)
-    model = ss.load(path)
+    model = ss.load_model(path)
     for name in (name for name in tensors if name[-1] == "_"):
         order = "F" if name == "components_" else "C"
         assert_same_values(getattr(model, name), np.asarray(tensors[name], order=order), name)
     assert (model.n_components_, model.n_features_in_, model.n_samples_, model.noise_variance_) == (2, 3, 11, 0.125)
     assert model.feature_names_in_.tolist() == ["a", "β", "c"]
-    assert model.solver == ss.RandomizedSVD(n_iter=4, sketch=ss.SparseSign(4))
+    assert model.solver == ss.RandomizedSVD(n_iter=4, sketch=ss.sketch.SparseSign(4))
     assert (model.random_state, model.memory_limit, model.scale.tolist()) == (7, "2GB", [1, 2, 4])
     assert (model.info_.n_passes, model.info_.converged, model.info_.frobenius_error) == (10, False, 0.25)
     assert model.info_.value_errors.tolist() == [1e-12, np.inf]
@@ -446,7 +446,7 @@ def test_a_setting_that_the_file_does_not_know_has_its_default(tmp_path: Path) -
     tensors, texts = first_version()
     del texts["settings"]["verbose"], texts["settings"]["solver"]
     written_by_hand(path, tensors, texts)
-    assert (ss.load(path).verbose, ss.load(path).solver) == (0, "auto")
+    assert (ss.load_model(path).verbose, ss.load_model(path).solver) == (0, "auto")
 
 
 # ---- other packages

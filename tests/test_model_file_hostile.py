@@ -20,7 +20,7 @@ Tensors, Texts = dict[str, Any], dict[str, Any]
 
 def refused(path: Path, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        ss.load(path)
+        ss.load_model(path)
     assert str(caught.value).startswith(f"{path} cannot be read: ")
     assert len(str(caught.value)) < len(str(path)) + 1500
 
@@ -36,13 +36,13 @@ def usable(model: ss.PCA, path: Path) -> None:
     assert repr(model)
     again = path.with_name("again.safetensors")
     model.save(again, force=True)
-    assert_same_model(ss.load(again), model)
+    assert_same_model(ss.load_model(again), model)
 
 
 def errors_or_model(path: Path) -> bool:
     """Whether a file loads; if not, the error says which file it was."""
     try:
-        model = ss.load(path)
+        model = ss.load_model(path)
     except (ValueError, OSError) as error:
         said = str(error)
     else:
@@ -362,5 +362,5 @@ def test_generated_mutants_give_an_error_or_a_model(tmp_path: Path) -> None:
         path.write_bytes(mutant)
         if mutant != content and errors_or_model(path):
             loaded += 1
-            assert_same_model(ss.load(path), model)  # the checksum leaves no other
+            assert_same_model(ss.load_model(path), model)  # the checksum leaves no other
     assert loaded < 20

@@ -17,7 +17,7 @@ import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.alleles import Samples, Variants
-from shiftsvd.model_file import describe, save
+from shiftsvd.model_file import describe, save_model
 from shiftsvd.model_file.kinds import KINDS
 from test_model_file import assert_same_values, data, first_version, written_by_hand
 
@@ -54,9 +54,9 @@ def assert_same(found: Any, expected: Any, name: str) -> None:
 
 def through_file(model: Any, folder: Path, **options: Any) -> Any:
     path = folder / "model.safetensors"
-    save(model, path, force=True, **options)
+    save_model(model, path, force=True, **options)
     json.dumps(describe(path), allow_nan=False)
-    return ss.load(path)
+    return ss.load_model(path)
 
 
 # ---- PCA and its shifts
@@ -139,14 +139,14 @@ def test_groups_that_a_file_cannot_hold_are_refused(tmp_path: Path) -> None:
         with pytest.raises(
             ValueError, match=rf"is not written: shift_\.groups cannot be stored: it {message}|{message}"
         ):
-            save(model, tmp_path / "m.safetensors")
+            save_model(model, tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_shift_that_was_not_fitted_is_refused(tmp_path: Path) -> None:
     model = ss.PCA(2).fit(data()).set_params(shift=ss.GroupMeans())
     with pytest.raises(ValueError, match=r"shift_ must be LearnedGroups for shift=GroupMeans\(\), got NoneType"):
-        save(model, tmp_path / "m.safetensors")
+        save_model(model, tmp_path / "m.safetensors")
 
 
 def test_what_partial_fit_found_survives_without_its_stream(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_partial_fit_found_survives_without_its_stream(tmp_path: Path) -> N
         again = through_file(model, tmp_path)
     assert again.transform(X).tobytes() == model.transform(X).tobytes()
     assert (again.n_samples_, again.unseen_variance_) == (300, model.unseen_variance_)
-    for go_on in (lambda: again.refine(X), lambda: ss.merge(again, model), lambda: ss.merge(model, again)):
+    for go_on in (lambda: again.refine(X), lambda: ss.merge_pca(again, model), lambda: ss.merge_pca(model, again)):
         with pytest.raises(ValueError, match="partial_fit"):
             go_on()
     assert again.partial_fit(X[:60]).n_samples_ == 60  # anew, as the warning said
@@ -284,7 +284,7 @@ def test_every_estimator_survives(tmp_path: Path, name: str) -> None:
         assert ours["vocabulary_"] == theirs["vocabulary_"]
         again.vectorizer_ = model.vectorizer_
         assert_same(again, model, name)
-        again = ss.load(tmp_path / "model.safetensors")
+        again = ss.load_model(tmp_path / "model.safetensors")
     else:
         assert_same(again, model, name)
     for found, expected in zip(asked(again), asked(model), strict=True):
@@ -305,27 +305,27 @@ def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
 
     for other in (LSA(), object(), None, data()):
         with pytest.raises(ValueError, match=r"a model file holds one of PCA, TruncatedSVD, LSA, .*, got "):
-            save(other, path)
+            save_model(other, path)
     for one in (ss.LSA(), ss.PCoA(), ss.TruncatedSVD(), ss.CorrespondenceAnalysis()):
         with pytest.raises(NotFittedError):
-            save(one, path)
+            save_model(one, path)
     with pytest.raises(ValueError, match=r"settings\.metric cannot be stored: it is function"):
-        save(ss.PCoA(2, metric=lambda a, b: np.abs(a - b).sum()).fit(data()), path)
+        save_model(ss.PCoA(2, metric=lambda a, b: np.abs(a - b).sum()).fit(data()), path)
     with pytest.raises(ValueError, match="a LSA has no names of features"):
-        save(words()[0], path, names=["a"])
+        save_model(words()[0], path, names=["a"])
     dates = pd.DataFrame(table("array"), index=pd.date_range("2020", periods=30), columns=list("abcdef"))
     with pytest.raises(ValueError, match=r"row_coordinates_\.rows cannot be stored: .*datetime64"):
-        save(ss.CorrespondenceAnalysis().fit(dates), path)
+        save_model(ss.CorrespondenceAnalysis().fit(dates), path)
     pairs = dates.set_index(pd.MultiIndex.from_product([range(5), range(6)]))
     with pytest.raises(ValueError, match="names must be all texts or all numbers"):
-        save(ss.CorrespondenceAnalysis().fit(pairs), path)
+        save_model(ss.CorrespondenceAnalysis().fit(pairs), path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_kind_that_is_wanted_is_the_kind_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    save(truncated(data())[0], path)
-    assert type(ss.load(path, ss.TruncatedSVD)) is ss.TruncatedSVD
+    save_model(truncated(data())[0], path)
+    assert type(ss.load_model(path, ss.TruncatedSVD)) is ss.TruncatedSVD
     with pytest.raises(
         ValueError, match=r"m\.safetensors cannot be read: it holds a TruncatedSVD, where a PCA is wanted"
     ):
@@ -335,7 +335,7 @@ def test_the_kind_that_is_wanted_is_the_kind_that_is_there(tmp_path: Path) -> No
 def test_a_file_of_the_first_version_needs_no_new_entry(tmp_path: Path) -> None:
     tensors, texts = first_version()
     written_by_hand(tmp_path / "first.safetensors", tensors, texts)
-    model = ss.load(tmp_path / "first.safetensors")
+    model = ss.load_model(tmp_path / "first.safetensors")
     assert not {"shift_", "unseen_variance_"} & set(vars(model))
     known, now = set(texts["fitted"]["info_"]["fields"]), {field.name for field in fields(model.info_)}
     assert known <= now
@@ -353,7 +353,7 @@ def test_every_estimator_of_the_package_has_an_entry() -> None:
 
 def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path) -> None:
     path = tmp_path / "words.safetensors"
-    save(words()[0], path)
+    save_model(words()[0], path)
     told = CliRunner().invoke(main, ["info", str(path), "--json"])
     assert told.exit_code == 0, told.output
     assert json.loads(told.stdout)["kind"] == "LSA"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.model_file import save
+from shiftsvd.model_file import save_model
 from test_model_file import data, written_by_hand
 from test_model_file_hostile import JUNK, mutants, nodes
 from test_model_file_kinds import GROUPS, MODELS, Made, assert_same
@@ -52,7 +52,7 @@ HOSTILE = {
 def refused_or_usable(path: Path, asked: Callable[[Any], list[Any]]) -> bool:
     """Whether a file loads; if not, the error says which file it was, and if so, the model answers or says why not."""
     try:
-        model = ss.load(path)
+        model = ss.load_model(path)
     except (ValueError, OSError) as error:
         said = str(error)
     else:
@@ -69,7 +69,7 @@ def _use(model: Any, path: Path, asked: Callable[[Any], list[Any]]) -> None:
     with np.errstate(all="ignore"), warnings.catch_warnings(), suppress(ValueError, TypeError):
         warnings.simplefilter("ignore")
         asked(model)
-    save(model, path.with_name("again.safetensors"), force=True)
+    save_model(model, path.with_name("again.safetensors"), force=True)
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def _use(model: Any, path: Path, asked: Callable[[Any], list[Any]]) -> None:
 def test_any_value_of_any_header_may_be_junk(tmp_path: Path, name: str) -> None:
     path = tmp_path / "junk.safetensors"
     model, asked = HOSTILE[name]()
-    save(model, path)
+    save_model(model, path)
     tensors, texts, kind = parts_of(path)
     written_by_hand(path, tensors, texts, kind=kind)
     assert refused_or_usable(path, asked)
@@ -105,7 +105,7 @@ def test_any_value_of_any_header_may_be_junk(tmp_path: Path, name: str) -> None:
 def test_any_tensor_of_any_kind_may_be_junk(tmp_path: Path, name: str) -> None:
     path = tmp_path / "junk.safetensors"
     model, asked = HOSTILE[name]()
-    save(model, path)
+    save_model(model, path)
     tensors, texts, kind = parts_of(path)
     for key, value in tensors.items():
         with np.errstate(all="ignore"):
@@ -124,12 +124,12 @@ def test_any_tensor_of_any_kind_may_be_junk(tmp_path: Path, name: str) -> None:
 def test_every_byte_is_guarded(tmp_path: Path) -> None:
     path = tmp_path / "mutant.safetensors"
     model, asked = HOSTILE["words, settings"]()
-    save(model, path)
+    save_model(model, path)
     content = path.read_bytes()
     for mutant in list(mutants(content, 0))[::5]:
         path.write_bytes(mutant)
         if mutant != content and refused_or_usable(path, asked):
-            assert_same(ss.load(path).components_, model.components_, "components_")
+            assert_same(ss.load_model(path).components_, model.components_, "components_")
 
 
 def long_name(tensors: Any, texts: Any) -> None:
@@ -212,10 +212,10 @@ LIES: dict[str, tuple[str, Callable[[Any, Any], object], str]] = {
 def test_headers_of_every_kind_that_lie_are_refused(tmp_path: Path, name: str) -> None:
     model_name, change, message = LIES[name]
     path = tmp_path / "lies.safetensors"
-    save(HOSTILE[model_name]()[0], path)
+    save_model(HOSTILE[model_name]()[0], path)
     tensors, texts, kind = parts_of(path)
     change(tensors, texts)
     written_by_hand(path, tensors, texts, kind=kind)
     with pytest.raises(ValueError, match=message) as caught:
-        ss.load(path)
+        ss.load_model(path)
     assert str(caught.value).startswith(f"{path} cannot be read: ")

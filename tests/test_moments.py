@@ -129,7 +129,7 @@ def test_moments_are_one_read_of_the_data() -> None:
 def test_norm_of_the_centred_sparse_matrix_keeps_its_digits(fmt, density: float) -> None:
     D = np.where(np.random.default_rng(1).random((3000, 12)) < density, columns_at(1e3, (3000, 12)), 0)
     mu, M2 = exact(D)
-    A = ss.center(fmt(D))
+    A = ss.centered(fmt(D))
     # A column with a stored fraction p up to 0.99 loses the factor p / (1 - p) to cancellation, a fuller one nothing.
     lost = 100 * EPS * 200 + 10 * (EPS * 1e3) ** 2
     np.testing.assert_allclose(A.column_squares(), M2, rtol=lost)
@@ -144,7 +144,7 @@ def test_norm_of_a_centred_dense_matrix_keeps_its_digits(mean: float) -> None:
     _, M2 = exact(X)
     rel = 100 * EPS + 20 * (EPS * mean) ** 2
     for Y in (X, X.T.copy()):
-        A = ss.center(Y) if Y is X else ss.center(X).H
+        A = ss.centered(Y) if Y is X else ss.centered(X).H
         squares = A.column_squares() if Y is X else A.row_squares()
         np.testing.assert_allclose(squares, M2, rtol=rel)
         assert A.frobenius_norm() == pytest.approx(np.sqrt(M2.sum()), rel=rel)
@@ -184,6 +184,6 @@ def test_squares_of_a_complex_shift_are_those_of_the_dense_matrix(fmt, rank: int
 def test_operators_without_cheap_squares_say_so() -> None:
     A = Counting(values((8, 3)))
     assert A.column_squares() is A.row_squares() is A.frobenius_norm() is None
-    assert ss.Scaled(A, cols=np.ones(3)).frobenius_norm() is None
+    assert ss.operators.Scaled(A, cols=np.ones(3)).frobenius_norm() is None
     assert (A - ss.LowRank(np.ones(8), np.ones(3))).H.frobenius_norm() is None
     assert A.reads == 0

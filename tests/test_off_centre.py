@@ -126,7 +126,7 @@ def median_error(ratio: float, dtype, make, solver) -> float:
     errors = []
     for seed in range(3):
         X, want = spectrum_of_section_5(ratio, dtype, seed)
-        errors.append(error(solver(ss.center(make(X)), 10, seed), want))
+        errors.append(error(solver(ss.centered(make(X)), 10, seed), want))
     return float(np.median(errors))
 
 

@@ -21,7 +21,7 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
         rows = rng.random(m) + 0.5 if rng.random() < 0.7 else None
         cols = values((n, 1), rng.choice([np.float64, np.complex128]), seed, 1.0)[:, 0] if rng.random() < 0.7 else None
         r, c = np.ones(m) if rows is None else rows, np.ones(n) if cols is None else cols
-        return ss.Scaled(A, rows, cols), r[:, None] * D * c, size * np.abs(r).max() * np.abs(c).max()
+        return ss.operators.Scaled(A, rows, cols), r[:, None] * D * c, size * np.abs(r).max() * np.abs(c).max()
     if step == "mean":
         mu = A.moments().mean
         E = np.ones((m, 1)) * D.mean(axis=0)
@@ -36,7 +36,7 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
     shift = ss.LowRank(L, R)
     E = in_double(L) @ in_double(R).conj().T
     if step == "adjoint of a shift":
-        shift = ss.Adjoint(ss.LowRank(R, L))
+        shift = ss.operators.Adjoint(ss.LowRank(R, L))
     return A - shift, D - E, size + np.linalg.norm(in_double(L)) * np.linalg.norm(in_double(R))
 
 
@@ -90,7 +90,7 @@ def test_two_shifts_equal_their_sum(name: str) -> None:
     size = np.linalg.norm(in_double(D)) + S.frobenius_norm() + T.frobenius_norm()
     assert_is(A - S - T, E, 2 * size)
     assert_is((A.H - S.H - T.H).H, E, 2 * size)
-    assert_is(ss.Shifted(ss.Shifted(A, S), T), E, 2 * size)
+    assert_is(ss.operators.Shifted(ss.operators.Shifted(A, S), T), E, 2 * size)
 
 
 @pytest.mark.parametrize("name", FEW)
@@ -138,7 +138,7 @@ def test_double_shift_keeps_the_dtype_of_single_precision_data() -> None:
     for A in map(
         ss.as_operator, (values((9, 4), np.float32), CONTAINERS["csr float32"].make(values((9, 4), np.float32)))
     ):
-        assert (A - shift).dtype == (A - shift).H.dtype == ss.Scaled(A, cols=np.ones(4)).dtype == np.float32
+        assert (A - shift).dtype == (A - shift).H.dtype == ss.operators.Scaled(A, cols=np.ones(4)).dtype == np.float32
 
 
 class TestLowRank:
@@ -207,9 +207,9 @@ def test_differences_of_unequal_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="must be equal"):
         A - ss.LowRank(np.ones(4), np.ones(3))
     with pytest.raises(ValueError, match="must be equal"):
-        ss.Shifted(A, ss.LowRank(np.ones(5), np.ones(4)))
+        ss.operators.Shifted(A, ss.LowRank(np.ones(5), np.ones(4)))
     with pytest.raises(ValueError, match=r"cols must have shape \(3,\)"):
-        ss.Scaled(A, cols=np.ones(5))
+        ss.operators.Scaled(A, cols=np.ones(5))
     with pytest.raises(TypeError):
         A - np.ones((5, 3))
     with pytest.raises(TypeError):
@@ -228,7 +228,7 @@ def test_operators_print_their_size_and_compare_by_identity() -> None:
 def test_operators_survive_pickling(name: str) -> None:
     D = values((12, 5), CONTAINERS[name].dtype)
     S = ss.LowRank(np.ones(12), panel(5, 1))
-    A = ss.Scaled(ss.as_operator(CONTAINERS[name].make(D)) - S, cols=np.arange(1.0, 6)).H
+    A = ss.operators.Scaled(ss.as_operator(CONTAINERS[name].make(D)) - S, cols=np.arange(1.0, 6)).H
     B = pickle.loads(pickle.dumps(A))
     V = panel(12, 2)
     assert np.array_equal(A @ V, B @ V)

@@ -71,7 +71,7 @@ def test_solver_is_algorithm_1_line_by_line(name: str, shape, shift: str, q: int
 def test_sample_is_twice_k_unless_told_otherwise_and_clipped(k: int, oversamples, K: int) -> None:
     for shape in ((20, 90), (90, 20)):
         X = values(shape, density=1.0)
-        F = ss.ShiftedRandomizedSVD(n_oversamples=oversamples)(ss.center(X.T), k, 3)
+        F = ss.ShiftedRandomizedSVD(n_oversamples=oversamples)(ss.centered(X.T), k, 3)
         assert F.info.sample_size == K
         Omega = np.random.default_rng(3).standard_normal((shape[1], K))
         compare(F, algorithm_1(X, X.mean(axis=1), k, K, 0, Omega), 1e4 * EPS * np.linalg.norm(X, 2))
@@ -145,7 +145,7 @@ def test_shift_on_the_other_side_is_refused() -> None:
 
 def test_shift_that_cannot_be_looked_into_is_refused() -> None:
     A, S = ss.as_operator(values((40, 12))), Minimal(np.ones((40, 1)) * panel(12, 1).T)
-    for B in (A - S, ss.Scaled(A - S, cols=np.ones(12)), (A.H - S.H).H):
+    for B in (A - S, ss.operators.Scaled(A - S, cols=np.ones(12)), (A.H - S.H).H):
         with pytest.raises(ValueError, match="RandomizedSVD"):
             ss.ShiftedRandomizedSVD()(B, 3, 0)
 
@@ -191,7 +191,7 @@ def test_as_many_samples_as_the_rank_are_one_too_few_for_line_6() -> None:
     direct, paper, one_more, iterated = [], [], [], []
     for seed in range(30):
         X, _ = exact_rank_10(seed)
-        A, Xbar = ss.center(X.T), X - X.mean(axis=1)[:, None]
+        A, Xbar = ss.centered(X.T), X - X.mean(axis=1)[:, None]
         direct.append(relative_error(ss.RandomizedSVD(n_oversamples=0, n_iter=0)(A, 10, seed), Xbar))
         paper.append(relative_error(ss.ShiftedRandomizedSVD(n_oversamples=0)(A, 10, seed), Xbar))
         one_more.append(relative_error(ss.ShiftedRandomizedSVD(n_oversamples=1)(A, 10, seed), Xbar))
@@ -243,7 +243,7 @@ def test_bound_holds_for_both_samples_when_the_shift_is_the_mean() -> None:
     for draw in draws.values():
         for seed in range(3):
             X = draw(np.random.default_rng(seed))
-            A, Xbar = ss.center(X.T), X - X.mean(axis=1)[:, None]
+            A, Xbar = ss.centered(X.T), X - X.mean(axis=1)[:, None]
             S = np.linalg.svd(Xbar, compute_uv=False)
             for q in (0, 1, 2):
                 for solver in (
@@ -261,7 +261,7 @@ def test_paper_sample_is_never_worse_than_an_exact_one_of_a_column_less() -> Non
         X = 5 + rng.standard_normal((40, 120))
         mu = X.mean(axis=1)
         K = 12
-        F = ss.ShiftedRandomizedSVD(n_oversamples=0)(ss.center(X.T), K, seed)
+        F = ss.ShiftedRandomizedSVD(n_oversamples=0)(ss.centered(X.T), K, seed)
         Omega = np.random.default_rng(seed).standard_normal((120, K))
         w = Omega.T @ np.ones(120) - 1
         N = np.linalg.svd(w[None])[2][1:].T
@@ -283,8 +283,8 @@ def test_invariants_of_centred_results(shape, make, offset: float) -> None:
         )
         Xbar = X - X.mean(axis=0)
         ratio = max(1.0, float(np.linalg.norm(X.mean(axis=0)) / np.sqrt(np.mean(np.sum(Xbar**2, axis=1)))))
-        solver = ss.RandomizedSVD(n_iter=1, normalizer="QR")
-        F, G = solver(ss.center(make(X)), 10, seed), solver(ss.as_operator(Xbar), 10, seed)
+        solver = ss.RandomizedSVD(n_iter=1, power_iteration_normalizer="QR")
+        F, G = solver(ss.centered(make(X)), 10, seed), solver(ss.as_operator(Xbar), 10, seed)
         ones = np.ones(shape[0])
         assert np.linalg.norm(F.U.T @ ones) / np.sqrt(shape[0]) <= 1e-14 * ratio
         for Q in (F.U, F.Vh.T):
@@ -319,7 +319,7 @@ def test_spectra_of_section_4_order_paper_and_exact_samples() -> None:
     for seed in range(10):
         X = with_values((100, 600), S, seed=seed)
         X = X - X.mean(axis=1)[:, None] + 0.1 * np.random.default_rng(seed).standard_normal(100)[:, None]
-        A, Xbar = ss.center(X.T), X - X.mean(axis=1)[:, None]
+        A, Xbar = ss.centered(X.T), X - X.mean(axis=1)[:, None]
         paper.append(mse(ss.ShiftedRandomizedSVD(n_oversamples=0)(A, 10, seed), Xbar))
         direct.append(mse(ss.RandomizedSVD(n_oversamples=0, n_iter=0)(A, 10, seed), Xbar))
     assert np.mean(paper) > 1.3 * np.mean(direct)

@@ -58,7 +58,7 @@ def test_column_errors_equal_the_definition(store) -> None:
     V = np.linalg.qr(rng.standard_normal((8, 3)))[0]
     Xbar = X - X.mean(axis=0)
     expected = ((Xbar - Xbar @ V @ V.T) ** 2).sum(axis=1)
-    found = metrics.column_errors(ss.center(ss.as_operator(store(X))), V.T)
+    found = metrics.column_errors(ss.centered(ss.as_operator(store(X))), V.T)
     np.testing.assert_allclose(found, expected, atol=20 * np.finfo(float).eps * (Xbar**2).sum())
 
 

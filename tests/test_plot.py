@@ -359,7 +359,7 @@ def test_clear_errors() -> None:
 
 
 def filled(blocks: int, size: int = 1000) -> ScoreRaster:
-    raster = ScoreRaster((3.0, 2.0), size=size, seed=5)
+    raster = ScoreRaster((3.0, 2.0), size=size, rng=5)
     for block in np.array_split(MANY, blocks):
         raster.add(block)
     return raster

@@ -239,7 +239,10 @@ def test_what_cannot_be_is_refused_before_anything_is_read(how: dict[str, Any]) 
 @EVERY
 def test_entries_are_changed_before_anything_is_learned_in_their_order(shift: str) -> None:
     kind, data = SHIFTS[shift]
-    doubled = (lambda A: ss.Scaled(A, cols=np.full(N, 2.0)), lambda A: A - ss.LowRank(np.ones(A.shape[0]), VECTOR))
+    doubled = (
+        lambda A: ss.operators.Scaled(A, cols=np.full(N, 2.0)),
+        lambda A: A - ss.LowRank(np.ones(A.shape[0]), VECTOR),
+    )
     found = Preparation(kind, "std", W, entries=doubled).learn(A := ss.as_operator(X))
     want = Preparation(kind, "std", W).learn(B := ss.as_operator(2 * X - VECTOR))
     assert_close(dense(found.of(A)), dense(want.of(B)), 10 * SIZE / want.scale.min())
@@ -254,7 +257,7 @@ USERS = {
     "svd": lambda: ss.svd(X, 2, shift="mean", scale="std", solver="exact"),
     "PCA": lambda: ss.PCA(2, scale=True, solver="exact").fit(X),
     "TruncatedSVD": lambda: ss.TruncatedSVD(2, solver="exact").fit(X),
-    "suggest_k": lambda: ss.suggest_k(X, "gavish-donoho", scale="std", k_max=3),
+    "suggest_k": lambda: ss.suggest_k(X, "gavish-donoho", scale="std", max_k=3),
     "resampling": lambda: rows_of(X, "mean", "std", None, None).operator(),
 }
 

@@ -114,7 +114,7 @@ def test_what_is_beyond_a_projection_has_the_squares_of_the_explicit_difference(
     D, weights = signal_and_noise((90, 30), 1e-20, np.float64, blocks=True), rng.random(90)
     scale, rows = rng.random(30) + 0.5, rng.random(90) + 0.5
     scale[3] = 0
-    A = ss.Scaled(ss.as_operator(STORED[stored](D)) - ss.LowRank(np.ones(90), D.mean(axis=0)), rows, scale)
+    A = ss.operators.Scaled(ss.as_operator(STORED[stored](D)) - ss.LowRank(np.ones(90), D.mean(axis=0)), rows, scale)
     B = rows[:, None] * (D - D.mean(axis=0)) * scale
     V = np.linalg.svd(B)[2][:5].T
     V[3] = 0  # where the scale is 0
@@ -226,7 +226,7 @@ def test_a_file_of_a_single_model_keeps_double_values_and_one_of_a_former_versio
         for name in ("singular_values_", "explained_variance_", "explained_variance_ratio_"):
             setattr(pca, name, getattr(pca, name).astype(dtype))
         pca.save(tmp_path / f"{np.dtype(dtype)}.safetensors")
-        again = ss.load(tmp_path / f"{np.dtype(dtype)}.safetensors")
+        again = ss.load_model(tmp_path / f"{np.dtype(dtype)}.safetensors")
         assert again.singular_values_.dtype == dtype
         assert np.array_equal(again.singular_values_, pca.singular_values_)
 

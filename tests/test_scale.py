@@ -236,7 +236,7 @@ def test_what_sums_squares_refuses_data_whose_squares_are_no_numbers(c: float) -
         ss.PCoA(3).fit(np.abs(np.subtract.outer(D[:, 0], D[:, 0])) * c)
     D[3, 4] = np.nan
     with pytest.raises(ValueError, match="by a power of two"):
-        ss.complete(D * c, 3, rng=0, n_threads=1)
+        ss.complete_matrix(D * c, 3, rng=0, n_threads=1)
 
 
 def test_a_constant_column_hides_no_small_ones() -> None:
@@ -254,7 +254,7 @@ def test_the_command_writes_all_it_writes_at_any_scale(power: int, tmp_path: Pat
         arguments = ["fit", str(tmp_path / f"{name}.npy"), "-k", "3", "-o", str(tmp_path / name), "--seed", "0"]
         told = CliRunner().invoke(main, arguments)
         assert told.exit_code == 0, told.output
-    one, far = (ss.load(tmp_path / name / "model.safetensors") for name in ("one", "far"))
+    one, far = (ss.load_model(tmp_path / name / "model.safetensors") for name in ("one", "far"))
     assert np.array_equal(far.components_, one.components_)
     assert np.array_equal(np.ldexp(far.singular_values_, -power), one.singular_values_)
     assert sorted(path.name for path in (tmp_path / "far").iterdir()) == sorted(

@@ -70,10 +70,12 @@ def test_shifted_over_scaled_over_adjoint_in_any_order_is_the_dense_matrix(make)
     S, r, c = low_rank(2), np.linspace(1, 2, 40), np.linspace(3, 1, 6)
     A, D, E = ss.as_operator(make(X)), X, dense(S)
     size = 10 * (np.linalg.norm(D) + np.linalg.norm(E))
-    assert_is(ss.Shifted(ss.Scaled(A.H, c, r), S.H), (r[:, None] * D * c - E).T, size)
-    assert_is(ss.Scaled(ss.Shifted(A, S).H, c, r), (r[:, None] * (D - E) * c).T, size)
-    assert_is(ss.Adjoint(ss.Shifted(ss.Scaled(A, r, c), S)), (r[:, None] * D * c - E).T, size)
-    assert_is(ss.Shifted(ss.Shifted(A, S), S) - S, D - 3 * E, size)
+    assert_is(ss.operators.Shifted(ss.operators.Scaled(A.H, c, r), S.H), (r[:, None] * D * c - E).T, size)
+    assert_is(ss.operators.Scaled(ss.operators.Shifted(A, S).H, c, r), (r[:, None] * (D - E) * c).T, size)
+    assert_is(
+        ss.operators.Adjoint(ss.operators.Shifted(ss.operators.Scaled(A, r, c), S)), (r[:, None] * D * c - E).T, size
+    )
+    assert_is(ss.operators.Shifted(ss.operators.Shifted(A, S), S) - S, D - 3 * E, size)
 
 
 @pytest.mark.parametrize("shift", ["mean", "rows", "both", ss.Covariates(C), ss.GroupMeans(GROUPS)])
@@ -83,14 +85,14 @@ def test_every_shift_and_scale_keeps_the_gram_of_one_read(make, shift):
 
     A = prepared(ss.as_operator(make(X)), shift, "std", weights=np.linspace(1, 2, 40))
     assert A.costs.gram_reads == 1
-    assert fused(ss.Shifted(ss.as_operator(make(X)), low_rank(2)), 50).costs.gram_reads == 1
+    assert fused(ss.operators.Shifted(ss.as_operator(make(X)), low_rank(2)), 50).costs.gram_reads == 1
 
 
 @pytest.mark.parametrize("make", [np.array, csr_array])
 def test_a_scale_of_0_keeps_the_gram_of_one_read_where_the_shift_is_0_too(make):
     r, c = np.arange(40.0) % 4, np.arange(6.0)
     S = ss.LowRank(r[:, None] * panel(40, 2), c[:, None] * panel(6, 2))
-    A = ss.Scaled(ss.as_operator(make(X)), r, c)
+    A = ss.operators.Scaled(ss.as_operator(make(X)), r, c)
     assert (A - S).costs.gram_reads == 1
     for shift in (S, low_rank(2), ss.LowRank(S.L, panel(6, 2)), ss.LowRank(panel(40, 2), S.R)):
         assert_is(A - shift, r[:, None] * X * c - dense(shift), 10 * np.linalg.norm(dense(A)) + shift.frobenius_norm())

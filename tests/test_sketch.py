@@ -10,7 +10,13 @@ import shiftsvd as ss
 from helpers import CONTAINERS, EPS, FEW, assert_close, in_double, values
 from shiftsvd.sketch import Sketch
 
-SKETCHES = (ss.Gaussian(), ss.Rademacher(), ss.SparseSign(), ss.SparseSign(nonzeros=3), ss.SRFT())
+SKETCHES = (
+    ss.sketch.Gaussian(),
+    ss.sketch.Rademacher(),
+    ss.sketch.SparseSign(),
+    ss.sketch.SparseSign(nonzeros=3),
+    ss.sketch.SRFT(),
+)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -39,19 +45,19 @@ def test_columns_are_uncorrelated_and_of_equal_size_on_average(sketch: Sketch) -
 
 
 def test_gaussian_entries_are_standard_normals_of_the_generator() -> None:
-    assert np.array_equal(ss.Gaussian().draw(40, 5, rng(7)), rng(7).standard_normal((40, 5)))
-    assert stats.kstest(ss.Gaussian().draw(400, 10, rng(0)).ravel(), "norm").pvalue > 1e-3
+    assert np.array_equal(ss.sketch.Gaussian().draw(40, 5, rng(7)), rng(7).standard_normal((40, 5)))
+    assert stats.kstest(ss.sketch.Gaussian().draw(400, 10, rng(0)).ravel(), "norm").pvalue > 1e-3
 
 
 def test_rademacher_entries_are_signs_in_equal_numbers() -> None:
-    Omega = ss.Rademacher().draw(1000, 10, rng(0))
+    Omega = ss.sketch.Rademacher().draw(1000, 10, rng(0))
     assert set(np.unique(Omega)) == {-1.0, 1.0}
     assert abs(Omega.mean()) <= 5 / np.sqrt(Omega.size)
 
 
 @pytest.mark.parametrize(("nonzeros", "ell"), [(8, 20), (3, 20), (8, 8), (8, 5), (1, 4)])
 def test_sparse_sign_rows_hold_a_few_signs_of_unit_length(nonzeros: int, ell: int) -> None:
-    Omega = ss.SparseSign(nonzeros).draw(3000, ell, rng(0))
+    Omega = ss.sketch.SparseSign(nonzeros).draw(3000, ell, rng(0))
     zeta = min(nonzeros, ell)
     assert np.all((Omega != 0).sum(axis=1) == zeta)
     np.testing.assert_allclose(np.abs(Omega[Omega != 0]), 1 / np.sqrt(zeta), rtol=4 * EPS)
@@ -62,7 +68,7 @@ def test_sparse_sign_rows_hold_a_few_signs_of_unit_length(nonzeros: int, ell: in
 @pytest.mark.parametrize("n", range(1, 25))
 def test_srft_columns_are_orthogonal_for_every_size(n: int) -> None:
     for ell in range(1, n + 1):
-        Omega = ss.SRFT().draw(n, ell, rng(n))
+        Omega = ss.sketch.SRFT().draw(n, ell, rng(n))
         assert Omega.shape == (n, ell)
         gram = Omega.T @ Omega
         assert_close(gram, np.diag(np.diag(gram)), 20 * EPS * n * ell)
@@ -77,8 +83,8 @@ def test_srft_is_applied_as_the_matrix_that_it_draws(n: int, ell: int) -> None:
         for m in (3, n + 2):
             D = values((m, n), CONTAINERS[name].dtype, n)
             A = ss.as_operator(CONTAINERS[name].make(D))
-            want = in_double(D) @ ss.SRFT().draw(n, ell, rng(5))
-            found = ss.SRFT().apply(A, ell, rng(5))
+            want = in_double(D) @ ss.sketch.SRFT().draw(n, ell, rng(5))
+            found = ss.sketch.SRFT().apply(A, ell, rng(5))
             assert_close(found, want, 20 * A.costs.eps * np.linalg.norm(in_double(D)) * np.sqrt(n * ell), name)
 
 
@@ -87,7 +93,7 @@ def test_srft_needs_the_memory_of_a_few_blocks_for_every_size(n: int) -> None:
     X = values((2048, n), density=1.0)
     A = ss.as_operator(X)
     tracemalloc.start()
-    ss.SRFT().apply(A, 64, rng())
+    ss.sketch.SRFT().apply(A, 64, rng())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     # Blocks of 8 MiB; complex, transformed, signed.
@@ -96,9 +102,9 @@ def test_srft_needs_the_memory_of_a_few_blocks_for_every_size(n: int) -> None:
 
 def test_srft_is_applied_to_shifted_blocks() -> None:
     D = values((40, 30))
-    want = (D - D.mean(axis=0)) @ ss.SRFT().draw(30, 8, rng(1))
+    want = (D - D.mean(axis=0)) @ ss.sketch.SRFT().draw(30, 8, rng(1))
     for B in (D, np.asfortranarray(D), CONTAINERS["csr float64"].make(D), CONTAINERS["duck float64"].make(D)):
-        found = ss.SRFT().apply(ss.center(B), 8, rng(1))
+        found = ss.sketch.SRFT().apply(ss.centered(B), 8, rng(1))
         assert_close(found, want, 40 * EPS * np.linalg.norm(D) * np.sqrt(30 * 8))
 
 
@@ -128,12 +134,12 @@ def test_every_sketch_finds_a_matrix_of_low_rank(sketch: Sketch, name: str) -> N
 @pytest.mark.parametrize("sketch", SKETCHES, ids=repr)
 def test_every_sketch_works_in_the_algorithm_of_the_paper(sketch: Sketch) -> None:
     D = values((40, 25))
-    F = ss.ShiftedRandomizedSVD(n_iter=6, n_oversamples=15, sketch=sketch)(ss.center(D), 5, 0)
+    F = ss.ShiftedRandomizedSVD(n_iter=6, n_oversamples=15, sketch=sketch)(ss.centered(D), 5, 0)
     S = np.linalg.svd(D - D.mean(axis=0), compute_uv=False)
     assert np.abs(F.S - S[:5]).max() <= 1e-2 * S[0]
 
 
 def test_sketches_are_values() -> None:
-    assert ss.SparseSign() == ss.SparseSign(nonzeros=8) != ss.SparseSign(nonzeros=4)
-    assert len({ss.Gaussian(), ss.Gaussian(), ss.SRFT(), ss.Rademacher()}) == 3
-    assert repr(ss.SparseSign(4)) == "SparseSign(nonzeros=4)"
+    assert ss.sketch.SparseSign() == ss.sketch.SparseSign(nonzeros=8) != ss.sketch.SparseSign(nonzeros=4)
+    assert len({ss.sketch.Gaussian(), ss.sketch.Gaussian(), ss.sketch.SRFT(), ss.sketch.Rademacher()}) == 3
+    assert repr(ss.sketch.SparseSign(4)) == "SparseSign(nonzeros=4)"

@@ -53,7 +53,7 @@ def tree(models: list, seed: int) -> ss.PCA:
     while len(models) > 1:
         i, j = sorted(rng.choice(len(models), 2, replace=False))
         b, a = models.pop(j), models.pop(i)
-        models.append(ss.merge(a, b) if rng.random() < 0.5 else ss.merge(b, a))
+        models.append(ss.merge_pca(a, b) if rng.random() < 0.5 else ss.merge_pca(b, a))
     return models[0]
 
 
@@ -186,7 +186,7 @@ def test_a_refined_stream_goes_on_and_merges(kind: str) -> None:
     X = counts_like()
     D = X.toarray()
     refined = streamed([X[:400]], **KINDS[kind]).refine(X[:400])
-    both = ss.merge(refined, streamed([X[400:]], **KINDS[kind]))
+    both = ss.merge_pca(refined, streamed([X[400:]], **KINDS[kind]))
     for pca in (refined.partial_fit(X[400:]), both):
         assert_exact_moments(pca, D)
         exact = ss.PCA(5, solver="exact").fit(D)
@@ -309,7 +309,7 @@ def test_a_streamed_model_is_saved_as_any_other(tmp_path) -> None:
     pca = streamed([X[:300], X[300:]])
     pca.save(tmp_path / "model.safetensors")
     with pytest.warns(UserWarning, match="not its stream"):
-        loaded = ss.load(tmp_path / "model.safetensors")
+        loaded = ss.load_model(tmp_path / "model.safetensors")
     assert np.array_equal(loaded.transform(X), pca.transform(X))
 
 
@@ -329,7 +329,7 @@ def test_frames_keep_their_names_and_must_go_on_with_them() -> None:
         pca.partial_fit(frame[["b", "a", "c", "d"]])
     other = streamed([frame.rename(columns={"a": "z"})], 2)
     with pytest.raises(ValueError, match="same features"):
-        ss.merge(pca, other)
+        ss.merge_pca(pca, other)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -337,7 +337,7 @@ def test_merge_changes_neither(kind: str) -> None:
     X = counts_like()
     a, b = streamed([X[:100]], **KINDS[kind]), streamed([X[100:]], **KINDS[kind])
     before = [a.components_.copy(), b.components_.copy()]
-    ss.merge(a, b).partial_fit(X).components_  # noqa: B018
+    ss.merge_pca(a, b).partial_fit(X).components_  # noqa: B018
     for pca, components in zip((a, b), before, strict=True):
         assert np.array_equal(pca.components_, components)
         again = pickle.loads(pickle.dumps(pca))
@@ -368,11 +368,11 @@ def refusals() -> dict:
         "weights at refine": (lambda: streamed([X], 2).refine(X, sample_weight=np.full(50, 2)), "weights"),
         "negative weights": (lambda: ss.PCA(2).partial_fit(X, sample_weight=np.full(50, -1)), "negative"),
         "too few weights": (lambda: ss.PCA(2).partial_fit(X, sample_weight=np.ones(49)), "one entry per sample"),
-        "seed": (lambda: ss.merge(streamed([wide], **SKETCH), streamed_of_seed_1(wide)), "test matrix"),
-        "ell": (lambda: ss.merge(*(streamed([wide], n_oversamples=p, **SKETCH) for p in (5, 6))), "test matrix"),
-        "kind": (lambda: ss.merge(streamed([wide], **SKETCH), streamed([wide])), "memory_limit"),
-        "scale": (lambda: ss.merge(*(streamed([X], 2, scale=scale) for scale in (None, np.ones(10) / 2))), "scale"),
-        "merge fit": (lambda: ss.merge(streamed([X], 2), ss.PCA(5).fit(X)), "partial_fit"),
+        "seed": (lambda: ss.merge_pca(streamed([wide], **SKETCH), streamed_of_seed_1(wide)), "test matrix"),
+        "ell": (lambda: ss.merge_pca(*(streamed([wide], n_oversamples=p, **SKETCH) for p in (5, 6))), "test matrix"),
+        "kind": (lambda: ss.merge_pca(streamed([wide], **SKETCH), streamed([wide])), "memory_limit"),
+        "scale": (lambda: ss.merge_pca(*(streamed([X], 2, scale=scale) for scale in (None, np.ones(10) / 2))), "scale"),
+        "merge fit": (lambda: ss.merge_pca(streamed([X], 2), ss.PCA(5).fit(X)), "partial_fit"),
         "memory": (lambda: streamed([X], memory_limit=100), "memory_limit"),
     }
 

@@ -110,7 +110,7 @@ def test_a_vector_is_a_shift() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_table_is_the_evidence(method: str) -> None:
-    found = ss.suggest_k(planted((160, 70), 7), method, k_max=12, rng=0)
+    found = ss.suggest_k(planted((160, 70), 7), method, max_k=12, rng=0)
     columns = list(found.table.values())
     assert {len(column) for column in columns} == {13 if method == "cv" else 12}
     if method == "cv":
@@ -123,7 +123,7 @@ def test_the_table_is_the_evidence(method: str) -> None:
 
 def test_held_out_errors_are_those_of_the_formula() -> None:
     D = planted((30, 20), 8, (5.0, 3))
-    found = ss.suggest_k(D, "cv", k_max=4, folds=2, rng=9)
+    found = ss.suggest_k(D, "cv", max_k=4, folds=2, rng=9)
     rng = np.random.default_rng(9)
     C = D - D.mean(axis=0)
     rows = _masks(30, rng)
@@ -162,7 +162,7 @@ def test_the_input_is_not_changed() -> None:
     X = sparse_blocks()
     before = X.copy()
     for method in METHODS:
-        ss.suggest_k(X, method, k_max=8, rng=0)
+        ss.suggest_k(X, method, max_k=8, rng=0)
     assert np.array_equal(X.data, before.data)
     assert np.array_equal(X.indices, before.indices)
 
@@ -176,8 +176,8 @@ def test_a_seed_decides() -> None:
 
 
 def test_more_may_stand_out_than_were_looked_at() -> None:
-    with pytest.warns(UserWarning, match="raise k_max"):
-        assert ss.suggest_k(planted((160, 70), 1), "gavish-donoho", k_max=3).k == 3
+    with pytest.warns(UserWarning, match="raise max_k"):
+        assert ss.suggest_k(planted((160, 70), 1), "gavish-donoho", max_k=3).k == 3
 
 
 def test_files_have_an_elbow_and_a_threshold(tmp_path) -> None:
@@ -209,8 +209,8 @@ def test_the_evidence_can_be_drawn(method: str) -> None:
     ("settings", "message"),
     [
         ({"method": "scree"}, "method"),
-        ({"k_max": 0}, "k_max"),
-        ({"k_max": 31}, "1..20"),
+        ({"max_k": 0}, "max_k"),
+        ({"max_k": 31}, "1..20"),
         ({"method": "parallel", "n_draws": 0}, "n_draws"),
         ({"method": "parallel", "n_deviations": -1}, "n_deviations"),
         ({"method": "parallel", "shift": "both"}, "shift"),
@@ -260,6 +260,6 @@ def test_an_estimator_is_a_warm_start_too() -> None:
 def test_noise_free_data_have_their_rank() -> None:
     rng = np.random.default_rng(0)
     D = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 30))
-    assert ss.suggest_k(D, "gavish-donoho", k_max=10).k == 4
-    found = ss.suggest_k(D, "cv", k_max=10, rng=0)
+    assert ss.suggest_k(D, "gavish-donoho", max_k=10).k == 4
+    found = ss.suggest_k(D, "cv", max_k=10, rng=0)
     assert found.table["error"][4] <= 1e3 * EPS * found.table["error"][0]

@@ -31,8 +31,8 @@ WAYS: dict[str, Callable[[Array], Any]] = {
     "certify": lambda X: ss.svd(X, 5, solver="randomized", certify=True, rng=0),
     "TruncatedSVD": lambda X: ss.TruncatedSVD(2, random_state=0).fit(X + 100),
     "scale": lambda X: ss.svd(X * (np.arange(80) > 0), 2, shift="mean", scale="std", rng=0),
-    "suggest_k": lambda X: ss.suggest_k(X + 9 * np.outer(X[:, 0], X[0]), method="parallel", k_max=1, rng=0),
-    "completion": lambda X: ss.complete(np.where(X > 0.5, np.nan, X), 3, max_iter=1, rng=0),
+    "suggest_k": lambda X: ss.suggest_k(X + 9 * np.outer(X[:, 0], X[0]), method="parallel", max_k=1, rng=0),
+    "completion": lambda X: ss.complete_matrix(np.where(X > 0.5, np.nan, X), 3, max_iter=1, rng=0),
 }
 
 

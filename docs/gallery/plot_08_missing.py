@@ -3,8 +3,8 @@ Missing values
 ==============
 
 ``missing="mean"`` lets missing entries equal the shift: they cost nothing and say nothing. ``missing="em"`` and
-`shiftsvd.complete` fit a low-rank model to the observed entries alone, as sparse residuals plus low rank; nothing is
-ever filled in.
+`shiftsvd.complete_matrix` fit a low-rank model to the observed entries alone, as sparse residuals plus low rank;
+nothing is ever filled in.
 """
 
 # %%
@@ -21,7 +21,7 @@ whole = lfw_subset()[:100].reshape(100, 625).astype(float)
 rng = np.random.default_rng(0)
 X = np.where(rng.random(whole.shape) < 0.4, np.nan, whole)
 
-model = ss.complete(X, 12, rng=0)
+model = ss.complete_matrix(X, 12, rng=0)
 print(f"penalty {model.penalty:.2g}, {model.n_iter} steps")
 
 # %%
@@ -83,7 +83,7 @@ predicted = {
     "zeros are ratings": np.sum(zeros.U[i] * zeros.S * zeros.Vh.T[j], axis=1) + R.mean(axis=0)[j],
     "mean of all": np.full(len(i), R.data.mean()),
     **{
-        f"biases={biases!r}": ss.complete(R, 3, biases=biases, unobserved=True, rng=0).predict(i, j)
+        f"biases={biases!r}": ss.complete_matrix(R, 3, biases=biases, unobserved=True, rng=0).predict(i, j)
         for biases in (None, "columns", "both")
     },
 }

@@ -14,7 +14,7 @@ import shiftsvd as ss
 
 X = load_wine().data
 rules = ("elbow", "parallel", "gavish-donoho", "cv")
-found = {rule: ss.suggest_k(X, rule, scale="std", k_max=10, rng=0) for rule in rules}
+found = {rule: ss.suggest_k(X, rule, scale="std", max_k=10, rng=0) for rule in rules}
 print({rule: suggestion.k for rule, suggestion in found.items()})
 
 # %%

@@ -5,7 +5,7 @@ Streaming: partial_fit, merge, refine
 Rows that come in batches, and are gone afterwards. Up to 4096 features `PCA.partial_fit` keeps the scatter matrix of
 all rows so far, and the components are exact. Of more features it keeps a sketch and the directions found so far: mean
 and total variance are exact all the same, and the error is bounded by the variance that was not seen. Streams of
-different machines are joined by `merge`.
+different machines are joined by `merge_pca`.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,7 @@ def streamed(rows, **settings):
     return pca
 
 
-whole = ss.merge(streamed(X[:900]), streamed(X[900:]))
+whole = ss.merge_pca(streamed(X[:900]), streamed(X[900:]))
 print(whole.n_samples_, "rows; mean off by at most", np.abs(whole.mean_ - exact.mean_).max())
 print("variances off by at most", np.abs(whole.explained_variance_ - exact.explained_variance_).max())
 
@@ -39,7 +39,7 @@ print("variances off by at most", np.abs(whole.explained_variance_ - exact.expla
 # Every exact variance lies between the one that is given and that plus `unseen_variance_`, dashed. Where the rows can
 # be read again, `refine` comes nearer; it is shown after one reading.
 
-stream = ss.merge(*(streamed(rows, memory_limit="400kB") for rows in (X[:900], X[900:])))
+stream = ss.merge_pca(*(streamed(rows, memory_limit="400kB") for rows in (X[:900], X[900:])))
 missed = exact.explained_variance_ - stream.explained_variance_
 unseen = stream.unseen_variance_
 refined = stream.refine(X, passes=1)

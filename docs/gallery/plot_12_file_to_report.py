@@ -39,7 +39,7 @@ with ss.checkpoint(Path(folder.name, "run")):
 # A model file holds numbers and settings, and nothing that runs when it is read.
 
 pca.save(Path(folder.name, "digits.safetensors"))
-again = ss.load(Path(folder.name, "digits.safetensors"))
+again = ss.load_model(Path(folder.name, "digits.safetensors"))
 print((again.transform(A) == pca.transform(A)).all())
 
 # %%

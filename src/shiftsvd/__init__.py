@@ -1,142 +1,128 @@
 """Leading singular vectors of a matrix minus a low-rank shift, without ever forming it."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from shiftsvd.accuracy import frobenius_error, halko_bound, residuals, spectral_norm
-    from shiftsvd.backends import as_operator, center
-    from shiftsvd.choosing.suggest import Suggestion, suggest_k, warm_start
-    from shiftsvd.estimators.batches import merge
-    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
-    from shiftsvd.estimators.lsa import LSA
-    from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis
-    from shiftsvd.estimators.pca import PCA
-    from shiftsvd.estimators.pcoa import PCoA
-    from shiftsvd.estimators.truncated import TruncatedSVD
-    from shiftsvd.front import svd
-    from shiftsvd.missing import Completion, complete
-    from shiftsvd.model_file import load
-    from shiftsvd.numerics.moments import Moments
-    from shiftsvd.operators import Adjoint, LowRank, Operator, Scaled, Shifted
-    from shiftsvd.result import Info, SVDResult
-    from shiftsvd.runs.checkpoints import checkpoint
-    from shiftsvd.shifts import Covariates, GroupMeans
-    from shiftsvd.sketch import SRFT, Gaussian, Rademacher, SparseSign
-    from shiftsvd.solvers import (
-        BlockLanczos,
-        Estimate,
-        Exact,
-        Gram,
-        RandomizedSVD,
-        ShiftedRandomizedSVD,
-        auto_solver,
-        estimate,
-    )
+    __version__: str
+    from shiftsvd import events as events
+    from shiftsvd import genetics as genetics
+    from shiftsvd import io as io
+    from shiftsvd import operators as operators
+    from shiftsvd import plot as plot
+    from shiftsvd import report as report
+    from shiftsvd import scanpy as scanpy
+    from shiftsvd import shifts as shifts
+    from shiftsvd import sketch as sketch
+    from shiftsvd import solvers as solvers
+    from shiftsvd import testing as testing
+    from shiftsvd import xarray as xarray
+    from shiftsvd.accuracy import frobenius_error as frobenius_error
+    from shiftsvd.accuracy import halko_bound as halko_bound
+    from shiftsvd.accuracy import residuals as residuals
+    from shiftsvd.accuracy import spectral_norm as spectral_norm
+    from shiftsvd.backends import as_operator as as_operator
+    from shiftsvd.backends import centered as centered
+    from shiftsvd.choosing.suggest import Suggestion as Suggestion
+    from shiftsvd.choosing.suggest import suggest_k as suggest_k
+    from shiftsvd.choosing.suggest import warm_start as warm_start
+    from shiftsvd.estimators.batches import merge_pca as merge_pca
+    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
+    from shiftsvd.estimators.lsa import LSA as LSA
+    from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
+    from shiftsvd.estimators.pca import PCA as PCA
+    from shiftsvd.estimators.pcoa import PCoA as PCoA
+    from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
+    from shiftsvd.front import svd as svd
+    from shiftsvd.missing import Completion as Completion
+    from shiftsvd.missing import complete_matrix as complete_matrix
+    from shiftsvd.model_file import load_model as load_model
+    from shiftsvd.model_file import save_model as save_model
+    from shiftsvd.operators import LowRank as LowRank
+    from shiftsvd.operators import Operator as Operator
+    from shiftsvd.result import Info as Info
+    from shiftsvd.result import SVDResult as SVDResult
+    from shiftsvd.runs.checkpoints import checkpoint as checkpoint
+    from shiftsvd.shifts import Covariates as Covariates
+    from shiftsvd.shifts import GroupMeans as GroupMeans
+    from shiftsvd.solvers import BlockLanczos as BlockLanczos
+    from shiftsvd.solvers import Exact as Exact
+    from shiftsvd.solvers import Gram as Gram
+    from shiftsvd.solvers import RandomizedSVD as RandomizedSVD
+    from shiftsvd.solvers import ShiftedRandomizedSVD as ShiftedRandomizedSVD
+    from shiftsvd.solvers import auto_solver as auto_solver
+    from shiftsvd.solvers import estimate as estimate
 
 # Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
 # millisecond, and the command answers `--help` at once.
 _HOME = {
-    "Adjoint": "operators",
     "BlockLanczos": "solvers",
     "Completion": "missing",
     "CorrespondenceAnalysis": "estimators.correspondence",
     "Covariates": "shifts",
-    "Estimate": "solvers",
     "Exact": "solvers",
-    "Gaussian": "sketch",
     "Gram": "solvers",
     "GroupMeans": "shifts",
     "Info": "result",
     "LSA": "estimators.lsa",
     "LowRank": "operators",
-    "Moments": "numerics.moments",
     "MultipleCorrespondenceAnalysis": "estimators.multiple",
     "Operator": "operators",
     "PCA": "estimators.pca",
     "PCoA": "estimators.pcoa",
-    "Rademacher": "sketch",
     "RandomizedSVD": "solvers",
-    "SRFT": "sketch",
     "SVDResult": "result",
-    "Scaled": "operators",
-    "Shifted": "operators",
     "ShiftedRandomizedSVD": "solvers",
-    "SparseSign": "sketch",
     "Suggestion": "choosing.suggest",
     "TruncatedSVD": "estimators.truncated",
     "as_operator": "backends",
     "auto_solver": "solvers",
-    "center": "backends",
+    "centered": "backends",
     "checkpoint": "runs.checkpoints",
-    "complete": "missing",
+    "complete_matrix": "missing",
     "estimate": "solvers",
     "frobenius_error": "accuracy",
     "halko_bound": "accuracy",
-    "load": "model_file",
-    "merge": "estimators.batches",
+    "load_model": "model_file",
+    "merge_pca": "estimators.batches",
     "residuals": "accuracy",
+    "save_model": "model_file",
     "spectral_norm": "accuracy",
     "suggest_k": "choosing.suggest",
     "svd": "front",
     "warm_start": "choosing.suggest",
 }
+# Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
+_MODULES = (
+    "events",
+    "genetics",
+    "io",
+    "operators",
+    "plot",
+    "report",
+    "scanpy",
+    "shifts",
+    "sketch",
+    "solvers",
+    "testing",
+    "xarray",
+)
 
-__all__ = [
-    "LSA",
-    "PCA",
-    "SRFT",
-    "Adjoint",
-    "BlockLanczos",
-    "Completion",
-    "CorrespondenceAnalysis",
-    "Covariates",
-    "Estimate",
-    "Exact",
-    "Gaussian",
-    "Gram",
-    "GroupMeans",
-    "Info",
-    "LowRank",
-    "Moments",
-    "MultipleCorrespondenceAnalysis",
-    "Operator",
-    "PCoA",
-    "Rademacher",
-    "RandomizedSVD",
-    "SVDResult",
-    "Scaled",
-    "Shifted",
-    "ShiftedRandomizedSVD",
-    "SparseSign",
-    "Suggestion",
-    "TruncatedSVD",
-    "as_operator",
-    "auto_solver",
-    "center",
-    "checkpoint",
-    "complete",
-    "estimate",
-    "frobenius_error",
-    "halko_bound",
-    "load",
-    "merge",
-    "residuals",
-    "spectral_norm",
-    "suggest_k",
-    "svd",
-    "warm_start",
-]
+__all__ = [*_HOME]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        return import_module("importlib.metadata").version("shiftsvd")
-    if name not in _HOME:
-        raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
-    value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            return import_module("importlib.metadata").version("shiftsvd")
+        if name in _MODULES:
+            return import_module(f"shiftsvd.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
+        value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

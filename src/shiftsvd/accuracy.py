@@ -11,14 +11,14 @@ from shiftsvd.operators import panel_dtype
 from shiftsvd.result import SVDResult
 
 
-def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | None = 0) -> float:
+def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator | None = None) -> float:
     """``||A||_2``, estimated from below by the Lanczos method from one random vector.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
-        ``spectral_norm(center(X) - F)`` is the error of a factorization F.
-    n_iter : int
+        ``spectral_norm(centered(X) - F)`` is the error of a factorization F.
+    max_iter : int
         Most steps; it stops earlier once the estimate has settled to 1e-8.
     rng : int, Generator or None
 
@@ -46,7 +46,7 @@ def spectral_norm(A: Any, *, n_iter: int = 60, rng: int | np.random.Generator | 
     diagonal: list[float] = []
     beside: list[float] = []
     estimate = 0.0
-    for _ in range(min(n_iter, n)):
+    for _ in range(min(max_iter, n)):
         basis = np.hstack([basis, v / np.linalg.norm(v)])
         w = A.gram(basis[:, -1:])
         diagonal.append(float(np.real(np.vdot(basis[:, -1], w))))
@@ -109,7 +109,7 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
 def halko_bound(
     S: Vector,
     k: int,
-    q: int,
+    n_iter: int,
     shape: tuple[int, int],
     n_oversamples: int | None = None,
     *,
@@ -123,8 +123,8 @@ def halko_bound(
         Singular values of A, descending; at least k + 1 of them.
     k : int
         Target rank, at least 2.
-    q : int
-        Power iterations.
+    n_iter : int
+        q, the power iterations.
     shape : (int, int)
     n_oversamples : int, optional
         p, at least 2. None is the paper's setting of 2k samples, with its bound
@@ -141,7 +141,7 @@ def halko_bound(
     Raises
     ------
     ValueError
-        For a k, q or p outside the theorems, or too few singular values.
+        For a k, n_iter or n_oversamples outside the theorems, or too few singular values.
 
     References
     ----------
@@ -151,11 +151,13 @@ def halko_bound(
     short = min(shape)
     if not 2 <= k < len(S):
         raise ValueError(f"k must be in 2..{len(S) - 1}, since the bound is a multiple of sigma_(k+1), got {k}")
-    if q < 0 or (n_oversamples is not None and n_oversamples < 2):
-        raise ValueError(f"the bound needs q >= 0 and n_oversamples >= 2, got q={q}, n_oversamples={n_oversamples}")
+    if n_iter < 0 or (n_oversamples is not None and n_oversamples < 2):
+        raise ValueError(
+            f"the bound needs n_iter >= 0 and n_oversamples >= 2, got n_iter={n_iter}, n_oversamples={n_oversamples}"
+        )
     if n_oversamples is None:
         factor = 1 + 4 * np.sqrt(2 * short / (k - 1))
     else:
         p = n_oversamples
         factor = 1 + np.sqrt(k / (p - 1)) + np.e * np.sqrt(k + p) / p * np.sqrt(max(short - k, 0))
-    return float((factor ** (1 / (2 * q + 1)) + truncated) * S[k])
+    return float((factor ** (1 / (2 * n_iter + 1)) + truncated) * S[k])

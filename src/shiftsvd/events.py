@@ -6,6 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol
 
+__all__ = ["Event", "Listener", "listening"]
+
 
 @dataclass(frozen=True)
 class Event:

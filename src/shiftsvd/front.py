@@ -1,13 +1,15 @@
 """svd: the front door for singular vectors, where everything is checked before any work."""
 
+from __future__ import annotations
+
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.kernels import threads
 from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
+from shiftsvd.names import MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation
@@ -16,7 +18,8 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import affordable
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
-from shiftsvd.solvers import Solver, check_solver, solver_named
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
@@ -26,19 +29,19 @@ def svd(
     X: Any,
     k: int | float,
     *,
-    shift: str | npt.ArrayLike | Operator | Shift | None = None,
-    scale: bool | str | npt.ArrayLike | None = None,
-    solver: str | Solver = "auto",
+    shift: ShiftName | VectorLike | Operator | Shift | None = None,
+    scale: bool | ScaleName | VectorLike | None = None,
+    solver: SolverName | Solver = "auto",
     tol: float = _LEFT_OUT,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     certify: bool = False,
     scale_ddof: int = 0,
-    sample_weight: npt.ArrayLike | None = None,
-    missing: str = "error",
+    sample_weight: VectorLike | None = None,
+    missing: MissingName = "error",
     unobserved: bool = False,
-    penalty: float | str = "auto",
+    penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
@@ -79,13 +82,13 @@ def svd(
     missing : "error", "mean" or "em"
         What to do with NaN. "mean", for ``shift="mean"``: missing entries equal the column means of the observed ones,
         and cost nothing. "em": they equal a model of rank k and the biases that the shift names ("mean", "rows",
-        "both" or None), fitted to the observed entries; see `complete`. Neither fills X in. `Info.n_missing` counts
-        them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the model's own
-        entries: how well it predicts others is `Info.heldout_r2`.
+        "both" or None), fitted to the observed entries; see `complete_matrix`. Neither fills X in. `Info.n_missing`
+        counts them. The triplets, and `Info.frobenius_error`, are those of the completed matrix, which holds the
+        model's own entries: how well it predicts others is `Info.heldout_r2`.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Of the completion: what is subtracted from its singular values; see `complete`.
+        Of the completion: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
 

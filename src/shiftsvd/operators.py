@@ -7,6 +7,7 @@ from shiftsvd.algebra.low_rank import LowRank, repeated
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.algebra.shifted import Shifted
+from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Derived",
     "LowRank",
     "Mixer",
+    "Moments",
     "Operator",
     "Panel",
     "Scaled",

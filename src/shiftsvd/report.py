@@ -18,7 +18,7 @@ from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.runs.outputs import Outputs
 
-__all__ = ["ScoreRaster", "write"]
+__all__ = ["write"]
 
 ROWS: Final = 500  # components in the table
 DRAWN: Final = 4  # components whose loadings are drawn

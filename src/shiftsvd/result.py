@@ -82,7 +82,7 @@ class Info:
         where nothing is known.
     heldout_r2 : float or None
         With ``missing="em"``: ``1 - SSE(model) / SSE(biases)`` on 4 % of the observed entries, which neither was
-        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete`. None
+        fitted to; 0 is no better than the biases that the shift names, and less is worse. See `complete_matrix`. None
         without a completion, and where there are too few entries to tell.
     n_missing : int or None
         How many entries of X are missing; None where they are an error.

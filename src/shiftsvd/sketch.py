@@ -10,6 +10,8 @@ from shiftsvd.algebra.generic import mix
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
+__all__ = ["SRFT", "Gaussian", "Rademacher", "Sketch", "SparseSign"]
+
 
 def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
     """The generator of a seed; None is fresh entropy, and the global state is never read."""

@@ -7,8 +7,10 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import panel_dtype
 
+__all__ = ["check_operator"]
 
-def check_operator(A: Any, rng: int | np.random.Generator | None = 0) -> None:
+
+def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None:
     """Check shape, dtype and the products of an operator, the adjoint identity above all.
 
     Parameters

@@ -1,4 +1,4 @@
-"""as_operator and center: the door through which every kind of matrix comes in, and is checked once."""
+"""as_operator and centered: the door through which every kind of matrix comes in, and is checked once."""
 
 from typing import Any
 
@@ -82,7 +82,7 @@ def unlabelled(X: Any) -> Any:
     return X.data if type(X).__module__.partition(".")[0] == "xarray" and hasattr(X, "dims") else X
 
 
-def center(X: Any, *, n_threads: int | None = None) -> Operator:
+def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     """``X - 1 mean^T``: X minus its column means, which are never subtracted from it.
 
     Parameters
@@ -101,7 +101,7 @@ def center(X: Any, *, n_threads: int | None = None) -> Operator:
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> ss.center(np.array([[1.0, 2.0], [3.0, 6.0]])) @ np.eye(2)
+    >>> ss.centered(np.array([[1.0, 2.0], [3.0, 6.0]])) @ np.eye(2)
     array([[-1., -2.],
            [ 1.,  2.]])
     """

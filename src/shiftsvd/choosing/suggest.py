@@ -1,7 +1,7 @@
 """How many components: four rules, each with the evidence it decided on."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -11,16 +11,18 @@ from shiftsvd.choosing.resampling import bi_cross_validation, parallel, rows_of
 from shiftsvd.choosing.spectrum import elbow, hard_threshold, of_result, spectrum_of
 from shiftsvd.front import decompose, prepared
 from shiftsvd.kernels import threads
+from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
+from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
 
-METHODS: Final = ("elbow", "parallel", "gavish-donoho", "cv")
-K_MAX: Final = 30
+METHODS: Final = get_args(RuleName)
+MAX_K: Final = 30
 SPECTRAL: Final = {"elbow": elbow, "gavish-donoho": hard_threshold}
 
 
@@ -65,12 +67,12 @@ class Suggestion:
 
 def suggest_k(
     fitted: Any,
-    method: str = "elbow",
+    method: RuleName = "elbow",
     *,
     X: Any = None,
-    shift: Any = "mean",
-    scale: Any = None,
-    k_max: int | None = None,
+    shift: ShiftName | VectorLike | Operator | Shift | None = "mean",
+    scale: bool | ScaleName | VectorLike | None = None,
+    max_k: int | None = None,
     n_draws: int = 20,
     n_deviations: float = 3.0,
     folds: int = 3,
@@ -91,7 +93,7 @@ def suggest_k(
     shift, scale : as in `svd`
         For data, and for the data of an SVDResult; an estimator brings its own. "parallel" and "cv" take the mean,
         a vector or None.
-    k_max : int, optional
+    max_k : int, optional
         How many components are looked at. Default 30, or what the matrix or the fit has.
     n_draws : int
         Permutations of "parallel".
@@ -115,12 +117,12 @@ def suggest_k(
     Warns
     -----
     UserWarning
-        Where all `k_max` components stand out, so that there may be more.
+        Where all `max_k` components stand out, so that there may be more.
 
     Notes
     -----
     - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
-      last (Satopaa et al. 2011). It always finds one, and it moves with `k_max`.
+      last (Satopaa et al. 2011). It always finds one, and it moves with `max_k`.
     - "parallel": values well above the largest one of the same data with every column permuted on its own (Horn 1965;
       Buja & Eyuboglu 1992), sparse data among the places of their rows. Since the variance of strong components
       would hide weak ones there, the permuted columns are shrunk to what the components found so far leave of them,
@@ -147,8 +149,8 @@ def suggest_k(
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if k_max is not None and (isinstance(k_max, bool) or not isinstance(k_max, int | np.integer) or k_max < 1):
-        raise ValueError(f"k_max must be a positive integer or None, got {k_max!r}")
+    if max_k is not None and (isinstance(max_k, bool) or not isinstance(max_k, int | np.integer) or max_k < 1):
+        raise ValueError(f"max_k must be a positive integer or None, got {max_k!r}")
     rng = generator(rng)
     known = spectrum_of(fitted)
     if known is None:
@@ -159,13 +161,13 @@ def suggest_k(
         if method in SPECTRAL:
             if known is None:
                 A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
-                F = decompose(prepared(A, shift, scale), _looked_at(k_max, A.shape), "auto", TOL, rng, memory_limit)
+                F = decompose(prepared(A, shift, scale), _looked_at(max_k, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
-            return _told(*SPECTRAL[method](known.first(k_max or K_MAX)), method)
+            return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method)
         if X is None:
             raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
         rows = rows_of(X, shift, scale, n_threads, memory_limit)
-        most = _looked_at(k_max, rows.X.shape)
+        most = _looked_at(max_k, rows.X.shape)
         if method == "parallel":
             return _told(*parallel(rows, most, n_draws, n_deviations, rng), method)
         return _told(*bi_cross_validation(rows, most, folds, rng), method)
@@ -227,15 +229,15 @@ def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
     """The suggestion, with a warning where there may be more."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warn(f"all {last} components stand out, and there may be more: raise k_max")
+        warn(f"all {last} components stand out, and there may be more: raise max_k")
     return Suggestion(int(k), method, table)
 
 
-def _looked_at(k_max: int | None, shape: tuple[int, int]) -> int:
+def _looked_at(max_k: int | None, shape: tuple[int, int]) -> int:
     """How many components are looked at, of a matrix of this shape."""
-    if k_max is not None:
-        check_rank(k_max, shape)
-    return k_max or max(min(K_MAX, min(shape) - 1), 1)
+    if max_k is not None:
+        check_rank(max_k, shape)
+    return max_k or max(min(MAX_K, min(shape) - 1), 1)
 
 
 def _vector_shift(fitted: Any) -> Any:

@@ -23,7 +23,7 @@ from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
-from shiftsvd.model_file import load
+from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
@@ -36,7 +36,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca, A, names = _opened(load(model, PCA), given)
+    pca, A, names = _opened(load_model(model, PCA), given)
     table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(out, table, pca.iter_scores(A), given)
@@ -46,7 +46,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load(model, PCA)
+    pca = load_model(model, PCA)
     Z, names = _open_scores(pca, given)
     features = getattr(pca, "feature_names_in_", None)
     columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
@@ -62,7 +62,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = load(model, PCA)
+    pca = load_model(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
         Z, _ = _open_scores(pca, given)

@@ -6,6 +6,7 @@ import click
 
 from shiftsvd.commands.options import FILE
 from shiftsvd.commands.running import Subcommand
+from shiftsvd.names import SolverName
 
 EPILOG = """
 \b
@@ -29,7 +30,7 @@ Example:
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
 @click.option("--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy.")
 @click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
-def bench(file: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
+def bench(file: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Time the solvers on a file.
 
     FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.

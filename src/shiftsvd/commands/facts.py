@@ -18,7 +18,7 @@ from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.missing.gaps.counting import n_missing
-from shiftsvd.model_file import describe, load
+from shiftsvd.model_file import describe, load_model
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -99,7 +99,7 @@ def _named(samples: Any, features: Any) -> Facts:
 
 def model(file: str) -> Facts:
     """What a model file holds."""
-    pca = load(file)
+    pca = load_model(file)
     if not isinstance(pca, PCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -27,13 +27,15 @@ from shiftsvd.io.stacking import several
 from shiftsvd.missing import MAX_ITER
 from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
 from shiftsvd.runs.memory import spare
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
-from shiftsvd.solvers import BlockLanczos, Gram, Solver, solver_named
+from shiftsvd.solvers import BlockLanczos, Gram, Solver
+from shiftsvd.solvers.auto import solver_named
 from shiftsvd.solvers.base import CERTIFIED
 from shiftsvd.solvers.probe import MISSED_TOL
 
@@ -54,10 +56,10 @@ class Fit:
     key: str | None
     orient: Any
     shift: str
-    scale: str | None
-    missing: str
+    scale: ScaleName | Literal["patterson"] | None
+    missing: MissingName
     unobserved: bool
-    solver: str
+    solver: SolverName
     tol: float
     certify: bool | None
     seed: int
@@ -77,7 +79,7 @@ class Fit:
     verbose: int
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
-    penalty: float | str | None = None
+    penalty: float | Literal["auto"] | None = None
     max_iter: int | None = None
 
     @property
@@ -86,12 +88,12 @@ class Fit:
         return several([Path(file) for file in self.files])
 
     @property
-    def left_missing(self) -> str:
+    def left_missing(self) -> MissingName:
         """What is to be done with missing entries that the reader leaves."""
         return "error" if self.filled else self.missing
 
     @property
-    def missing_later(self) -> str:
+    def missing_later(self) -> MissingName:
         """What the model does with missing entries of other samples: a mean is known where it is subtracted."""
         return self.missing if self.shift == "mean" else self.left_missing
 
@@ -200,7 +202,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     pca = PCA(
         k,
         shift=None if options.shift == "none" else "mean",
-        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale or False,
+        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
@@ -236,7 +238,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Observed, k: int | float, options: Fit) -> str | Solver:
+def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
@@ -282,9 +284,9 @@ def component_names(pca: PCA) -> list[str]:
 
 def score_raster(pca: PCA) -> Any:
     """What a report draws of the scores, however many they are; None where there is no second component."""
-    from shiftsvd.report import ScoreRaster
+    from shiftsvd.plot.raster import ScoreRaster
 
-    return ScoreRaster.of(pca) if pca.n_components_ > 1 else None
+    return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
 
 
 def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:

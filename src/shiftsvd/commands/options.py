@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
+from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -15,9 +16,9 @@ LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 MATRIX: Final = click.Path(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
-SOLVERS: Final = ("auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized")
-SCALES: Final = ("std", "pareto", "patterson", "none")
-MISSING: Final = ("error", "mean", "em")
+SOLVERS: Final = get_args(SolverName)
+SCALES: Final = (*get_args(ScaleName), "patterson", "none")
+MISSING: Final = get_args(MissingName)
 CHROMOSOMES: Final = ("autosomes", "all")
 STEPS: Final = 300  # of a completion, as in the library
 # Components where none are asked for, if there are so many.

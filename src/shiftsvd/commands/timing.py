@@ -10,16 +10,18 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.backends import center
+from shiftsvd.backends import centered
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import auto_solver, estimate, solver_named
+from shiftsvd.solvers import auto_solver, estimate
+from shiftsvd.solvers.auto import solver_named
 from shiftsvd.solvers.base import check_rank
 
 
-def run(path: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, json_out: bool) -> None:
+def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Print a line for each solver: median seconds, passes, memory foreseen, accuracy certified and measured."""
     try:
         X, _ = open_matrix(path)
@@ -27,9 +29,9 @@ def run(path: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, j
     except (OSError, ValueError, ImportError) as error:
         told = str(error)
         raise click.ClickException(told if str(path) in told else f"{path}: {told}") from None
-    A = center(X)
-    runs: dict[str, list[SVDResult]] = {name: [] for name in solvers}
-    seconds: dict[str, list[float]] = {name: [] for name in solvers}
+    A = centered(X)
+    runs: dict[SolverName, list[SVDResult]] = {name: [] for name in solvers}
+    seconds: dict[SolverName, list[float]] = {name: [] for name in solvers}
     for _ in range(rounds):
         for name in solvers:
             started = time.perf_counter()
@@ -52,7 +54,7 @@ def run(path: Path, k: int, solvers: tuple[str, ...], rounds: int, tol: float, j
     click.echo(f"\nauto would take {auto_solver(A, k, tol)}: {auto_solver(A, k, tol).reason}")
 
 
-def _fit(A: Operator, k: int, name: str, tol: float) -> SVDResult:
+def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
     """One run; what did not converge shows in the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -65,7 +67,7 @@ def _bound(F: SVDResult) -> float:
 
 
 def _row(
-    A: Operator, k: int, name: str, tol: float, seconds: float, runs: dict[str, list[SVDResult]]
+    A: Operator, k: int, name: SolverName, tol: float, seconds: float, runs: dict[SolverName, list[SVDResult]]
 ) -> dict[str, Any]:
     """The account of one solver; values are compared with the most certain ones of all."""
     certain = [F for F in (results[0] for results in runs.values()) if F.info.value_errors is not None]

@@ -1,7 +1,7 @@
 """PCA of batches: what is kept between them, and the fitted attributes that are made of it when asked for."""
 
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -14,6 +14,9 @@ from shiftsvd.operators import Operator
 from shiftsvd.preparation.scales import is_named, resolve_scale
 from shiftsvd.preparation.vectors import finite_vector
 from shiftsvd.streaming.stream import Stream
+
+if TYPE_CHECKING:
+    from shiftsvd.estimators.pca import PCA
 
 
 class BatchPCA(FittedPCA):
@@ -50,10 +53,10 @@ class BatchPCA(FittedPCA):
         the scatter matrix S, to which neither the order nor the size of batches matters beyond rounding, and the
         `ell` directions found so far, as by IncrementalPCA but sparse and with more of them; those depend on the order
         by what `ell` directions cannot hold. Both together are at least as near to S as the sketch alone, and never
-        more than S. `shiftsvd.merge` joins what was fitted apart, and `refine` comes nearer to the exact components.
-        Two reads of a batch; six at most of one with more than ell rows, where a sketch is kept. The solver settings of
-        `fit` do not matter here, and what `fit` was given does not belong to the stream: the first `partial_fit`
-        begins anew.
+        more than S. `shiftsvd.merge_pca` joins what was fitted apart, and `refine` comes nearer to the exact
+        components. Two reads of a batch; six at most of one with more than ell rows, where a sketch is kept. The solver
+        settings of `fit` do not matter here, and what `fit` was given does not belong to the stream: the first
+        `partial_fit` begins anew.
 
         Frobenius norm of what 50 components leave of sparse counts, 60 000 x 2 000, over the least there is, less 1:
         0 whole; with a sketch of 2 k columns 0.00003 in 1 batch, 0.0002 in 7, 0.0008 in 1000. IncrementalPCA of
@@ -175,7 +178,7 @@ class BatchPCA(FittedPCA):
         return resolve_scale(self.scale, n, None)
 
 
-def merge(a: Any, b: Any) -> Any:
+def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     """One `PCA` of the rows that two were given by `partial_fit`, as if one had been given all of them.
 
     Parameters
@@ -204,19 +207,21 @@ def merge(a: Any, b: Any) -> Any:
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.random.default_rng(0).random((300, 20))
     >>> parts = [ss.PCA(2, random_state=0).partial_fit(part) for part in (X[:100], X[100:])]
-    >>> ss.merge(*parts).n_samples_
+    >>> ss.merge_pca(*parts).n_samples_
     300
     """
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
-            raise ValueError(f"merge takes estimators fitted by partial_fit, got {one!r} without a stream")
+            raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
     names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
     if names is not None and others is not None and not np.array_equal(names, others):
-        raise ValueError("merge needs the same features in the same order, got two lists of names")
-    both = clone(a)
+        raise ValueError("merge_pca needs the same features in the same order, got two lists of names")
+    both: PCA = clone(a)
     both.n_features_in_ = a.n_features_in_
     if names is not None:
         both.feature_names_in_ = names
+    assert a._stream is not None
+    assert b._stream is not None
     both._keep(a._stream.merged(b._stream))
     return both
 

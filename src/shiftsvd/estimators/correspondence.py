@@ -13,9 +13,11 @@ from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
-from shiftsvd.solvers import check_solver
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver
 
 
 class CorrespondenceAnalysis(Components):
@@ -83,7 +85,7 @@ class CorrespondenceAnalysis(Components):
         self,
         n_components: int = 2,
         *,
-        solver: Any = "auto",
+        solver: SolverName | Solver = "auto",
         tol: float | None = None,
         random_state: Any = None,
         n_threads: int | None = None,

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +16,7 @@ from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing.gaps import Gaps, with_nan
 from shiftsvd.missing.new_rows import given, mean_rows, regressed_rows
+from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
@@ -24,6 +25,12 @@ from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
 
 class FittedPCA(Components):
     """What `PCA` does once it is fitted, whether by `fit` or by batches; its attributes are told there."""
+
+    @overload
+    def transform(self, X: LazyArray, groups: Any = None, covariates: Any = None) -> LazyArray: ...
+
+    @overload
+    def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
     @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -210,7 +217,7 @@ class FittedPCA(Components):
         names: Sequence[str] | None = None,
         source: str | None = None,
     ) -> None:
-        """Write the fitted model to a file without pickle; see `shiftsvd.model_file.save`.
+        """Write the fitted model to a file without pickle; see `shiftsvd.save_model`.
 
         Parameters
         ----------
@@ -222,16 +229,16 @@ class FittedPCA(Components):
         source : str, optional
             Where the data came from, for whoever reads the file.
         """
-        from shiftsvd.model_file import save
+        from shiftsvd.model_file import save_model
 
-        save(self, path, force=force, names=names, source=source)
+        save_model(self, path, force=force, names=names, source=source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """The fitted model in a file that `save` wrote; see `shiftsvd.load`."""
-        from shiftsvd.model_file import load
+        """The fitted model in a file that `save` wrote; see `shiftsvd.load_model`."""
+        from shiftsvd.model_file import load_model
 
-        return load(path, cls)
+        return load_model(path, cls)
 
     def to_sklearn(self) -> Any:
         """The same transform by classes of scikit-learn alone, fitted.

@@ -10,7 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.truncated import TruncatedSVD
+from shiftsvd.names import SolverName
 from shiftsvd.operators import Panel
+from shiftsvd.solvers import Solver
 
 # Settings that are handed to the vectorizer under their own names.
 OF_WORDS = (
@@ -102,7 +104,7 @@ class LSA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         use_idf: bool = True,
         smooth_idf: bool = True,
         sublinear_tf: bool = False,
-        solver: Any = "auto",
+        solver: SolverName | Solver = "auto",
         tol: float | None = None,
         random_state: Any = None,
         n_threads: int | None = None,

@@ -13,9 +13,11 @@ from shiftsvd.estimators.correspondence import CorrespondenceAnalysis, independe
 from shiftsvd.estimators.labels import is_pandas, labels_of
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import threads
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import affordable
+from shiftsvd.solvers import Solver
 
 CORRECTIONS = (None, "benzecri", "greenacre")
 
@@ -78,7 +80,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         *,
         correction: str | None = None,
         unknown: str = "error",
-        solver: Any = "auto",
+        solver: SolverName | Solver = "auto",
         tol: float | None = None,
         random_state: Any = None,
         n_threads: int | None = None,

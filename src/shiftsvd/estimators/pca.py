@@ -1,7 +1,7 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
 from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 
@@ -13,12 +13,24 @@ from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows,
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.missing import MAX_ITER, completed
-from shiftsvd.operators import Operator
+from shiftsvd.names import (
+    LazyArray,
+    MissingName,
+    NormalizerName,
+    ScaleName,
+    ShiftName,
+    SklearnSolverName,
+    SolverName,
+    VectorLike,
+)
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
-from shiftsvd.solvers import check_solver
+from shiftsvd.solvers import Solver
+from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
 
@@ -51,7 +63,7 @@ class PCA(BatchPCA):
         What is subtracted: the column means, nothing, a vector, the own mean of every row, the means of rows and
         columns (double centring), the mean of the group that a row is in (`fit`, `transform` and the others take
         `groups`), what a regression on known covariates explains (they take `covariates`).
-    scale : False, True or "std", "pareto", or positive array of shape (n_features,)
+    scale : None, "std" or True, "pareto", or positive array of shape (n_features,)
         The standard deviation of the columns after the shift, its square root, a vector; columns without variance
         are left as they are, with a warning.
     solver : str or Solver
@@ -60,7 +72,7 @@ class PCA(BatchPCA):
     missing : "error", "mean" or "em"
         What to do with NaN. "mean": missing entries equal the shift, the column means of the observed entries, and
         cost nothing; the scale is that of the observed entries; new rows are treated alike. "em": they equal a model
-        of n_components and column means fitted to the observed entries (`complete`), and new rows
+        of n_components and column means fitted to the observed entries (`complete_matrix`), and new rows
         are projected by a regression on theirs. Neither fills X in. The variances are then those of the completed
         matrix, which holds the model's own entries; `Info.heldout_r2` in `info_` says how well it predicts others.
     n_threads : int, optional
@@ -74,7 +86,7 @@ class PCA(BatchPCA):
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
-        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete`.
+        Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
 
@@ -137,26 +149,26 @@ class PCA(BatchPCA):
 
     def __init__(
         self,
-        n_components: int | float | str | None = None,
+        n_components: int | float | Literal["mle"] | None = None,
         *,
         copy: bool = True,
         whiten: bool = False,
-        svd_solver: str | None = None,
+        svd_solver: SklearnSolverName | None = None,
         tol: float | None = None,
-        iterated_power: int | str = "auto",
+        iterated_power: int | Literal["auto"] = "auto",
         n_oversamples: int = 10,
-        power_iteration_normalizer: str = "auto",
+        power_iteration_normalizer: NormalizerName = "auto",
         random_state: Any = None,
-        shift: Any = "mean",
-        scale: Any = False,
-        solver: Any = "auto",
-        missing: str = "error",
+        shift: ShiftName | VectorLike | GroupMeans | Covariates | None = "mean",
+        scale: bool | ScaleName | VectorLike | None = None,
+        solver: SolverName | Solver = "auto",
+        missing: MissingName = "error",
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
         verbose: int = 0,
         scale_ddof: int = 0,
         unobserved: bool = False,
-        penalty: float | str = "auto",
+        penalty: float | Literal["auto"] = "auto",
         max_iter: int = MAX_ITER,
     ) -> None:
         self.n_components = n_components
@@ -254,6 +266,16 @@ class PCA(BatchPCA):
         if total != B.shape[0] and beyond(S, self.explained_variance_):
             self._freedom = total - 1  # what `explained_variance_` would tell
         self.info_ = F.info
+
+    @overload
+    def fit_transform(
+        self, X: LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> LazyArray: ...
+
+    @overload
+    def fit_transform(
+        self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> Panel: ...
 
     def fit_transform(
         self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None

@@ -157,12 +157,12 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         self.value_errors_ = None if exact else found.value_errors
         self.n_passes_ = found.n_passes
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
         """``fit(X).coordinates_`` as an array."""
         return np.asarray(self.fit(X).coordinates_)
 
     @as_one_fit
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Panel:
         """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
 
         Parameters
@@ -179,7 +179,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
             D = pairwise_distances(D, self._points, metric=self.metric)
         positive = self.eigenvalues_ > 0
         V = self._vectors * np.where(positive, 1 / np.sqrt(np.where(positive, self.eigenvalues_, 1)), 0)
-        return (self._means - D**2) @ V / 2
+        return np.asarray((self._means - D**2) @ V / 2)
 
     def _squared(self, X: Any) -> Operator:
         """The squared distances, checked."""

@@ -1,11 +1,12 @@
 """What the settings of an estimator mean: components wanted, solver, shift, randomness."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.random import Generator, RandomState
 
+from shiftsvd.names import NormalizerName, SklearnSolverName
 from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
@@ -15,7 +16,7 @@ from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRa
 from shiftsvd.solvers.base import SHARED, TOL
 from shiftsvd.solvers.randomized import auto_iterations
 
-SVD_SOLVERS = ("auto", "full", "covariance_eigh", "arpack", "randomized")
+SVD_SOLVERS = get_args(SklearnSolverName)
 MLE_FEATURES = 5000
 
 
@@ -64,7 +65,7 @@ class Asked:
     tol: float | None
     iterated_power: int | str
     n_oversamples: int
-    power_iteration_normalizer: str
+    power_iteration_normalizer: NormalizerName
 
     def solver_for(self, k: Any, shape: tuple[int, int]) -> str | Solver:
         """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""

@@ -1,6 +1,6 @@
 """TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
 
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,13 +13,15 @@ from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
+from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
-from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver, check_solver
+from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
+from shiftsvd.solvers.auto import check_solver
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 
@@ -95,10 +97,10 @@ class TruncatedSVD(Components):
         algorithm: str | None = None,
         n_iter: int = 5,
         n_oversamples: int = 10,
-        power_iteration_normalizer: str = "auto",
+        power_iteration_normalizer: NormalizerName = "auto",
         random_state: Any = None,
         tol: float | None = None,
-        solver: Any = "auto",
+        solver: SolverName | Solver = "auto",
         n_threads: int | None = None,
         memory_limit: int | str | None = None,
     ) -> None:
@@ -168,9 +170,21 @@ class TruncatedSVD(Components):
         self.mean_alignment_ = np.abs(mean @ V) / length if length > 0 else np.zeros(len(F.S))
         self.info_ = F.info
 
+    @overload
+    def fit_transform(self, X: LazyArray, y: Any = None) -> LazyArray: ...
+
+    @overload
+    def fit_transform(self, X: Any, y: Any = None) -> Panel: ...
+
     def fit_transform(self, X: Any, y: Any = None) -> Any:
         """``fit(X).transform(X)``: scores of every row, shape (n_samples, n_components)."""
         return self.fit(X).transform(X)
+
+    @overload
+    def transform(self, X: LazyArray) -> LazyArray: ...
+
+    @overload
+    def transform(self, X: Any) -> Panel: ...
 
     def transform(self, X: Any) -> Any:
         """Scores ``X components_.T``, shape (n_samples, n_components); one pass.
@@ -227,7 +241,7 @@ class TruncatedSVD(Components):
     def _solver(self) -> str | Solver:
         """The solver that the settings ask for."""
         if self.algorithm is None:
-            return self.solver  # type: ignore[no-any-return]
+            return self.solver
         if self.algorithm not in ("arpack", "randomized"):
             raise ValueError(f'algorithm must be "arpack", "randomized" or None, got {self.algorithm!r}')
         if not (isinstance(self.solver, str) and self.solver == "auto"):

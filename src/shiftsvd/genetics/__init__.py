@@ -16,15 +16,19 @@ import numpy.typing as npt
 
 from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
-from shiftsvd.genetics.chromosomes import CHOICES, chosen
+from shiftsvd.genetics.chromosomes import CHOICES, Chromosomes, chosen
 from shiftsvd.genetics.several import joined, parts_of, samples_of, some_of, variants_of
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
 from shiftsvd.io.stacking import several
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.solvers import Solver
+
+__all__ = ["GenotypePCA", "Projection", "Samples", "Variants", "pca"]
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
@@ -55,7 +59,7 @@ class Projection(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GenotypePCA:
-    """Components of genotypes, with the names of samples and variants; `shiftsvd.model_file.save` keeps all of it.
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
 
     Attributes
     ----------
@@ -176,10 +180,10 @@ def pca(
     bed: Beds,
     k: int = 10,
     *,
-    chromosomes: str = "autosomes",
-    solver: Any = "auto",
+    chromosomes: Chromosomes = "autosomes",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
-    rng: int | np.random.Generator | None = 0,
+    rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,

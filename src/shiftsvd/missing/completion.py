@@ -1,7 +1,7 @@
 """Completion: a low-rank matrix fitted to the observed entries, and the operator of both that nobody fills in."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -10,19 +10,20 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing.descent import State, chosen, descend, start
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.missing.held_out import explained, kept_apart
+from shiftsvd.names import BiasName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
-BIASES = (None, "columns", "rows", "both")
+BIASES = (None, *get_args(BiasName))
 MAX_ITER = 300  # steps
 
 
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """A matrix with missing entries, completed: what `complete` returns.
+    """A matrix with missing entries, completed: what `complete_matrix` returns.
 
     Attributes
     ----------
@@ -43,14 +44,14 @@ class Completion:
     held_out_rmse : float or None
         Root mean square error on the entries that were held out to choose the penalty.
     heldout_r2 : float or None
-        ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete`.
+        ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete_matrix`.
 
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.add.outer([0.0, 2.0, 4.0], [1.0, 5.0, 7.0, 8.0])
     >>> X[0, 3] = np.nan  # was 8
-    >>> C = ss.complete(X, 1, biases="both", penalty=1.0, rng=0)
+    >>> C = ss.complete_matrix(X, 1, biases="both", penalty=1.0, rng=0)
     >>> C.predict([0], [3]).round(2)
     array([8.])
     >>> (C.row_bias - C.row_bias[0]).round(2)
@@ -76,12 +77,12 @@ class Completion:
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
 
 
-def complete(
+def complete_matrix(
     X: Any,
     k: int,
     *,
-    biases: str | None = "columns",
-    penalty: float | str = "auto",
+    biases: BiasName | None = "columns",
+    penalty: float | Literal["auto"] = "auto",
     unobserved: bool = False,
     tol: float = 1e-4,
     max_iter: int = MAX_ITER,
@@ -152,14 +153,14 @@ def complete(
     >>> import numpy as np, shiftsvd as ss
     >>> X = np.outer(np.arange(1.0, 9), [1.0, 2, 3, 4])
     >>> X[2, 1] = np.nan  # was 6
-    >>> ss.complete(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
+    >>> ss.complete_matrix(X, 1, biases=None, penalty=0, tol=1e-8, rng=0).predict([2], [1]).round(3)
     array([6.])
 
     Ratings: what is not stored was never given, and both sides have levels of their own.
 
     >>> from scipy import sparse
     >>> R = sparse.csr_array([[1.0, 2, 0, 3], [0, 3, 4, 4], [3, 0, 5, 0], [1, 2, 3, 0]])
-    >>> ss.complete(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
+    >>> ss.complete_matrix(R, 1, biases="both", penalty=1.0, unobserved=True, rng=0).predict([0, 1], [2, 0]).round(2)
     array([3., 2.])
     """
     gaps = gaps_of(X, unobserved, n_threads, memory_limit)

@@ -1,18 +1,19 @@
 """What a fit reads in place of a matrix with missing entries, and what it says of them."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.missing.completion import MAX_ITER, complete
+from shiftsvd.missing.completion import MAX_ITER, complete_matrix
 from shiftsvd.missing.gaps import Observed, gaps_of
+from shiftsvd.names import BiasName, MissingName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.result import Info
 
-MISSING = ("error", "mean", "em")
+MISSING = get_args(MissingName)
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def completed(
     k: Any,
     weights: Vector | None,
     rng: np.random.Generator,
-    penalty: float | str = "auto",
+    penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Operator, Moments, Account]:
     """What a fit reads in place of a matrix with missing entries, the moments of its columns, and what is told of it.
@@ -68,14 +69,14 @@ def completed(
         moments, (m, n) = gaps.moments(weights), gaps.shape
         n_missing = m * n - round(float(np.sum(moments.count))) if weights is None else gaps.n_missing()
         return gaps.filled(repeated(moments.mean, m)), moments, Account(n_missing)
-    biases = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
+    biases: dict[Any, BiasName | None] = {None: None, "mean": "columns", "rows": "rows", "both": "both"}
     if name not in biases:
         raise ValueError(f'missing="em" is for shift="mean", "rows", "both" or None, got {name!r}')
     if weights is not None:
         raise ValueError('missing="em" takes no sample_weight; use missing="mean"')
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise ValueError(f'missing="em" needs the number of components as an integer, got {k!r}')
-    C = complete(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
+    C = complete_matrix(gaps, max(int(k), 1), biases=biases[name], penalty=penalty, max_iter=max_iter, rng=rng)
     A, account = C.A, Account(gaps.n_missing(), C.heldout_r2, C.converged, C.n_iter)
     mean = A.moments().mean
     M2 = (A - repeated(mean, A.shape[0])).column_squares()

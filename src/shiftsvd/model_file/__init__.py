@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -27,6 +27,17 @@ from shiftsvd.model_file.kinds import KINDS
 from shiftsvd.model_file.models import RANDOM, parts, restored
 from shiftsvd.runs.warned import warn
 
+if TYPE_CHECKING:
+    from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
+    from shiftsvd.estimators.lsa import LSA
+    from shiftsvd.estimators.pca import PCA
+    from shiftsvd.estimators.pcoa import PCoA
+    from shiftsvd.estimators.truncated import TruncatedSVD
+    from shiftsvd.genetics import GenotypePCA
+
+    # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
+    Stored: TypeAlias = PCA | TruncatedSVD | LSA | CorrespondenceAnalysis | PCoA | GenotypePCA
+
 Model = TypeVar("Model")
 
 # The metadata of a file: "format", "version", "kind", three JSON objects ("settings", "fitted", "provenance") whose
@@ -35,7 +46,7 @@ TEXTS = ("settings", "fitted", "provenance")
 NAMES = "feature_names_in_"
 
 
-def save(
+def save_model(
     model: Any,
     path: str | os.PathLike[str],
     *,
@@ -72,8 +83,8 @@ def save(
     >>> X = load_digits().data
     >>> pca = ss.PCA(n_components=5, random_state=0).fit(X)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.model_file.save(model, ...)
-    ...     again = ss.load(f"{folder}/digits.safetensors")
+    ...     pca.save(f"{folder}/digits.safetensors")  # of other models: shiftsvd.save_model(model, ...)
+    ...     again = ss.load_model(f"{folder}/digits.safetensors")
     >>> bool((again.transform(X) == pca.transform(X)).all())
     True
     """
@@ -89,15 +100,15 @@ def save(
 
 
 @overload
-def load(path: str | os.PathLike[str]) -> Any: ...
+def load_model(path: str | os.PathLike[str]) -> "Stored": ...
 
 
 @overload
-def load(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
+def load_model(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 
 
-def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
-    """Read the model in a file that `save` wrote: the same attributes, bit for bit.
+def load_model(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
+    """Read the model in a file that `save_model` wrote: the same attributes, bit for bit.
 
     Parameters
     ----------
@@ -123,7 +134,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
 
     Examples
     --------
-    See `save`.
+    See `save_model`.
     """
     path = Path(path)
     with reading(path):
@@ -133,7 +144,7 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
-            "nor merge can go on",
+            "nor merge_pca can go on",
         )
     return model
 

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -35,6 +37,13 @@ def _is(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, float | int)
     return isinstance(value, origin or hint)
+
+
+def any_text(hint: Any) -> Any:
+    """An annotation with any text in place of names, which whoever has the setting checks."""
+    if get_origin(hint) in (Union, UnionType):
+        return reduce(or_, map(any_text, get_args(hint)))
+    return str if get_origin(hint) is Literal else hint
 
 
 def check_finite(name: str, value: Any) -> None:

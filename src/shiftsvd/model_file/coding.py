@@ -30,6 +30,8 @@ VALUES = {
     **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.alleles"),
     "Info": "shiftsvd.result",
 }
+# Fields that solvers have in older files: what each is called now, None where it is no setting any more.
+OLDER = {"normalizer": "power_iteration_normalizer", "reason": None}
 # What the items of a tuple may be, and the arrays that hold runs of them; a truth value is an integer too.
 ITEMS = {str: object, bool: np.bool_, int: np.int64, float: np.float64}
 
@@ -205,6 +207,8 @@ def _frozen(name: str, values: dict[str, Any]) -> Any:
     if name not in VALUES:
         raise ValueError(f"{name!r:.80} is none of the types that a model file may name: {', '.join(VALUES)}")
     cls = _type(name)
+    if VALUES[name] == "shiftsvd.solvers":
+        values = {now: value for field, value in values.items() if (now := OLDER.get(field, field)) is not None}
     if unknown := set(values) - set(_fields(cls)):
         raise ValueError(f"{name} has no field {listed(unknown)}; a newer shiftsvd may have: pip install -U shiftsvd")
     hints = get_type_hints(cls)

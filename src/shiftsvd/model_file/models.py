@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 
-from shiftsvd.model_file.checking import Sizes, check_finite, check_type
+from shiftsvd.model_file.checking import Sizes, any_text, check_finite, check_type
 from shiftsvd.model_file.container import listed
 from shiftsvd.model_file.kinds import KINDS, Kind, Values, kind_class
 from shiftsvd.shifts import Covariates, GroupMeans
@@ -77,7 +77,7 @@ def _check_settings(cls: type[Any], settings: Values) -> None:
     known = signature(cls).parameters if hasattr(cls, "get_params") else {}
     if unknown := set(settings) - set(known):
         raise ValueError(f"{cls.__name__} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
-    hints = {**get_type_hints(cls.__init__), **LOOSE}
+    hints = {**{name: any_text(hint) for name, hint in get_type_hints(cls.__init__).items()}, **LOOSE}
     for name, value in settings.items():
         check_type(name, value, hints[name])
         check_finite(name, np.asarray(value) if isinstance(value, tuple) else value)

@@ -88,7 +88,7 @@ def by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> f
 def exact_by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
     """`exact_sample` by the recurrence: the span of A C^q Omega, in the coordinates of C^q Omega."""
     C = _gram(A)
-    Q = _powers(C, np.linalg.qr(ss.Gaussian().draw(M, min(2 * k, M), rng))[0], q)
+    Q = _powers(C, np.linalg.qr(ss.sketch.Gaussian().draw(M, min(2 * k, M), rng))[0], q)
     CQ = C @ Q
     return _tail(C, eigh(CQ.T @ CQ, Q.T @ CQ, eigvals_only=True), k, A.shape[0])
 
@@ -147,7 +147,7 @@ def measure(point: Point) -> Values:
 def _methods(point: Point) -> tuple[Method, Method, Method]:
     """S-RSVD as printed, S-RSVD with the exact sample, RSVD: same data, same Omega for the first and last."""
     A = ss.as_operator(point.data(), n_threads=1)
-    Abar = ss.center(A)
+    Abar = ss.centered(A)
     long = point.q >= SHORTCUT_FROM
     printed, exact = (by_recurrence, exact_by_recurrence) if long else (as_printed, exact_sample)
     return Method(SHIFTED, Abar, printed), Method(EXACT, Abar, exact), Method(PLAIN, A, printed)
@@ -172,7 +172,7 @@ def figures_b_c(point: Point) -> Values:
 def figure_d(point: Point) -> Values:
     """Implicit against explicit centring, with the same Omega."""
     X = point.data()
-    implicit = ss.center(ss.as_operator(X, n_threads=1))
+    implicit = ss.centered(ss.as_operator(X, n_threads=1))
     explicit = ss.as_operator(X - X.mean(axis=0), n_threads=1)
     methods = (
         Method(SHIFTED, implicit, as_printed),
@@ -199,7 +199,7 @@ def shortcut_gap(distribution: str, q: int) -> Values:
     """The largest relative difference between the recurrence and the printed loop, over methods and ranks."""
     point = Point(SHORTCUT, q, distribution, 1000, q, 0)
     A = ss.as_operator(point.data(), n_threads=1)
-    Abar = ss.center(A)
+    Abar = ss.centered(A)
     pairs = (
         (Abar, as_printed, by_recurrence),
         (A, as_printed, by_recurrence),

@@ -58,7 +58,7 @@ class Pair:
 def load(data: Dataset) -> Pair:
     """The matrix, checked and centred once in each process."""
     A = ss.as_operator(_matrix(data))
-    return Pair(A, ss.center(A))
+    return Pair(A, ss.centered(A))
 
 
 def _matrix(data: Dataset) -> Any:

@@ -63,8 +63,8 @@ class ScoreRaster:
         In standard deviations; points farther out are counted at the edge, and in `clipped`.
     size : int
         Rows in the sample.
-    seed : int
-        Of the sample, which does not depend on how the rows are cut into blocks.
+    rng : int, Generator or None
+        Seed of the sample, which does not depend on how the rows are cut into blocks.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class ScoreRaster:
         bins: int = 400,
         reach: float = 6.0,
         size: int = 20_000,
-        seed: int = 0,
+        rng: int | np.random.Generator | None = None,
     ) -> None:
         half = [reach * float(one) if one > 0 else 1.0 for one in deviations]
         self.grid = Grid((-half[0], half[0]), (-half[1], half[1]), bins)
@@ -109,7 +109,7 @@ class ScoreRaster:
         self.clipped = 0
         self._sample = np.empty((size, 2))
         self._rows = np.empty(size, np.int64)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(rng)
 
     @classmethod
     def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:

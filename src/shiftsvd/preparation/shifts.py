@@ -1,12 +1,13 @@
 """What is subtracted: shifts by their names, and what takes the same from other rows."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 
 from shiftsvd.algebra.generic import row_moments
 from shiftsvd.algebra.operator import check_same_shape
+from shiftsvd.names import ShiftName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
@@ -14,7 +15,7 @@ from shiftsvd.preparation.scales import is_named
 from shiftsvd.preparation.vectors import finite_vector
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
-NAMES = ("mean", "rows", "both")
+NAMES = get_args(ShiftName)
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@
 is needed, nor the dense copy that it makes.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,16 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.selection import Places
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.kernels import threads
+from shiftsvd.names import SklearnSolverName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
+from shiftsvd.solvers import Solver
+
+__all__ = ["pca", "project"]
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
@@ -50,7 +54,7 @@ def pca(
     obsm: str | None = None,
     zero_center: bool = True,
     scale: bool = False,
-    svd_solver: str | None = None,
+    svd_solver: SklearnSolverName | Literal["tsqr"] | None = None,
     chunked: bool = False,
     chunk_size: int | None = None,
     random_state: Any = 0,
@@ -60,7 +64,7 @@ def pca(
     dtype: npt.DTypeLike = "float32",
     key_added: str | None = None,
     copy: bool = False,
-    solver: Any = "auto",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,

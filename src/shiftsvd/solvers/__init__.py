@@ -1,6 +1,6 @@
 """The solvers: frozen values that map a matrix and a rank to a factorization."""
 
-from shiftsvd.solvers.auto import Estimate, auto_solver, check_solver, estimate, solver_named
+from shiftsvd.solvers.auto import Estimate, auto_solver, estimate
 from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.gram import Gram
@@ -17,7 +17,5 @@ __all__ = [
     "ShiftedRandomizedSVD",
     "Solver",
     "auto_solver",
-    "check_solver",
     "estimate",
-    "solver_named",
 ]

@@ -1,6 +1,6 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
+from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.solvers.base import TOL, Solver, check_rank
 from shiftsvd.solvers.cost import Cost, Work
@@ -59,7 +60,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     if exact is not None and costs[exact].seconds <= AT_ONCE:
         best = exact
     told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
-    return replace(best, reason=f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
+    object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
+    return best
 
 
 def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
@@ -122,7 +124,7 @@ class Estimate:
 
 
 def estimate(
-    X: Any, k: int | float, solver: str | Solver = "auto", *, tol: float = TOL, probe: bool = False
+    X: Any, k: int | float, solver: SolverName | Solver = "auto", *, tol: float = TOL, probe: bool = False
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
 

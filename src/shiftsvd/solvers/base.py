@@ -47,7 +47,7 @@ class Solver(ABC):
         'Use solver="lanczos", which goes on until every value is certain'  # of what certify=True finds
     )
     certify: bool = field(default=False, kw_only=True, repr=False)
-    reason: str = field(default="", kw_only=True, compare=False, repr=False)
+    reason: str = field(default="", init=False, compare=False, repr=False)
 
     @abstractmethod
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.names import NormalizerName
 from shiftsvd.numerics.orth import NORMALIZERS, orth
 from shiftsvd.operators import Operator
 from shiftsvd.sketch import Gaussian, Sketch
@@ -27,7 +28,7 @@ class RandomizedSVD(Solver):
         Columns of the sample beyond k; the sum is clipped to min(m, n).
     n_iter : int or "auto"
         q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
-    normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
+    power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
         is below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
@@ -56,7 +57,7 @@ class RandomizedSVD(Solver):
     remedy = 'More n_iter or n_oversamples may help, and solver="lanczos" goes on until every value is certain'
     n_oversamples: int = 10
     n_iter: int | Literal["auto"] = "auto"
-    normalizer: str = "auto"
+    power_iteration_normalizer: NormalizerName = "auto"
     sketch: Sketch = Gaussian()
     finish: Literal["project", "last"] = "project"
 
@@ -65,8 +66,9 @@ class RandomizedSVD(Solver):
             raise ValueError(f"n_oversamples must be at least 0, got {self.n_oversamples}")
         if self.n_iter != "auto" and (not isinstance(self.n_iter, int | np.integer) or self.n_iter < 0):
             raise ValueError(f'n_iter must be "auto" or an integer of at least 0, got {self.n_iter!r}')
-        if self.normalizer not in NORMALIZERS:
-            raise ValueError(f"normalizer must be one of {', '.join(NORMALIZERS)}, got {self.normalizer!r}")
+        if self.power_iteration_normalizer not in NORMALIZERS:
+            known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
+            raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
         if self.finish not in ("project", "last"):
             raise ValueError(f'finish must be "project" or "last", got {self.finish!r}')
         if self.finish == "last" and self.n_iter == 0:
@@ -80,7 +82,7 @@ class RandomizedSVD(Solver):
     def _tall(self, A: Operator, k: int, rng: Generator) -> Factors:
         """A is m x n with m >= n; Q is on the long side, Z on the short one."""
         ell, q = self._sizes(A.shape, k)
-        normalize = NORMALIZERS[self.normalizer]
+        normalize = NORMALIZERS[self.power_iteration_normalizer]
         Y = self.sketch.apply(A, ell, rng)
         for _ in range(q - (self.finish == "last")):
             Z = normalize(A.rmatmat(normalize(Y)))

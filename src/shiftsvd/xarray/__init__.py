@@ -10,8 +10,10 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.estimators.pca import PCA
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
+from shiftsvd.solvers import Solver
 from shiftsvd.xarray.areas import cell_weights
 from shiftsvd.xarray.fields import (
     Stacked,
@@ -25,6 +27,8 @@ from shiftsvd.xarray.fields import (
     stacked,
 )
 
+__all__ = ["pca", "project", "reconstruct"]
+
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Dataset must hold to be projected on
 
 
@@ -36,9 +40,9 @@ def pca(
     weights: Any = None,
     center: bool = True,
     standardize: bool = False,
-    solver: Any = "auto",
+    solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
-    random_state: Any = 0,
+    rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
@@ -62,8 +66,8 @@ def pca(
         Subtract the mean over the samples.
     standardize : bool
         Divide by the standard deviation over the samples (ddof 0), before the weights.
-    solver, tol, random_state, n_threads, memory_limit
-        As in `shiftsvd.PCA`.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`.
 
     Returns
     -------
@@ -107,7 +111,7 @@ def pca(
         scale=_scale(A, applied, standardize),
         solver=solver,
         tol=tol,
-        random_state=random_state,
+        random_state=rng,
         n_threads=n_threads,
         memory_limit=memory_limit,
     ).fit(A)
@@ -220,7 +224,7 @@ def reconstruct(eofs: Any, scores: Any = None) -> Any:
 def _scale(A: Operator, weights: Vector | None, standardize: bool) -> Any:
     """What the anomalies are divided by."""
     if not standardize:
-        return False if weights is None else 1 / weights
+        return None if weights is None else 1 / weights
     deviations = np.sqrt(A.moments().variance(ddof=0))
     deviations[deviations == 0] = 1
     return deviations if weights is None else deviations / weights

@@ -1,0 +1,38 @@
+"""What settings may be called, as types: a name that is misspelt is an error of the type checker, before any data."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+# What checks a setting, and the choices of the command, are made of these; they load the standard library only.
+SolverName = Literal["auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized"]
+SklearnSolverName = Literal["auto", "full", "covariance_eigh", "arpack", "randomized"]
+NormalizerName = Literal["auto", "QR", "LU", "CholeskyQR2", "none"]
+ShiftName = Literal["mean", "rows", "both"]
+ScaleName = Literal["std", "pareto"]
+MissingName = Literal["error", "mean", "em"]
+BiasName = Literal["columns", "rows", "both"]
+RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
+
+
+class SupportsArray(Protocol):
+    """What NumPy makes an array of: arrays, columns of data frames."""
+
+    def __array__(self) -> Any:
+        """The array."""
+
+
+# Unlike NumPy's ArrayLike a text is none of these, so that no misspelt name passes for an array.
+VectorLike = Sequence[complex] | SupportsArray
+
+
+class Lazy(Protocol):
+    """A Dask array: what is made of it is one, too."""
+
+    def __dask_graph__(self) -> Any:
+        """How it will be computed."""
+
+    def compute(self) -> Any:
+        """The numbers."""
+
+
+LazyArray = TypeVar("LazyArray", bound=Lazy)
