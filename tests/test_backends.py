@@ -162,6 +162,7 @@ def _never(*args, **kwargs):
     raise AssertionError("a sparse matrix was made dense")
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("cls", [sparse.csr_array, sparse.csc_array, sparse.csr_matrix, sparse.csc_matrix])
 @pytest.mark.parametrize(
     "solver", [ss.RandomizedSVD(), ss.RandomizedSVD(sketch=ss.sketch.SRFT()), ss.ShiftedRandomizedSVD()]

@@ -75,13 +75,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         io.mmwrite(folder / name, X)
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
     if find_spec("bed_reader"):
-        import_module("bed_reader").to_bed(folder / "cohort.bed", np.random.default_rng(0).integers(0, 3, (30, 90)))
+        to_bed, rng = import_module("bed_reader").to_bed, np.random.default_rng(0)
+        to_bed(folder / "cohort.bed", rng.integers(0, 3, (30, 90)))
+        for number in ("1", "2"):
+            variants = {"chromosome": [number] * 90, "sid": [f"rs{number}{j}" for j in range(90)]}
+            to_bed(folder / f"chr{number}.bed", rng.integers(0, 3, (30, 90)), properties=variants)
     pytest.importorskip("h5py")
     pytest.importorskip("pyarrow")
     before = Path.cwd()
     os.chdir(folder)
     try:
-        for line in ("convert counts.npz counts.h5ad", "fit counts.h5ad -k 10 -o out"):
+        Path("donors").mkdir()
+        for line in (
+            "convert counts.npz counts.h5ad",
+            "convert counts.npz donors/a.h5ad",
+            "convert counts.npz donors/b.h5ad",
+            "fit counts.h5ad -k 10 -o out",
+        ):
             assert CliRunner().invoke(main, line.split()).exit_code == 0
     finally:
         os.chdir(before)
@@ -121,7 +131,8 @@ def test_examples_of_the_help_run_as_they_stand(word: str, line: str, folder: Pa
     before = Path.cwd()
     os.chdir(tmp_path / "here")
     try:
-        result = CliRunner().invoke(main, line.split()[1:])
+        words = [name for word in line.split()[1:] for name in (sorted(map(str, Path().glob(word))) or [word])]
+        result = CliRunner().invoke(main, words)
     finally:
         os.chdir(before)
     assert result.exit_code == 0, result.output

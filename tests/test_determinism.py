@@ -151,6 +151,7 @@ def test_seed_decides_and_generators_go_on(solver) -> None:
         assert bits(solver(A, 3, None)) != bits(solver(A, 3, None))
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 def test_global_random_state_is_neither_read_nor_written(solver) -> None:
     X = values((60, 40), density=1.0)

@@ -436,8 +436,8 @@ class Widths(Counting):
     doubles_in_single = False
 
     @property
-    def gram_in_single(self) -> bool:
-        return self.doubles_in_single or self.dtype == np.float32
+    def costs(self):
+        return replace(super().costs, gram_in_single=self.doubles_in_single or self.dtype == np.float32)
 
     def gram(self, V, weights=None):
         self.calls.append(V.shape[1])

@@ -189,7 +189,7 @@ def interrupted() -> None:
 def test_one_gram_reads_every_file_once(stack: Any, tmp_path: Path) -> None:
     paths, _ = cut(counts(), 4, stack == "columns", tmp_path, ".npy")
     A, _ = open_matrix(paths, stack=stack, stream=True)
-    assert A.gram_reads == 1
+    assert A.costs.gram_reads == 1
     assert isinstance(A, DiskRows)
     seen: list[int] = []
     for i, part in enumerate(A.source.parts):  # type: ignore[attr-defined]

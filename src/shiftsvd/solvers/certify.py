@@ -76,6 +76,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     doubtful = F.info.missed_below is None  # the solver does not know what it missed, as one of all values does
     known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, doubtful)
+    known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # what is proven may be within it
     leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
     angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
     F.info = replace(
