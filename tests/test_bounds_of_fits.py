@@ -170,3 +170,17 @@ def test_single_products_of_counts_round_at_the_level_of_their_means() -> None:
         worst = max(worst, float(np.max(np.abs(F.S - exact) / exact / F.info.value_errors)))
         assert F.info.converged
     assert worst <= 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shift", ["mean", None])
+def test_bounds_hold_where_long_columns_are_summed_in_single_precision(seed: int, shift: str | None) -> None:
+    # Components lie along a few full columns: sums of 3000 terms, of which random vectors show next to nothing.
+    rng, m, n, k = np.random.default_rng(seed), 3000, 400, 5
+    full = (rng.standard_normal((m, k)) * 3 * 0.8 ** np.arange(k)).astype(np.float32)
+    rest = sparse.random_array((m, n - k), density=0.01, rng=rng, format="csc", dtype=np.float32)
+    X = sparse.csr_array(sparse.hstack([sparse.csc_array(full), rest]))
+    exact = ss.svd(X.astype(np.float64), k, shift=shift, solver=ss.Exact(), rng=0).S
+    F = ss.svd(X, k, shift=shift, solver=ss.BlockLanczos(1e-3), rng=0)
+    assert F.info.converged
+    assert np.all(np.abs(F.S - exact) / exact <= F.info.value_errors)

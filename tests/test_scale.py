@@ -85,6 +85,7 @@ def same_bits(F: ss.SVDResult, G: ss.SVDResult, power: int) -> None:
         assert np.array_equal(F.info.value_errors, G.info.value_errors)
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("scale", [None, "std"])
 @pytest.mark.parametrize("shift", [None, "mean"])
@@ -105,6 +106,7 @@ def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
         assert F.info.frobenius_error == pytest.approx(G.info.frobenius_error * (1 if scale else c), rel=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("shift", [None, "mean"])
 @pytest.mark.parametrize("kind", SINGLE)

@@ -1,6 +1,7 @@
 """How a run of block Lanczos multiplies: in single precision as long as that holds what is sought, else in double."""
 
 import numpy as np
+from numpy.random import Generator
 
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.ritz import rounding
@@ -58,11 +59,19 @@ class Products:
         least, most = SINGLE_RANGE
         if not least < np.max(np.abs(W)) < most:
             return False
-        self.measured = UNLUCKY * self.difference(V[:, :2], W[:, :2])
+        self._compare(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
         return True
 
-    def difference(self, V: Panel, W: Panel) -> float:
-        """The length of the longest column of ``G V - W`` in double precision; takes a product."""
+    def judge(self, V: Panel, W: Panel, rng: Generator) -> None:
+        """Measure single precision again, on two random combinations of columns V that were multiplied to W.
+
+        Sums of many equal terms lose more than those of random vectors, and components are such sums.
+        """
+        C = rng.standard_normal((V.shape[1], 2))
+        self._compare(V @ C, W @ C)
+
+    def _compare(self, V: Panel, W: Panel) -> None:
+        """Take down how far W is from ``G V``; takes a product of two columns."""
         self.n_passes += self.G.costs.gram_reads
-        exact = self.G.gram(V.astype(np.float32).astype(self.dtype))
-        return float(np.linalg.norm(exact - W, axis=0).max())
+        off = np.linalg.norm(self.G.gram(V) - W, axis=0)
+        self.measured = max(self.measured, UNLUCKY * float(off.max()))

@@ -205,6 +205,10 @@ class Run:
         # Single data are read in the precision that they were multiplied in, double ones in double.
         eps = max(self.products.eps if self.source.dtype == np.float32 else 0.0, self.source.costs.gram_eps)
         single = eps > self.source.costs.gram_eps
+        if single:
+            product = self.products(V) if product is None else product
+            self.products.judge(V, product, self.rng)
+            ritz = ritz._replace(measured=self.products.measured)
         measured = ritz.measured if single or self.products.precise else 0.0
         left = V.shape[1]
         rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self.missed.limit(k), ritz.zero)
