@@ -90,7 +90,7 @@ def chunked(kind: str, chunks: Any) -> tuple[Any, Any]:
 
 
 def to_the_end(X: Any) -> ss.SVDResult:
-    return ss.svd(X, 4, shift="mean", solver=ss.BlockLanczos(tol=1e-12), rng=0)
+    return ss.svd(X, 4, shift="mean", solver=ss.BlockLanczos(tol=1e-11), rng=0)
 
 
 def by_threads(X: Any) -> ss.SVDResult:
