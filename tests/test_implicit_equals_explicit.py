@@ -104,11 +104,13 @@ def test_implicit_shift_equals_explicit_shift(case: dict) -> None:
     assert np.abs(F.S - S[:k]).max() <= bound
     # The subspace is defined as well as the gap behind it, in the sample itself: nothing is said at ties.
     gap = S[k - 1] - (S[k] if k < ell else 0)
+    # Without iterations the sample is as good as the test matrix: its weakest direction is rounded like its strongest.
+    lost = 20 * float(np.finfo(A.dtype).eps) * np.linalg.cond(Omega) if q == 0 else 0.0
     if gap > 100 * bound:
         event("projectors compared")
         for P, W in ((F.U, U[:, :k]), (F.Vh.conj().T, V[:, :k])):
             distance = np.linalg.norm(P @ P.conj().T - W @ W.conj().T, 2)
-            assert distance <= bound / gap
+            assert distance <= bound / gap + lost
     assert content(X) == before
 
 
