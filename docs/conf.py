@@ -76,6 +76,12 @@ def escape_names(app, what, name, obj, options, lines):
     lines[:] = [NAME.sub(lambda found: rf"{found[1]}\_" if found[1] else found[0], line) for line in lines]
 
 
+def escape_stars(app, ctx, lines):
+    """Examples of the command have names such as donors/*.h5ad, which are no emphasis."""
+    lines[:] = [line.replace("*", r"\*") for line in lines]
+
+
 def setup(app):
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", escape_names, priority=900)
+    app.connect("sphinx-click-process-epilog", escape_stars)
