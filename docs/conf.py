@@ -19,6 +19,7 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
 default_role = "py:obj"
+smartquotes_action = "qe"  # of two hyphens no dash is made: options of the command are copied from these pages
 rst_prolog = ".. currentmodule:: shiftsvd\n\n"  # so that `PCA` is a link on every page
 # Names such as `transform` are said of several classes; `sklearn.decomposition.PCA` has no page here.
 suppress_warnings = ["ref.python"]
