@@ -19,6 +19,7 @@ extensions = [
 templates_path = ["_templates"]
 exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
 default_role = "py:obj"
+smartquotes_action = "qe"  # of two hyphens no dash is made: options of the command are copied from these pages
 rst_prolog = ".. currentmodule:: shiftsvd\n\n"  # so that `PCA` is a link on every page
 # Names such as `transform` are said of several classes; `sklearn.decomposition.PCA` has no page here.
 suppress_warnings = ["ref.python"]
@@ -76,6 +77,12 @@ def escape_names(app, what, name, obj, options, lines):
     lines[:] = [NAME.sub(lambda found: rf"{found[1]}\_" if found[1] else found[0], line) for line in lines]
 
 
+def escape_stars(app, ctx, lines):
+    """Examples of the command have names such as donors/*.h5ad, which are no emphasis."""
+    lines[:] = [line.replace("*", r"\*") for line in lines]
+
+
 def setup(app):
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", escape_names, priority=900)
+    app.connect("sphinx-click-process-epilog", escape_stars)

@@ -1,1 +1,1 @@
-"""Estimators in scikit-learn's manner: thin shells over `shiftsvd.svd`."""
+"""Estimators in scikit-learn's manner: thin shells over what `shiftsvd.svd` is made of."""

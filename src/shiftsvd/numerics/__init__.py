@@ -1,1 +1,1 @@
-"""Arithmetic on arrays that knows no operator: panels, diagonals, moments, orthonormal bases, bounds."""
+"""Arithmetic on arrays that knows no operator: panels, diagonals, moments, bases, bounds, powers of two."""

@@ -1,1 +1,1 @@
-"""What is done to data before they are decomposed: covariates and groups, scales, weights."""
+"""What is done to data before they are decomposed: shifts, covariates and groups, scales, weights."""

@@ -1,1 +1,1 @@
-"""What goes on around a computation: memory, journals, checkpoints, progress, files that are written whole."""
+"""What goes on around a computation: memory, journals, checkpoints, progress, outputs, warnings."""
