@@ -17,9 +17,10 @@ da = pytest.importorskip("dask.array")
 
 from dask.sizeof import sizeof  # noqa: E402
 
+from shiftsvd.algebra.generic import triangle  # noqa: E402
+from shiftsvd.backends.dask import tasks as dask_tasks  # noqa: E402
 from shiftsvd.backends.dask.lazy import lazy_scores  # noqa: E402
 from shiftsvd.backends.dask.rows import DaskRows  # noqa: E402
-from shiftsvd.backends.dask import tasks as dask_tasks  # noqa: E402
 from shiftsvd.events import Event, listening  # noqa: E402
 
 
@@ -277,3 +278,11 @@ def test_pca_takes_a_dask_array_and_transforms_it_lazily() -> None:
     assert isinstance(Z, da.Array)
     assert Z.chunks == (X.chunks[0], (3,))
     np.testing.assert_allclose(Z.compute(), pca.transform(D), atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+def test_twenty_triangles_have_the_same_bits_with_no_fit_around_them_as_on_a_worker(dtype: Any) -> None:
+    # Of 300 columns BLAS takes several threads to fold two triangles, if it may, and splits as the moment lets it.
+    X = values((3000, 300), dtype, density=1.0)
+    arrays = (da.from_array(X, chunks=(100, 300)) for _ in range(20))
+    assert len({triangle(ss.as_operator(each)).tobytes() for each in arrays}) == 1

@@ -230,3 +230,14 @@ def test_a_client_that_is_killed_in_each_read_in_turn_ends_with_the_same_bits(
         assert run.kept() == read
     assert run(-1) == 0
     run.ended_with(alone)
+
+
+def test_twenty_exact_fits_by_workers_with_threads_have_the_bits_of_one_by_this_process() -> None:
+    X = da.random.default_rng(0).standard_normal((1500, 200), chunks=(100, 200))
+    want = ss.svd(X, 5, shift="mean", solver="exact")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0") as cluster,
+        distributed.Client(cluster),
+    ):
+        for _ in range(20):
+            same_bits(ss.svd(X, 5, shift="mean", solver="exact"), want)

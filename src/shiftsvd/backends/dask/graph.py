@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Callable
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -17,7 +17,7 @@ from dask.delayed import Delayed
 from dask.sizeof import sizeof
 
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.dask.tasks import Own, Shared, in_order, part_of
+from shiftsvd.backends.dask.tasks import Own, Shared, in_order, merged_here, part_of
 from shiftsvd.events import read_part
 from shiftsvd.runs.warned import warn
 
@@ -100,7 +100,7 @@ def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], 
     while len(keys) > 1:
         groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
         keys = [(f"{name}-sum-{level}", j) for j in range(len(groups))]
-        graph.update({key: (partial(reduce, merge), group) for key, group in zip(keys, groups, strict=True)})
+        graph.update({key: (partial(merged_here, merge), group) for key, group in zip(keys, groups, strict=True)})
         level += 1
     return keys[0]
 

@@ -1,6 +1,8 @@
 """What runs inside the tasks of a Dask graph: one chunk, checked, times what the tasks of a read share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,12 @@ def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
         return np.empty((0, columns), native_dtype(chunk.dtype))
     with unheard(), threads(1):
         return np.asarray(getattr(estimator, method)(chunk))
+
+
+def merged_here(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
+    """Parts of several blocks as one, by one thread of BLAS like each of them: on a worker no fit runs around this."""
+    with threads(1):
+        return reduce(merge, parts)
 
 
 @unwarned
