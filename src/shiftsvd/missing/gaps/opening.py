@@ -91,6 +91,4 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
                 "convert it, or raise the limit"
             )
         X = X.read(0, X.shape[0])
-    if not opened.by_features:
-        return X
-    return X.conj().T
+    return X.conj().T if opened.by_features else X
