@@ -64,7 +64,7 @@ def read(
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = (rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
-    seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
+    seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
