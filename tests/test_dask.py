@@ -17,9 +17,9 @@ da = pytest.importorskip("dask.array")
 
 from dask.sizeof import sizeof  # noqa: E402
 
+from shiftsvd.backends.dask import tasks as dask_tasks  # noqa: E402
 from shiftsvd.backends.dask.lazy import lazy_scores  # noqa: E402
 from shiftsvd.backends.dask.rows import DaskRows  # noqa: E402
-from shiftsvd.backends.dask.rows import tasks as dask_tasks  # noqa: E402
 from shiftsvd.events import Event, listening  # noqa: E402
 
 
