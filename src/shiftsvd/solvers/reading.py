@@ -54,7 +54,7 @@ def read(
     V, R = V @ w, R @ w
     R -= V * theta
     S = np.sqrt(np.maximum(theta, 0))
-    here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
+    here = Ritz(theta, np.linalg.norm(R, axis=0)[None], rest.eps, measured=rest.measured)
     own = shift_rounding(A, here.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
     # Squares below their rounding say nothing, not even that a value is 0.
@@ -156,8 +156,3 @@ def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
     lengths, X = np.linalg.eigh(inner(R, R))
     aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
     return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])
-
-
-def _norms(R: Panel) -> Vector:
-    """Norms of the columns."""
-    return np.asarray(np.linalg.norm(R, axis=0))
