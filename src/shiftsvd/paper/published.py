@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Place = tuple[str, str, int | str]  # experiment, series, position on the x axis
+Values = dict[Place, float]  # what one run measures
 
 
 @dataclass(frozen=True)

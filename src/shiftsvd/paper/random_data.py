@@ -12,10 +12,9 @@ from scipy.linalg import eigh
 
 import shiftsvd as ss
 from shiftsvd.paper.metrics import exact_sample, mse
-from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Place
+from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Values
 
 Panel = npt.NDArray[np.float64]
-Values = dict[Place, float]
 ByRank = dict[int, float]
 
 M: Final = 100  # features: the paper's rows

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import load_npz
 
 import shiftsvd as ss
-from shiftsvd.paper.metrics import column_errors, exact_sample, paired_p, squared_norm, win_rate
+from shiftsvd.paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
 from shiftsvd.paper.published import (
     MSE_EXACT,
     MSE_PLAIN,
@@ -21,11 +21,8 @@ from shiftsvd.paper.published import (
     P2,
     WR_PLAIN,
     WR_SHIFTED,
-    Place,
+    Values,
 )
-
-Vector = npt.NDArray[np.float64]
-Values = dict[Place, float]
 
 LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
 STRIP: Final = 50  # columns of the Gram matrix made at a time
