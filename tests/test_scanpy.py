@@ -281,7 +281,7 @@ def test_a_backed_file_gives_what_memory_gives(
 ) -> None:
     pytest.importorskip("h5py")
     if streamed:  # what is held takes more than half of a limit of nothing, and is read in many blocks
-        monkeypatch.setattr("shiftsvd.scanpy.annotated.limit_of", lambda limit: 0)
+        monkeypatch.setattr("shiftsvd.io.opening.limit_of", lambda limit: 0)
         monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 4096)
         monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 4096)
     X = counts(2000, 30)

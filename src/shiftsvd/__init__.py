@@ -53,45 +53,29 @@ if TYPE_CHECKING:
     from shiftsvd.solvers import auto_solver as auto_solver
     from shiftsvd.solvers import estimate as estimate
 
-# Where each public name lives. Nothing is imported before it is asked for: `import shiftsvd` costs a
-# millisecond, and the command answers `--help` at once.
-_HOME = {
-    "BlockLanczos": "solvers",
-    "Completion": "missing",
-    "CorrespondenceAnalysis": "estimators.correspondence",
-    "Covariates": "shifts",
-    "Exact": "solvers",
-    "Gram": "solvers",
-    "GroupMeans": "shifts",
-    "Info": "result",
-    "LSA": "estimators.lsa",
-    "LowRank": "operators",
-    "MultipleCorrespondenceAnalysis": "estimators.multiple",
-    "Operator": "operators",
-    "PCA": "estimators.pca",
-    "PCoA": "estimators.pcoa",
-    "RandomizedSVD": "solvers",
-    "SVDResult": "result",
-    "ShiftedRandomizedSVD": "solvers",
-    "Suggestion": "choosing.suggest",
-    "TruncatedSVD": "estimators.truncated",
-    "as_operator": "backends",
-    "auto_solver": "solvers",
-    "centered": "backends",
-    "checkpoint": "runs.checkpoints",
-    "complete_matrix": "missing",
-    "estimate": "solvers",
-    "frobenius_error": "accuracy",
-    "halko_bound": "accuracy",
-    "load_model": "model_file",
-    "merge_pca": "estimators.batches",
-    "residuals": "accuracy",
-    "save_model": "model_file",
-    "spectral_norm": "accuracy",
-    "suggest_k": "choosing.suggest",
-    "svd": "front",
-    "warm_start": "choosing.suggest",
+# The public names, by the module that each lives in. Nothing is imported before it is asked for:
+# `import shiftsvd` costs a millisecond, and the command answers `--help` at once.
+_NAMES = {
+    "accuracy": ("frobenius_error", "halko_bound", "residuals", "spectral_norm"),
+    "backends": ("as_operator", "centered"),
+    "choosing.suggest": ("Suggestion", "suggest_k", "warm_start"),
+    "estimators.batches": ("merge_pca",),
+    "estimators.correspondence": ("CorrespondenceAnalysis",),
+    "estimators.lsa": ("LSA",),
+    "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
+    "estimators.pca": ("PCA",),
+    "estimators.pcoa": ("PCoA",),
+    "estimators.truncated": ("TruncatedSVD",),
+    "front": ("svd",),
+    "missing": ("Completion", "complete_matrix"),
+    "model_file": ("load_model", "save_model"),
+    "operators": ("LowRank", "Operator"),
+    "result": ("Info", "SVDResult"),
+    "runs.checkpoints": ("checkpoint",),
+    "shifts": ("Covariates", "GroupMeans"),
+    "solvers": ("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD", "auto_solver", "estimate"),
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 # Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
 _MODULES = (
     "events",
@@ -108,7 +92,7 @@ _MODULES = (
     "xarray",
 )
 
-__all__ = [*_HOME]
+__all__ = sorted(_HOME)
 
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name

@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows
-from shiftsvd.backends.reread import Reread, block_part, rows_operator
+from shiftsvd.backends.reread import Merge, Panels, Reread, block_part, rows_operator
 from shiftsvd.backends.source import Multiplied, RowSource, rows_of
 from shiftsvd.events import unheard
 from shiftsvd.kernels import default_threads, ordered
@@ -114,13 +114,7 @@ class DiskRows(Reread):
     def _replace_shift(self, shift: LowRank | None) -> "DiskRows":
         return replace(self, shift=shift)
 
-    def _total(
-        self,
-        what: str,
-        panels: tuple[Any, ...] = (),
-        own: tuple[Vector | None, ...] = (),
-        merge: Callable[[Any, Any], Any] | None = None,
-    ) -> Any:
+    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
         """The parts of all blocks, merged in their order."""
         part = lambda rows: self._part(what, rows, panels, own)  # noqa: E731
         return self._sum(part) if merge is None else reduce(merge, (found for _, found in self._each(part)))

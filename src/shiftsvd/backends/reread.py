@@ -22,6 +22,9 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import journal
 
+Panels = tuple[Any, ...]  # what a read multiplies by; None for one that is not there
+Merge = Callable[[Any, Any], Any]  # what the parts of two blocks are together
+
 
 @generic.registered
 class Reread(Blocked):
@@ -52,13 +55,7 @@ class Reread(Blocked):
         """Tells the data, and how they are cut, from others: for the journal."""
 
     @abstractmethod
-    def _total(
-        self,
-        what: str,
-        panels: tuple[Any, ...] = (),
-        own: tuple[Vector | None, ...] = (),
-        merge: Callable[[Any, Any], Any] | None = None,
-    ) -> Any:
+    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
         """The parts of all blocks merged, by default added in double; `own` are panels with a row for each of A."""
 
     @abstractmethod

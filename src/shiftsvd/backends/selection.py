@@ -6,20 +6,17 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from shiftsvd.backends.source import RowSource, inside_rows_of
+from shiftsvd.backends.source import Changed, RowSource, inside_rows_of
 
 Places = npt.NDArray[np.intp]  # of rows: ascending, without repeats
 
 
-class SomeRows(RowSource):
+class SomeRows(Changed):
     """The rows of a source at these places."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        self.source, self._places = source, places
-        self.shape = len(places), source.shape[1]
-        self.dtype, self.sparse, self.stored = source.dtype, source.sparse, source.stored
-        self.name = source.name
-        self.fingerprint = f"{source.fingerprint} rows {_told(places)}"
+        super().__init__(source, f"rows {_told(places)}")
+        self._places, self.shape = places, (len(places), source.shape[1])
 
     def edges(self, n_bytes: int) -> list[int]:
         """Where the source has its edges; ranges that would be empty are left out."""
@@ -33,19 +30,12 @@ class SomeRows(RowSource):
         return self.source.read(first, int(places[-1]) + 1)[places - first]
 
 
-class SomeColumns(RowSource):
-    """The columns of a source at these places."""
+class SomeColumns(Changed):
+    """The columns of a source at these places; all of it is read."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        self.source, self._places = source, places
-        self.shape = source.shape[0], len(places)
-        self.dtype, self.sparse, self.stored = source.dtype, source.sparse, source.stored
-        self.name = source.name
-        self.fingerprint = f"{source.fingerprint} columns {_told(places)}"
-
-    def edges(self, n_bytes: int) -> list[int]:
-        """Those of the source: all of it is read."""
-        return self.source.edges(n_bytes)
+        super().__init__(source, f"columns {_told(places)}")
+        self._places, self.shape = places, (source.shape[0], len(places))
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
         """Rows lo to hi, and of them the wanted columns."""

@@ -89,19 +89,27 @@ def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarra
     return X
 
 
-class Multiplied(RowSource):
+class Changed(RowSource):
+    """A source whose rows are changed as they are read: as `source`, but for what its kinds say; `how` tells them."""
+
+    def __init__(self, source: RowSource, how: str) -> None:
+        self.source, self.shape, self.dtype = source, source.shape, source.dtype
+        self.sparse, self.stored, self.name = source.sparse, source.stored, source.name
+        self.fingerprint = f"{source.fingerprint} {how}"
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Those of the source."""
+        return self.source.edges(n_bytes)
+
+
+class Multiplied(Changed):
     """``diag(2^rows) X diag(2^cols)`` of a matrix X in a file, multiplied as it is read."""
 
     def __init__(self, source: RowSource, rows: Vector | int, cols: Vector | int) -> None:
-        self.source, self.rows, self.cols = source, rows, cols
-        self.shape, self.sparse, self.stored, self.name = source.shape, source.sparse, source.stored, source.name
-        self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
         powers = b"".join(np.asarray(e, np.int64).tobytes() for e in (rows, cols))
-        self.fingerprint = f"{source.fingerprint} times {sha256(powers).hexdigest()}"
-
-    def edges(self, n_bytes: int) -> list[int]:
-        """Those of the file."""
-        return self.source.edges(n_bytes)
+        super().__init__(source, f"times {sha256(powers).hexdigest()}")
+        self.rows, self.cols = rows, cols
+        self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
 
     def place(self, row: int) -> tuple[str, int]:
         """As the file calls it."""

@@ -11,6 +11,7 @@ import numpy as np
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.tables import Block, Table, Write
 from shiftsvd.io import Names
+from shiftsvd.io.storage.anndata_store import mark
 
 NAMES = 2**16  # that are texts at once
 
@@ -22,7 +23,7 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
 
     _reserve(path, _foreseen(table, pca, names))  # HDF5 tells of a full disk late, and more than once
     with h5py.File(path, "w") as file:
-        _encode(file, "anndata", "0.1.0")
+        mark(file, "anndata", "0.1.0")
         for name in ("layers", "obsp", "varp"):
             _group(file, name)
         _frame(file, "obs", names.samples, table.n_rows)
@@ -30,7 +31,7 @@ def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Writ
         _group(file, "varm")
         _array(file["varm"], "PCs", pca.components_.T.astype(table.dtype))
         _uns(_group(file, "uns"), pca)
-        scores = _encode(_room(_group(file, "obsm"), "X_pca", table), "array", "0.2.0")
+        scores = mark(_room(_group(file, "obsm"), "X_pca", table), "array", "0.2.0")
         file.flush()
         _reserve(path, file.id.get_filesize())
 
@@ -74,9 +75,9 @@ def _uns(uns: Any, pca: Any) -> None:
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
     params = _group(told, "params")
     for name, value in (("zero_center", isinstance(pca.shift, str)), ("n_comps", pca.n_components_)):
-        _encode(params.create_dataset(name, data=value), "numeric-scalar", "0.2.0")
+        mark(params.create_dataset(name, data=value), "numeric-scalar", "0.2.0")
     for name, text in (("scale", str(pca.scale)), ("svd_solver", pca.info_.solver)):
-        _encode(params.create_dataset(name, data=text), "string", "0.2.0")
+        mark(params.create_dataset(name, data=text), "string", "0.2.0")
     _completed(params, pca.info_)
 
 
@@ -84,19 +85,19 @@ def _completed(params: Any, info: Any) -> None:
     """That the shares are of a completed matrix, and what is known of the completion."""
     if info.completed is None:
         return
-    _encode(params.create_dataset("variance_of", data=of_gaps(info)["variance_of"]), "string", "0.2.0")
+    mark(params.create_dataset("variance_of", data=of_gaps(info)["variance_of"]), "string", "0.2.0")
     if info.heldout_r2 is not None:
-        _encode(params.create_dataset("heldout_r2", data=info.heldout_r2), "numeric-scalar", "0.2.0")
+        mark(params.create_dataset("heldout_r2", data=info.heldout_r2), "numeric-scalar", "0.2.0")
 
 
 def _frame(file: Any, name: str, labels: Any, count: int) -> None:
     """A data frame that is nothing but its index; without names that counts from 0, as AnnData does it."""
     import h5py
 
-    frame = _encode(file.create_group(name), "dataframe", "0.2.0")
+    frame = mark(file.create_group(name), "dataframe", "0.2.0")
     frame.attrs["_index"] = "_index"
     frame.attrs["column-order"] = np.empty(0, float)
-    index = _encode(frame.create_dataset("_index", (count,), h5py.string_dtype()), "string-array", "0.2.0")
+    index = mark(frame.create_dataset("_index", (count,), h5py.string_dtype()), "string-array", "0.2.0")
     for lo in range(0, count, NAMES):
         part = range(lo, min(lo + NAMES, count))
         index[lo : part.stop] = [str(label) for label in (part if labels is None else labels[lo : part.stop])]
@@ -104,16 +105,9 @@ def _frame(file: Any, name: str, labels: Any, count: int) -> None:
 
 def _group(parent: Any, name: str) -> Any:
     """An empty mapping."""
-    return _encode(parent.create_group(name), "dict", "0.1.0")
+    return mark(parent.create_group(name), "dict", "0.1.0")
 
 
 def _array(parent: Any, name: str, values: Any) -> None:
     """An array."""
-    _encode(parent.create_dataset(name, data=np.ascontiguousarray(values)), "array", "0.2.0")
-
-
-def _encode(thing: Any, kind: str, number: str) -> Any:
-    """Say what it is, by AnnData's specification."""
-    thing.attrs["encoding-type"] = kind
-    thing.attrs["encoding-version"] = number
-    return thing
+    mark(parent.create_dataset(name, data=np.ascontiguousarray(values)), "array", "0.2.0")

@@ -12,7 +12,7 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.fitting import component_names, score_raster
-from shiftsvd.commands.options import say, tables, typed
+from shiftsvd.commands.options import say, tables, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
@@ -82,19 +82,22 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
 def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
-    files, where = [Path(file) for file in given["files"]], {"format": given["format_"], "orient": given["orient"]}
-    how = {"n_threads": given["threads"], "memory_limit": given["memory"]}
-    if genotypes.are_genotypes(given["files"], **where) and not (len(files) > 1 and given["stack"] == "rows"):
+    files, how = (
+        [Path(file) for file in given["files"]],
+        {"n_threads": given["threads"], "memory_limit": given["memory"]},
+    )
+    are_genotypes = genotypes.are_genotypes(given["files"], given["format_"], given["orient"])
+    if are_genotypes and not (len(files) > 1 and given["stack"] == "rows"):
         return _opened_genotypes(pca, files, given["key"], how)
-    A, names = _samples(pca, files, where | {"stack": given["stack"], "key": given["key"]} | how)
+    A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | how)
     return aligned(pca, A.shape[1], names.features, several(files)), A, names
 
 
-def _samples(pca: PCA, files: list[Path], where: dict[str, Any]) -> tuple[Observed, Names]:
+def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
-        return open_matrix(files, **where)
-    return open_with_gaps(files, unobserved=pca.unobserved, **where)
+        return open_matrix(files, **how)
+    return open_with_gaps(files, unobserved=pca.unobserved, **how)
 
 
 def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Observed, Names]:

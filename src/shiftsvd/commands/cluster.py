@@ -73,7 +73,7 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
         distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
         ) as cluster,
-        # As the default, not by `_computing`: a worker is started with the settings, and a client cannot be sent to it.
+        # As the default, not by the settings: a worker is started with the settings, and a client cannot be sent to it.
         distributed.Client(cluster),
     ):
         yield
@@ -82,21 +82,16 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
 @contextmanager
 def _there(distributed: Any, address: str) -> Iterator[None]:
     """The workers of a scheduler, of which there must be one at least."""
+    import dask
+
     try:
         # Not as the default: a client that is not answered would go on being that.
         client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         raise OSError(f"no scheduler answers at {address} ({error}); start one: dask scheduler") from error
-    with client, _computing(client):
+    with client, dask.config.set(scheduler=client):
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
             raise OSError(f"the scheduler at {address} has no workers; start some: dask worker {address}") from None
         yield
-
-
-def _computing(client: Any) -> Any:
-    """What is computed by Dask in this block goes to this client."""
-    import dask
-
-    return dask.config.set(scheduler=client)

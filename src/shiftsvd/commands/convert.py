@@ -35,9 +35,7 @@ def convert(**given: Any) -> None:
     run(
         given["file"],
         given["out"],
-        format=given["format_"],
-        key=given["key"],
-        orient=given["orient"],
+        **options.where(given),
         force=given["force"],
         memory_limit=given["memory"],
         compression=given["compression"],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands.options import within
+from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io import open_matrix
@@ -56,9 +56,7 @@ def installation() -> Facts:
 def matrix(given: dict[str, Any]) -> Facts:
     """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
     if given["files"] == ("-",):
-        A, names = open_matrix(
-            "-", format=given["format_"], key=given["key"], orient=given["orient"], memory_limit=given["memory"]
-        )
+        A, names = open_matrix("-", **where(given), memory_limit=given["memory"])
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
@@ -130,14 +128,7 @@ def _plain(value: Any) -> Any:
 
 def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
-    A, _ = open_matrix(
-        given["file"],
-        format=given["format_"],
-        key=given["key"],
-        orient=given["orient"],
-        n_threads=given["threads"],
-        memory_limit=given["memory"],
-    )
+    A, _ = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
     k = within(given["k"], A.shape, given["file"])
     foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True)
     seconds = foreseen.seconds_per_pass

@@ -31,10 +31,7 @@ def _components(ctx: click.Context, parameter: click.Parameter, value: str | Non
     """A number of components of at least 1, or a share of the variance in (0, 1)."""
     if value is None:
         return None
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
+    number = _number(value)
     if 0 < number < 1:
         return number
     if number < 1 or not number.is_integer():
@@ -42,14 +39,19 @@ def _components(ctx: click.Context, parameter: click.Parameter, value: str | Non
     return int(number)
 
 
+def _number(value: str) -> float:
+    """A number, or -1 for what is none: both are refused."""
+    try:
+        return float(value)
+    except ValueError:
+        return -1.0
+
+
 def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | str | None:
     """ "auto", or a number of at least 0."""
     if value is None or value == "auto":
         return value
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
+    number = _number(value)
     if not 0 <= number < float("inf"):
         raise click.BadParameter(f'{value!r} is neither "auto" nor a number of at least 0')
     return number
@@ -145,6 +147,11 @@ workers = _options(
     click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),
     click.option("--workers", type=click.IntRange(min=1), help="The same on so many processes of this machine."),
 )
+
+
+def where(given: dict[str, Any]) -> dict[str, Any]:
+    """What says which matrix of a file is meant, as the library calls it."""
+    return {"format": given["format_"], "key": given["key"], "orient": given["orient"]}
 
 
 def check_stack(files: tuple[str, ...], stack: str | None) -> None:

@@ -223,34 +223,24 @@ class CorrespondenceAnalysis(Components):
 
     def _table(self, X: Any, reset: bool) -> Operator:
         """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
-        if is_unread(X):
-            A = counted(self, X, reset)
-            self._refuse_negative(least(A) or 0)
-            return A
-        return self._checked(validated(self, X, reset))
+        return self._checked(counted(self, X, reset) if is_unread(X) else validated(self, X, reset))
 
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""
-        if is_unread(X):
-            A = as_operator(X, memory_limit=self.memory_limit)
-            self._refuse_negative(least(A) or 0)
-            return A
-        return self._checked(check_array(X, accept_sparse=("csr", "csc"), ensure_all_finite=False))
+        kinds = ("csr", "csc")
+        return self._checked(X if is_unread(X) else check_array(X, accept_sparse=kinds, ensure_all_finite=False))
 
     def _checked(self, X: Any) -> Operator:
-        """An operator of an array or sparse matrix without negative numbers."""
+        """An operator without negative numbers: a table holds counts."""
         A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
-        entries = getattr(X, "data", X) if hasattr(X, "nnz") else X
-        self._refuse_negative(entries.min() if entries.size else 0)
-        return A
-
-    def _refuse_negative(self, least: float) -> None:
-        """A table holds counts."""
-        if least < 0:
+        entries = X.data if hasattr(X, "nnz") else X
+        smallest = least(A) if is_unread(X) else entries.min(initial=0)
+        if smallest is not None and smallest < 0:
             raise ValueError(
                 f"Negative values in data passed to {type(self).__name__}: a table must hold counts or other "
-                f"numbers of at least 0, got {least}"
+                f"numbers of at least 0, got {smallest}"
             )
+        return A
 
     def _column_names(self, X: Any) -> Any:
         """Names of the columns of the table that X stands for."""

@@ -13,13 +13,17 @@ from shiftsvd.backends.validation import unmasked
 from shiftsvd.operators import Operator, Panel
 
 
-class Components(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What scikit-learn asks of every estimator that finds components, of sparse data too."""
+class Named(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What scikit-learn asks of every estimator that finds components: names for its output."""
 
     @property
     def _n_features_out(self) -> int:
         """Number of columns of the output, for the names of scikit-learn."""
         return len(self.components_)
+
+
+class Components(Named):
+    """What it asks beside of those that take sparse data."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

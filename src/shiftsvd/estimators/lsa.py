@@ -4,10 +4,10 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
+from shiftsvd.estimators.features import Named
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.truncated import TruncatedSVD
 from shiftsvd.names import SolverName
@@ -32,7 +32,7 @@ OF_WORDS = (
 )
 
 
-class LSA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class LSA(Named):
     """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
 
     Parameters
@@ -224,11 +224,6 @@ class LSA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             return Z
         lengths = np.linalg.norm(Z, axis=1, keepdims=True)
         return np.asarray(Z / np.where(lengths > 0, lengths, 1))
-
-    @property
-    def _n_features_out(self) -> int:
-        """Number of columns of the output, for the names of scikit-learn."""
-        return len(self.components_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

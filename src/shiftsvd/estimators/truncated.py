@@ -15,7 +15,6 @@ from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.numerics.moments import Moments
-from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
@@ -252,7 +251,4 @@ class TruncatedSVD(Components):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < 0:
                 raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
-        if self.power_iteration_normalizer not in NORMALIZERS:
-            known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
-            raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
         return RandomizedSVD(int(self.n_oversamples), int(self.n_iter), self.power_iteration_normalizer)

@@ -89,10 +89,15 @@ def open_matrix(
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
     paths = listed(path)
-    if str(paths[0]) == "-":
-        return _from_standard_input(format, key, orient, n_threads, memory_limit, stream)
-    opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream))
-    return operator_of(paths, opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+    piped = str(paths[0]) == "-"
+    with ExitStack() as spool:
+        if piped:
+            paths = [spool.enter_context(spooled(format))]
+        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream))
+        A, names = operator_of(paths, opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+        if piped and isinstance(opened.matrix, RowSource):  # which may be read again: the file goes when that goes
+            weakref.finalize(opened.matrix, spool.pop_all().close)
+    return A, names
 
 
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -115,7 +120,8 @@ def operator_of(
 ) -> tuple[Operator, Names]:
     """What readers found in files, or a part of it, as `open_matrix` gives it."""
     with reading(several(paths), *paths):
-        A = _operator(opened.matrix, n_threads, memory_limit, stream)
+        X = held_or_streamed(opened.matrix, n_threads, memory_limit, stream)
+        A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
     return (A.H if opened.by_features else A), opened.names
 
 
@@ -157,36 +163,20 @@ def held_bytes(source: RowSource) -> int:
     return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
 
 
-def _operator(matrix: Any, n_threads: int | None, memory_limit: int | str | None, stream: bool | None) -> Operator:
-    """A source in memory if it takes up to half of the limit, else read block by block."""
+def held_or_streamed(
+    matrix: Any, n_threads: int | None, memory_limit: int | str | None, stream: bool | None = None
+) -> Any:
+    """A source in memory if it takes up to half of the limit, else as what reads it block by block."""
     if not isinstance(matrix, RowSource):
         if stream:
             raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
-        return as_operator(matrix, n_threads=n_threads, memory_limit=memory_limit)
+        return matrix
     if stream is None:
         limit = limit_of(memory_limit)
         stream = limit is not None and held_bytes(matrix) > limit // 2
     if stream:
         return DiskRows(matrix, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
-    return as_operator(matrix.read(0, matrix.shape[0]), n_threads=n_threads, memory_limit=memory_limit)
-
-
-def _from_standard_input(
-    format: str | None,  # noqa: A002
-    key: str | None,
-    orient: Orient | None,
-    n_threads: int | None,
-    memory_limit: int | str | None,
-    stream: bool | None,
-) -> tuple[Operator, Names]:
-    """Standard input by way of a file, which is removed when nothing reads it any more."""
-    with ExitStack() as stack:
-        path = stack.enter_context(spooled(format))
-        opened = read_files([path], None, format, key, orient, memory_limit)
-        A, names = operator_of([path], opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
-        if isinstance(opened.matrix, RowSource):  # which may be read again
-            weakref.finalize(opened.matrix, stack.pop_all().close)
-    return A, names
+    return matrix.read(0, matrix.shape[0])
 
 
 @contextmanager

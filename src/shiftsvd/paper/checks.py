@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.paper import published as pub
+from shiftsvd.paper.metrics import Vector
 from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Place
 from shiftsvd.paper.random_data import DRAWS, EXACT_EXPLICIT, GRID, POWERS, SHORTCUT, SHORTCUT_FROM, SIZES
 
-Vector = npt.NDArray[np.float64]
 Runs = Mapping[Place, Vector]  # one value for each seed
 
 SEEDS_TO_JUDGE: Final = 30

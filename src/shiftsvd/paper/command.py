@@ -12,7 +12,7 @@ from shiftsvd.paper.page import page
 from shiftsvd.paper.report import document
 from shiftsvd.paper.run import Options, Report, reproduce
 from shiftsvd.runs.outputs import refuse, write_all
-from shiftsvd.runs.progress import progress_bar
+from shiftsvd.runs.progress import progress
 
 PICTURED: Final = ("digits", "faces")
 
@@ -22,7 +22,7 @@ def run(settings: dict[str, Any], out: Path, json_file: Path | None, force: bool
     options = Options(**settings)
     extra = [] if json_file is None else [json_file]
     refuse([out / name for name in _names(options)] + extra, force)
-    with tempfile.TemporaryDirectory(prefix="shiftsvd-paper-") as scratch, progress_bar() as listen:
+    with tempfile.TemporaryDirectory(prefix="shiftsvd-paper-") as scratch, progress() as listen:
         report = reproduce(options, Path(scratch), listen)
     files = _files(report, out)
     files |= dict.fromkeys(extra, files[out / "results.json"])

@@ -27,6 +27,21 @@ def mse(A: ss.Operator, Vh: Panel) -> float:
     return float(column_errors(A, Vh).mean())
 
 
+def exact_sample(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
+    """``||A - U S V^T||_F^2 / n`` of the randomized SVD that samples the shifted matrix itself."""
+    # Omega is on the short side here: projecting on V would count half a power iteration that was not asked for.
+    F = ss.RandomizedSVD(n_oversamples=k, n_iter=q)(A, k, rng)
+    return (squared_norm(A) - float(np.sum(F.S**2))) / A.shape[0]
+
+
+def squared_norm(A: ss.Operator) -> float:
+    """``||A||_F^2``."""
+    norm = A.frobenius_norm()
+    if norm is None:
+        raise ValueError(f"the norm of {A!r} is not to be had; give an array or a sparse matrix")
+    return norm**2
+
+
 def win_rate(ours: Vector, theirs: Vector) -> float:
     """The share of columns that `ours` reconstructs better."""
     return float(np.mean(ours < theirs))

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 
 import shiftsvd as ss
-from shiftsvd.paper.metrics import mse
-from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Place
+from shiftsvd.paper.metrics import exact_sample, mse
+from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Values
 
 Panel = npt.NDArray[np.float64]
-Values = dict[Place, float]
 ByRank = dict[int, float]
 
 M: Final = 100  # features: the paper's rows
@@ -70,13 +69,6 @@ def as_printed(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> floa
     return mse(A, ss.ShiftedRandomizedSVD(n_iter=q)(A, k, rng).Vh)
 
 
-def exact_sample(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
-    """``||A - U S V^T||_F^2 / n`` of the randomized SVD that samples the shifted matrix itself."""
-    # Omega is on the short side here: projecting on V would count half a power iteration that was not asked for.
-    F = ss.RandomizedSVD(n_oversamples=k, n_iter=q)(A, k, rng)
-    return float((_square(A) - np.sum(F.S**2)) / A.shape[0])
-
-
 def by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
     """`as_printed` by ``Q <- qr(C Q)`` with C = A^H A: the same subspace, without touching the samples."""
     K = min(2 * k, M)
@@ -103,12 +95,6 @@ def _powers(C: Panel, Q: Panel, q: int) -> Panel:
 def _tail(C: Panel, squares: Panel, k: int, n: int) -> float:
     """What the k largest of `squares` leave of the trace, per sample."""
     return float((np.trace(C) - np.sort(squares)[-k:].sum()) / n)
-
-
-def _square(A: ss.Operator) -> float:
-    """``||A||_F^2``."""
-    norm = A.frobenius_norm()
-    return 0.0 if norm is None else norm**2
 
 
 def by_svd(A: ss.Operator) -> ByRank:

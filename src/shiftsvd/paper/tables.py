@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import load_npz
 
 import shiftsvd as ss
-from shiftsvd.paper.metrics import column_errors, paired_p, win_rate
+from shiftsvd.paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
 from shiftsvd.paper.published import (
     MSE_EXACT,
     MSE_PLAIN,
@@ -21,11 +21,8 @@ from shiftsvd.paper.published import (
     P2,
     WR_PLAIN,
     WR_SHIFTED,
-    Place,
+    Values,
 )
-
-Vector = npt.NDArray[np.float64]
-Values = dict[Place, float]
 
 LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
 STRIP: Final = 50  # columns of the Gram matrix made at a time
@@ -77,18 +74,12 @@ def measure(data: Dataset, seed: int) -> Values:
     values = {
         MSE_SHIFTED: float(shifted.mean()),
         MSE_PLAIN: float(plain.mean()),
-        MSE_EXACT: exact_sample(A.centred, data.k, data.rng(seed)),
+        MSE_EXACT: exact_sample(A.centred, data.k, 0, data.rng(seed)),
         P2: paired_p(shifted, plain),
         WR_SHIFTED: rate,
         WR_PLAIN: 1 - rate,
     }
     return {(data.experiment, row, data.x): value for row, value in values.items()}
-
-
-def exact_sample(A: ss.Operator, k: int, rng: np.random.Generator) -> float:
-    """``||A - U S V^T||_F^2 / n`` of the randomized SVD that samples the shifted matrix itself."""
-    F = ss.RandomizedSVD(n_oversamples=k, n_iter=0)(A, k, rng)
-    return (_square(A) - float(np.sum(F.S**2))) / A.shape[0]
 
 
 def deterministic(data: Dataset) -> Values:
@@ -109,15 +100,7 @@ def _smallest(A: ss.Operator, k: int) -> float:
     # In strips: all of A at once would be a panel as tall as the data and as wide as the matrix.
     C = np.hstack([short.gram(np.eye(n, min(STRIP, n - j), -j)) for j in range(0, n, STRIP)])
     squares = np.linalg.eigvalsh(C)
-    return (_square(A) - float(squares[-k:].sum())) / A.shape[0]
-
-
-def _square(A: ss.Operator) -> float:
-    """``||A||_F^2``."""
-    norm = A.frobenius_norm()
-    if norm is None:
-        raise ValueError(f"the norm of {A!r} is not to be had; give an array or a sparse matrix")
-    return norm**2
+    return (squared_norm(A) - float(squares[-k:].sum())) / A.shape[0]
 
 
 @dataclass(frozen=True, eq=False)

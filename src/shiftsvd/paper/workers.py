@@ -12,9 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from shiftsvd.events import Event, Listener, silent
 from shiftsvd.kernels import threads
-from shiftsvd.paper.published import Place
-
-Values = dict[Place, float]
+from shiftsvd.paper.published import Values
 
 STAGE: Final = "running the experiments"
 

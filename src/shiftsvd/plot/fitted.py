@@ -66,13 +66,12 @@ class Fit:
 
     @property
     def shares(self) -> Vector | None:
-        """Share of the total of each component; 0 where the total is 0."""
-        return self.share_of(self.variances)
+        """Share of the total of each component, where the total is known; 0 where that is 0."""
+        return None if self.total is None else self.share_of(self.variances)
 
-    def share_of(self, variances: Vector) -> Vector | None:
-        """Variances as shares of the total."""
-        if self.total is None:
-            return None
+    def share_of(self, variances: Vector) -> Vector:
+        """Variances as shares of the total, which must be known."""
+        assert self.total is not None
         return variances / self.total if self.total > 0 else np.zeros(len(variances))
 
     def bounds(self) -> tuple[Vector, Vector] | None:
@@ -90,10 +89,8 @@ class Fit:
         if shares is None:
             return None
         lower, upper = self.bounds() or (self.variances, self.variances)
-        low, high = self.share_of(lower), self.share_of(upper)
-        assert low is not None
-        assert high is not None
-        return np.cumsum(shares), np.cumsum(low), np.minimum(np.cumsum(high), 1)
+        low, high = np.cumsum(self.share_of(lower)), np.cumsum(self.share_of(upper))
+        return np.cumsum(shares), low, np.minimum(high, 1)
 
     def feature_names(self, names: Any = None) -> list[str]:
         """A name for every feature: those given, those of the fit, or numbers from 1."""

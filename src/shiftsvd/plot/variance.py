@@ -56,11 +56,9 @@ class ScreeDisplay:
         known, bounds = fit.cumulative(), fit.bounds()
         if known is None:
             return cls(values=fit.variances, bounds=bounds).plot(ax=ax)
-        shares = fit.shares
-        assert shares is not None
         return cls(
-            values=shares,
-            bounds=None if bounds is None else _shares(fit, bounds),
+            values=fit.share_of(fit.variances),
+            bounds=None if bounds is None else (fit.share_of(bounds[0]), fit.share_of(bounds[1])),
             cumulative=known[0],
             cumulative_bounds=None if bounds is None else known[1:],
             whole="variance, with missing entries by the model" if fit.is_completed else "variance",
@@ -221,14 +219,6 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     (True, True)
     """
     return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
-
-
-def _shares(fit: Fit, bounds: Band) -> Band:
-    """Both bounds as shares of a total that is known."""
-    lower, upper = fit.share_of(bounds[0]), fit.share_of(bounds[1])
-    assert lower is not None
-    assert upper is not None
-    return lower, upper
 
 
 def _left(share: Vector) -> Vector:

@@ -28,13 +28,6 @@ def progress(kind: str = "auto") -> Iterator[Listener]:
         yield silent
 
 
-@contextmanager
-def progress_bar() -> Iterator[Listener]:
-    """A listener that draws one bar for each stage; silent where stderr is not a terminal."""
-    with progress() as listen:
-        yield listen
-
-
 def _threads_start() -> bool:
     """Whether the system starts threads; bars are drawn by one, and where it cannot start they hide the cursor."""
     try:

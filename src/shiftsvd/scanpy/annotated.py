@@ -8,13 +8,10 @@ import numpy.typing as npt
 from scipy.sparse import issparse
 
 from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
-from shiftsvd.io.opening import held_bytes, read_file
-from shiftsvd.kernels import default_threads
+from shiftsvd.io.opening import held_or_streamed, read_file
 from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import limit_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,11 +49,8 @@ def _backed(adata: Any, columns: Places | None, n_threads: int | None, memory_li
     source = opened.matrix
     if columns is not None:
         source = SomeRows(source, columns) if opened.transposed else SomeColumns(source, columns)
-    limit = limit_of(memory_limit)
-    if limit is not None and held_bytes(source) > limit // 2:
-        A: Operator = DiskRows(source, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
-    else:
-        A = as_operator(source.read(0, source.shape[0]), n_threads=n_threads, memory_limit=memory_limit)
+    X = held_or_streamed(source, n_threads, memory_limit)
+    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
     return A.H if opened.transposed else A
 
 

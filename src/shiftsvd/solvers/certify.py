@@ -62,9 +62,9 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
     if whole is None:
         level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
-        ritz = ritz._replace(level=level)
+        ritz = replace(ritz, level=level)
     else:
-        ritz = ritz._replace(known=whole**2)
+        ritz = replace(ritz, known=whole**2)
     # Squares know nothing of what is below their rounding; these values come from no square.
     rounded = (rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)

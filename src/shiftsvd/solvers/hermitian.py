@@ -1,6 +1,6 @@
 """Block Lanczos for a Hermitian matrix that need not be positive: its largest eigenvalues by themselves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -212,7 +212,7 @@ class _Run:
         self._estimate(ritz, Z)
         k, whole = self.k, self.basis.size >= self.n
         if whole:
-            ritz = ritz._replace(level=-np.inf)
+            ritz = replace(ritz, level=-np.inf)
         errors, limit = self._errors(ritz), ritz.limit(k)
         converged = self._converged(ritz) and limit <= self._allowed(ritz)
         vectors = self.basis.vectors(Z[:, :k])

@@ -1,6 +1,7 @@
 """What a run may have missed: the levels that its probes have proven, and what is left to prove."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -75,7 +76,7 @@ class Missed:
         probability = self.probability * 0.5**self.n_probes
         self.level = probe(basis, product, self.columns, probability, ritz.noise(), done)
         self.seen += self.columns
-        above = ritz._replace(level=self.level)
+        above = replace(ritz, level=self.level)
         self._proven += [fact for fact in [(k, above.limit(k)), *needs] if ritz.at_most(*fact, self.level)]
         return above
 

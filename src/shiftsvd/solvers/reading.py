@@ -54,7 +54,7 @@ def read(
     V, R = V @ w, R @ w
     R -= V * theta
     S = np.sqrt(np.maximum(theta, 0))
-    here = Ritz(theta, _norms(R)[None], rest.eps, measured=rest.measured)
+    here = Ritz(theta, np.linalg.norm(R, axis=0)[None], rest.eps, measured=rest.measured)
     own = shift_rounding(A, here.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
     # Squares below their rounding say nothing, not even that a value is 0.
@@ -64,7 +64,7 @@ def read(
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = (rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
-    seen = rest._replace(theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
+    seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
@@ -156,8 +156,3 @@ def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
     lengths, X = np.linalg.eigh(inner(R, R))
     aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
     return np.block([[along, E], [aside, np.zeros((len(aside), E.shape[1]), E.dtype)]])
-
-
-def _norms(R: Panel) -> Vector:
-    """Norms of the columns."""
-    return np.asarray(np.linalg.norm(R, axis=0))

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -66,10 +65,6 @@ class Ritz:
     known: float = np.inf
     zero: float = 0.0
     limits: dict[int, float] = field(default_factory=dict, init=False, repr=False)  # those that were asked for
-
-    def _replace(self, **changes: Any) -> "Ritz":
-        """Another one, of which nothing is known by heart yet."""
-        return replace(self, **changes)
 
     @cached_property
     def squares(self) -> Vector:
@@ -194,7 +189,7 @@ class Ritz:
 
     def first(self, count: int) -> "Ritz":
         """The first vectors alone; of what is orthogonal to them nothing is known."""
-        return self._replace(theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
+        return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
     def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
         """How many times each error is above `tol`; where that is 0, each residual above rounding."""

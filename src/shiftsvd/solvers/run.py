@@ -198,7 +198,7 @@ class Run:
             return self._read(found.kept, found.V, k, found.block, found.product)
         self.checked = None
         self.missed.forget()
-        return self._read(ritz._replace(level=np.inf), found.V, k, found.block, found.product)
+        return self._read(replace(ritz, level=np.inf), found.V, k, found.block, found.product)
 
     def _read(self, ritz: Ritz, V: Panel, k: int, block: Panel, product: Panel | None = None) -> Reading:
         """k components from V by one last product with the data, if that is not known."""
@@ -208,12 +208,12 @@ class Run:
         if single:
             product = self.products(V) if product is None else product
             self.products.judge(V, product, self.rng)
-            ritz = ritz._replace(measured=self.products.measured)
+            ritz = replace(ritz, measured=self.products.measured)
         measured = ritz.measured if single or self.products.precise else 0.0
         left = V.shape[1]
         rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self.missed.limit(k), ritz.zero)
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
-            rest = rest._replace(E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
+            rest = replace(rest, E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
         reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product)
         self.products.n_passes += reading.n_passes
         return reading
@@ -222,7 +222,7 @@ class Run:
         """The components of the whole basis."""
         # The last components of all mix with what is left out, by rounding: then nothing is.
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
-        ritz = ritz._replace(level=self.missed.level if self.basis.size < self.n else -np.inf)
+        ritz = replace(ritz, level=self.missed.level if self.basis.size < self.n else -np.inf)
         return self._read(ritz, self.basis.vectors(Z[:, :read_off]), k, self.basis.block)
 
     def _begin_in_double(self, Z: Panel, k: int) -> Panel:

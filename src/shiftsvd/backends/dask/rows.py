@@ -1,6 +1,6 @@
 """Dask arrays: each read is one graph of block times thin panel; blocks stay where they are, sums travel."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask.graph import Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wide
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.reread import Reread, in_double
+from shiftsvd.backends.reread import Merge, Panels, Reread, in_double
 from shiftsvd.events import read_part
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded
@@ -156,13 +156,7 @@ class DaskRows(Reread):
     def _replace_shift(self, shift: LowRank | None) -> "DaskRows":
         return replace(self, shift=shift)
 
-    def _total(
-        self,
-        what: str,
-        panels: tuple[Any, ...] = (),
-        own: tuple[Vector | None, ...] = (),
-        merge: Callable[[Any, Any], Any] | None = None,
-    ) -> Any:
+    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
         """The parts of all blocks, merged in a tree, on the workers."""
         name = named(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)

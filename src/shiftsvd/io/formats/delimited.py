@@ -42,7 +42,7 @@ def head(path: Path, key: str | None) -> Head:
         raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
     first = [cell.strip() for cell in first]
     if all(map(_is_number, first)) and first != [str(j) for j in range(len(first))]:
-        return _headless(separator, first, skip, key)
+        return Head(separator, len(first), None, skip, None, triplets.positions(first, key) if key else None)
     if not others:
         raise ValueError(f"{path} has no rows, only a header")
     row = others[0]
@@ -56,11 +56,6 @@ def head(path: Path, key: str | None) -> Head:
     if label == 0 and len(first) == 1:
         raise ValueError(f"{path} has no column of numbers; are its columns separated by commas, tabs or semicolons?")
     return Head(separator, len(first), first, skip + 1, label, where)
-
-
-def _headless(separator: str, first: list[str], skip: int, key: str | None) -> Head:
-    """Of a table that begins with its first row."""
-    return Head(separator, len(first), None, skip, None, triplets.positions(first, key) if key else None)
 
 
 def _first_lines(path: Path) -> tuple[int, list[str]]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +113,11 @@ def write(
     store: Store, blocks: Iterable[Block], shape: tuple[int, int], names: tuple[Labels | None, Labels | None]
 ) -> None:
     """The matrix of these blocks of rows as X, and the names of its rows and columns."""
-    _mark(store.root, "anndata", "0.1.0")
+    mark(store.root, "anndata", "0.1.0")
     for frame, labels, size in zip(("obs", "var"), names, shape, strict=True):
         _write_frame(store, frame, list(map(str, range(size) if labels is None else labels.tolist())))
     for empty in ("layers", "obsm", "varm", "obsp", "varp", "uns"):
-        _mark(store.root.create_group(empty), "dict", "0.1.0")
+        mark(store.root.create_group(empty), "dict", "0.1.0")
     blocks = iter(blocks)
     first = next(blocks)
     written = (_write_dense if isinstance(first, np.ndarray) else _write_sparse)(store, first, blocks, shape)
@@ -128,13 +128,13 @@ def write(
 def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:
     """A CSR group; returns the number of rows."""
     group = store.root.create_group("X")
-    _mark(group, "csr_matrix", "0.1.0")
+    mark(group, "csr_matrix", "0.1.0")
     group.attrs["shape"] = [int(size) for size in shape]
     data = store.array(group, "data", first.dtype, (_ENTRIES,))
     narrow = shape[1] <= np.iinfo(np.int32).max
     indices = store.array(group, "indices", np.int32 if narrow else np.int64, (_ENTRIES,))
     counts = []
-    for block in _chained(first, blocks):
+    for block in chain([first], blocks):
         sound_structure(block)
         block.sum_duplicates()
         store.append(data, block.data)
@@ -149,8 +149,8 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
     """An array in chunks of whole rows; returns the number of rows."""
     rows = int(np.clip(_CHUNK // (shape[1] * first.dtype.itemsize), 1, shape[0]))
     array = store.array(store.root, "X", first.dtype, (rows, shape[1]))
-    _mark(array, "array", "0.2.0")
-    for block in _chained(first, blocks):
+    mark(array, "array", "0.2.0")
+    for block in chain([first], blocks):
         store.append(array, block)
     return int(array.shape[0])
 
@@ -158,19 +158,14 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
 def _write_frame(store: Store, name: str, labels: list[str]) -> None:
     """A data frame without columns."""
     group = store.root.create_group(name)
-    _mark(group, "dataframe", "0.2.0")
+    mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
     group.attrs["column-order"] = []
-    _mark(store.texts(group, "_index", labels), "string-array", "0.2.0")
+    mark(store.texts(group, "_index", labels), "string-array", "0.2.0")
 
 
-def _chained(first: Any, blocks: Iterable[Any]) -> Iterator[Any]:
-    """All blocks, the first one included."""
-    yield first
-    yield from blocks
-
-
-def _mark(node: Any, kind: str, version: str) -> None:
-    """Say what a group or array is."""
+def mark(node: Any, kind: str, version: str) -> Any:
+    """Say what a group or array is, by AnnData's specification."""
     node.attrs["encoding-type"] = kind
     node.attrs["encoding-version"] = version
+    return node

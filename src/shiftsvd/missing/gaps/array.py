@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.missing.gaps.base import HeldGaps, is_missing, spread
+from shiftsvd.missing.gaps.base import HeldGaps, is_missing
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
@@ -43,10 +43,6 @@ class ArrayGaps(HeldGaps):
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """Rows of the array are as wide as they are."""
         return super().row_blocks(max(width, self.shape[1]))
-
-    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-        """Of all places."""
-        return spread(self.shape, rng, share)
 
     def at(self, i: Vector, j: Vector) -> Vector:
         """Those of the array."""

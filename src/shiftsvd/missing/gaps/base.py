@@ -78,7 +78,7 @@ class Gaps(ABC):
         total = float(w.sum())
         count = total - self.absent_below(w)
         if not np.all(count > 0):
-            raise ValueError(_nothing_observed("columns", np.flatnonzero(~(count > 0))))
+            raise ValueError(_nothing_observed(np.flatnonzero(~(count > 0))))
         mean = self.filled(repeated(np.zeros(n), m)).moments(weights).mean * (total / count)
         # Squares about the means: what stands for a missing entry adds nothing to them.
         A = self.filled(repeated(mean, m))
@@ -107,9 +107,10 @@ class HeldGaps(Gaps):
         """Of the observed entries."""
         return native_dtype(self.X.dtype)
 
-    @abstractmethod
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-        """Rows and columns of a share of the places at random, each once; `hide` leaves out those without entry."""
+        """Rows and columns of a share of the places, stored or not, at random, each once, in order, for `hide`."""
+        m, n = self.shape
+        return np.divmod(np.unique(rng.integers(0, m * n, min(int(m * n * share), HIDDEN))), n)
 
     @abstractmethod
     def at(self, i: Vector, j: Vector) -> Vector:
@@ -130,12 +131,6 @@ class HeldGaps(Gaps):
 
 
 Observed = Operator | Gaps  # a matrix: with missing entries where there is something to stand for them
-
-
-def spread(shape: tuple[int, int], rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-    """Rows and columns of a share of all places of a matrix, stored or not, each once, in order."""
-    m, n = shape
-    return np.divmod(np.unique(rng.integers(0, m * n, min(int(m * n * share), HIDDEN))), n)
 
 
 def _spared(i: Vector, j: Vector, in_row: Vector, in_column: Vector, rng: np.random.Generator) -> Vector:
@@ -166,7 +161,7 @@ def some(places: Vector, rng: np.random.Generator, share: float) -> Vector:
     return np.sort(rng.choice(places, min(int(len(places) * share), HIDDEN), replace=False))
 
 
-def _nothing_observed(lines: str, which: Vector) -> str:
-    """Say which rows or columns have no entry at all."""
+def _nothing_observed(which: Vector) -> str:
+    """Say which columns have no entry at all."""
     first = ", ".join(map(str, which[:5])) + (", ..." if len(which) > 5 else "")
-    return f"every one of the {lines} needs an observed entry, got {len(which)} without (first: {first}); drop them"
+    return f"every one of the columns needs an observed entry, got {len(which)} without (first: {first}); drop them"

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.missing.gaps.array import ArrayGaps, Patched
 from shiftsvd.missing.gaps.base import TENTH, Gaps, Hidden
@@ -67,20 +67,13 @@ class FileGaps(Gaps):
         return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
 
 
-class PatchedSource(RowSource):
+class PatchedSource(Changed):
     """A file whose missing entries are replaced by those of a low-rank matrix."""
 
     def __init__(self, source: RowSource, S: LowRank) -> None:
-        self.source, self.S = source, S
-        self.shape, self.sparse, self.stored, self.name = source.shape, source.sparse, source.stored, source.name
-        self.dtype = source.dtype
         # What is kept of a read belongs to what it was filled with.
-        own = blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()
-        self.fingerprint = f"{source.fingerprint} filled {own}"
-
-    def edges(self, n_bytes: int) -> list[int]:
-        """Those of the file."""
-        return self.source.edges(n_bytes)
+        super().__init__(source, f"filled {blake2b(S.L.tobytes() + S.R.tobytes(), digest_size=16).hexdigest()}")
+        self.S = S
 
     def read(self, lo: int, hi: int) -> Any:
         """The rows, filled; in double precision where they are dense."""

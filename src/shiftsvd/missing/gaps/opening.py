@@ -7,12 +7,10 @@ from typing import Any
 
 from scipy.sparse import issparse
 
-from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Names, Opened, Orient, reading
-from shiftsvd.io.opening import held_bytes, listed, read_files, spooled
+from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files, spooled
 from shiftsvd.io.stacking import several
-from shiftsvd.kernels import default_threads
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.memory import limit_of
 
@@ -75,21 +73,11 @@ def open_with_gaps(
         opened = read_files(paths, stack, format, key, orient, memory_limit)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
-            X = _streamed(opened, n_threads, memory_limit) if streams else _held(opened, memory_limit)
+            X = held_or_streamed(opened.matrix, n_threads, memory_limit) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
                 raise ValueError("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
             gaps = gaps_of(X, unobserved, n_threads, memory_limit)
     return gaps, opened.names
-
-
-def _streamed(opened: Opened, n_threads: int | None, memory_limit: int | str | None) -> Any:
-    """The matrix in memory if it takes up to half of the limit, else in its file."""
-    limit, source = limit_of(memory_limit), opened.matrix
-    if not isinstance(source, RowSource):
-        return source
-    if limit is None or held_bytes(source) <= limit // 2:
-        return source.read(0, source.shape[0])
-    return DiskRows(source, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
 
 
 def _held(opened: Opened, memory_limit: int | str | None) -> Any:
@@ -103,6 +91,4 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
                 "convert it, or raise the limit"
             )
         X = X.read(0, X.shape[0])
-    if not opened.by_features:
-        return X
-    return X.conj().T
+    return X.conj().T if opened.by_features else X

@@ -1,6 +1,5 @@
 """Sparse matrices with missing entries: those that are stored as NaN, or all that are not stored too."""
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from shiftsvd.backends.full_lines import by_rows, coordinates
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.missing.gaps.base import HeldGaps, is_missing, some, spread
+from shiftsvd.missing.gaps.base import HeldGaps, is_missing, some
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.memory import affordable
@@ -32,10 +31,6 @@ class SparseGaps(HeldGaps):
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
         return int(self.X.nnz)
-
-    @abstractmethod
-    def filled(self, S: LowRank) -> Operator:
-        """The observed entries, and those of S where there are none."""
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
         """``unstored 1 1^T W``, and what is different at the stored entries of the rows."""
@@ -81,13 +76,9 @@ def _at(X: CSR, i: Vector, j: Vector) -> Vector:
 
 @dataclass(frozen=True, eq=False)
 class StoredGaps(SparseGaps):
-    """What is not stored is 0."""
+    """What is not stored is 0, and observed as the others are."""
 
     unstored: ClassVar[float] = 0.0
-
-    def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-        """Of all places: a zero that is not stored is observed as the others are."""
-        return spread(self.shape, rng, share)
 
     def without(self, i: Vector, j: Vector) -> "StoredGaps":
         """More NaN, also where nothing was stored."""
