@@ -6,7 +6,7 @@ import pytest
 import shiftsvd as ss
 from helpers import EPS, decaying
 from shiftsvd.streaming.scatter import Scatter, WholeScatter
-from shiftsvd.streaming.sketch import SketchedScatter, krylov, nystrom
+from shiftsvd.streaming.sketched import SketchedScatter, krylov, nystrom
 from shiftsvd.streaming.stream import Stream
 
 

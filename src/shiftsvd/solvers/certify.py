@@ -15,7 +15,7 @@ from shiftsvd.solvers.factors import rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
 from shiftsvd.solvers.reading import certified
-from shiftsvd.solvers.ritz import TINY, Ritz, allowed, rounding
+from shiftsvd.solvers.ritz import TINY, Ritz, allowed, residual_rounding
 
 BLOCK = 16
 # Sweeps after which a probe gives up: for a level of 1.05 in a flat spectrum a million wide, 9 are enough.
@@ -66,7 +66,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     else:
         ritz = replace(ritz, known=whole**2)
     # Squares know nothing of what is below their rounding; these values come from no square.
-    rounded = (rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
+    rounded = (residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)
     errors = np.where((F.S == 0) & (theta > ritz.zero), np.inf, errors)  # a value that is there is not 0
     if whole is not None:  # by Weyl, since all values are those of a matrix as near to A as rounding

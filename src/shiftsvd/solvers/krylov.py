@@ -53,7 +53,7 @@ class Basis:
         basis.H[:k, :k] = np.diag(theta)
         basis.scale = float(np.max(np.abs(theta), initial=0.0))
         # However small residuals are, they have the rounding of products along V.
-        Q = basis._independent(R, _rounding(R) * basis.scale, n - k, k, whole=basis.scale)
+        Q = basis._independent(R, _column_rounding(R) * basis.scale, n - k, k, whole=basis.scale)
         basis.B[:, k : k + Q.shape[1]], basis.width = Q, Q.shape[1]
         basis.C = inner(Q, R)
         return basis
@@ -110,7 +110,7 @@ class Basis:
             part = inner(self.B[:, :end], D)
             subtract_product(D, self.B[:, :end], part)
             known += part
-        Q = self._independent(D, _rounding(D), self.B.shape[0] - end, end, whole=1.0)
+        Q = self._independent(D, _column_rounding(D), self.B.shape[0] - end, end, whole=1.0)
         border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
         border[: self.width, self.size - self.last :] = self.C
         border[: self.width, : C.shape[1]] += known[self.size :] @ C
@@ -177,7 +177,7 @@ class Basis:
 
     def dropped(self) -> float:
         """The length up to which what a product adds is taken for rounding."""
-        return _rounding(self.B) * self.scale
+        return _column_rounding(self.B) * self.scale
 
     def _next(self, W: Panel) -> Panel:
         """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
@@ -186,7 +186,7 @@ class Basis:
         """
         n, end = self.B.shape[0], self.size
         width = min(W.shape[1], n - end, self.B.shape[1] - end)
-        Q = self._independent(W, _rounding(W) * self.scale, width, end)
+        Q = self._independent(W, _column_rounding(W) * self.scale, width, end)
         if Q.shape[1] < width and self.aside is None:
             self.B[:, end : end + Q.shape[1]] = Q
             Q = np.hstack([Q, self._fresh(end + Q.shape[1], width - Q.shape[1])])
@@ -236,7 +236,7 @@ class Basis:
         return F if self.B.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
 
 
-def _rounding(W: Panel) -> float:
+def _column_rounding(W: Panel) -> float:
     """What rounding leaves of a column of length 1 that should be 0."""
     return len(W) * float(np.finfo(np.float64).eps)
 

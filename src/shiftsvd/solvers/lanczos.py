@@ -13,7 +13,7 @@ from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.products import SINGLE
-from shiftsvd.solvers.ritz import rounding
+from shiftsvd.solvers.ritz import residual_rounding
 from shiftsvd.solvers.run import Run
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
@@ -114,7 +114,8 @@ class BlockLanczos(Solver):
 
     def single(self, A: Operator) -> bool:
         """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
-        return A.costs.gram_in_single and self.tol >= rounding(SINGLE) * (1 if A.dtype == np.float32 else DOUBT)
+        roundings = 1 if A.dtype == np.float32 else DOUBT
+        return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
 
     def basis_columns(self, k: int, A: Operator) -> int:
         """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""

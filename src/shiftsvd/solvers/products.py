@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.operators import Operator, Panel, panel_dtype
-from shiftsvd.solvers.ritz import rounding
+from shiftsvd.solvers.ritz import residual_rounding
 
 SINGLE = float(np.finfo(np.float32).eps)
 # What single precision can hold of a product and of what it is made of.
@@ -41,7 +41,7 @@ class Products:
 
     def noise(self, first: float) -> float:
         """What rounding was seen to do in single precision, or leaders do; `first` is the first value."""
-        return rounding(self.eps) * self.leader * first if self.precise else self.measured
+        return residual_rounding(self.eps) * self.leader * first if self.precise else self.measured
 
     def __call__(self, V: Panel) -> Panel:
         """``G V``, in double precision from the first product on if single precision cannot hold that."""

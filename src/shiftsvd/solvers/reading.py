@@ -12,7 +12,7 @@ from shiftsvd.numerics.orth import inner, qr, stacked, triangle
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
-from shiftsvd.solvers.ritz import SHARE, TINY, TURNING, Ritz, allowed, rounding
+from shiftsvd.solvers.ritz import SHARE, TINY, TURNING, Ritz, allowed, residual_rounding
 
 
 class Reading(NamedTuple):
@@ -58,12 +58,12 @@ def read(
     own = shift_rounding(A, here.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
     # Squares below their rounding say nothing, not even that a value is 0.
-    most = SHARE * max(tol, rounding(here.eps))
+    most = SHARE * max(tol, residual_rounding(here.eps))
     shifted = here.eps > A.costs.gram_eps and own > most * float(S[k - 1])
     if (shifted or here.noise() > most * max(float(theta[k - 1]), 0.0)) and theta[0] > 0:
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
-        rounded = (rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
+        rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
     seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
@@ -86,7 +86,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
     leaning = square / gap
-    rounded = (rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
+    rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
     radii = (leaders.r + leaders.noise()) ** 2
     bounds = np.append(
         value_bounds(leaders.theta, radii, count, float(theta[count])),

@@ -30,7 +30,7 @@ TURNING = 32.0
 Needs = list[tuple[int, float]]  # pairs (count, mu): at most so many eigenvalues may exceed mu
 
 
-def rounding(eps: float) -> float:
+def residual_rounding(eps: float) -> float:
     """The relative rounding of residuals from products of unit `eps`."""
     return eps * (ROUNDING if eps < 1e-10 else ROUNDING_SINGLE)
 
@@ -78,7 +78,8 @@ class Ritz:
 
     def noise(self) -> float:
         """What rounding does to a value or a residual."""
-        return max(rounding(self.eps) * max(abs(float(self.theta[0])), abs(float(self.theta[-1]))), self.measured)
+        largest = max(abs(float(self.theta[0])), abs(float(self.theta[-1])))
+        return max(residual_rounding(self.eps) * largest, self.measured)
 
     def loss(self, k: int) -> float:
         """The relative rounding of the k-th value in these products, or of the last one that is not 0."""

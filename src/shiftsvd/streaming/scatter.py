@@ -17,7 +17,7 @@ from shiftsvd.operators import Operator, Panel
 WAITING = 512
 
 
-class Eigenpairs(NamedTuple):
+class ScatterPairs(NamedTuple):
     """The leading eigenpairs of what is kept of a scatter matrix, and the trace of all that is kept."""
 
     values: Vector  # at most those of S, descending
@@ -88,7 +88,7 @@ class Scatter(ABC):
         """Come nearer to S, which is that of the rows of C; how often they were read."""
 
     @abstractmethod
-    def leading(self, k: int) -> Eigenpairs:
+    def leading(self, k: int) -> ScatterPairs:
         """The k leading eigenpairs of what is kept."""
 
     @property
@@ -163,12 +163,12 @@ class WholeScatter(Scatter):
         """There is nothing to come nearer to."""
         return 0
 
-    def leading(self, k: int) -> Eigenpairs:
+    def leading(self, k: int) -> ScatterPairs:
         """Those of S."""
         self._make_room()
         n = len(self.S)
         w, V = linalg.eigh(self.S, subset_by_index=(n - k, n - 1), check_finite=False)
-        return Eigenpairs(np.maximum(w[::-1], 0), V[:, ::-1], float(np.trace(self.S)))
+        return ScatterPairs(np.maximum(w[::-1], 0), V[:, ::-1], float(np.trace(self.S)))
 
     @property
     def size(self) -> int:

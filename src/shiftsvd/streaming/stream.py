@@ -19,7 +19,7 @@ from shiftsvd.result import Info
 from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
 from shiftsvd.streaming.scatter import Scatter, WholeScatter
-from shiftsvd.streaming.sketch import SketchedScatter
+from shiftsvd.streaming.sketched import SketchedScatter
 
 EPS = float(np.finfo(np.float64).eps)
 # Up to so many features all of the scatter matrix is kept, 134 MB at most.
@@ -27,7 +27,7 @@ WHOLE = 4096
 LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 
 
-class Spectrum(NamedTuple):
+class StreamSpectrum(NamedTuple):
     """The leading eigenpairs of the scatter matrix of a stream, and what was not seen of it."""
 
     values: Vector  # at most the exact ones, descending
@@ -143,7 +143,7 @@ class Stream:
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
         self.seconds += time.perf_counter() - started
 
-    def spectrum(self, k: int, shift: Vector | None = None) -> Spectrum:
+    def spectrum(self, k: int, shift: Vector | None = None) -> StreamSpectrum:
         """The k leading eigenpairs of the scatter about `shift` (default: the mean)."""
         scatter, squares = self.scatter, self.moments.M2
         assert squares is not None
@@ -155,7 +155,7 @@ class Stream:
         total = float(squares.sum() if self.scale is None else (squares / self.scale**2).sum())
         values, vectors, trace = scatter.leading(k)
         unseen = total - trace
-        return Spectrum(
+        return StreamSpectrum(
             np.minimum(values, total), vectors, total, unseen if unseen > len(squares) * EPS * total else 0.0
         )
 

@@ -10,7 +10,7 @@ from scipy import linalg
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, subtract_product
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.streaming.scatter import Eigenpairs, Scatter
+from shiftsvd.streaming.scatter import Scatter, ScatterPairs
 
 EPS = float(np.finfo(np.float64).eps)
 # Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
@@ -45,7 +45,7 @@ class SketchedScatter(Scatter):
     Examples
     --------
     >>> import numpy as np
-    >>> from shiftsvd.streaming.sketch import SketchedScatter
+    >>> from shiftsvd.streaming.sketched import SketchedScatter
     >>> sketch = SketchedScatter.empty(5, 2, np.random.default_rng(0))
     >>> sketch.add_columns(np.outer(np.ones(5), [1.0, 2.0]))
     >>> sketch.leading(1).values.round(12)
@@ -122,13 +122,13 @@ class SketchedScatter(Scatter):
         self._replace(vectors * np.sqrt(values))
         return 1
 
-    def leading(self, k: int) -> Eigenpairs:
+    def leading(self, k: int) -> ScatterPairs:
         """Those of ``B B^T`` and of what the sketch knows of the rest."""
         rest = self.Y.copy()
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
         values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
         V, S, _ = linalg.svd(np.hstack([self.columns, vectors * np.sqrt(values)]), False, check_finite=False)
-        return Eigenpairs(S[:k] ** 2, V[:, :k], float(np.sum(S**2)))
+        return ScatterPairs(S[:k] ** 2, V[:, :k], float(np.sum(S**2)))
 
     @property
     def size(self) -> int:
