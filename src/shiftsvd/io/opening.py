@@ -88,6 +88,8 @@ def open_matrix(
     """
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+    if stack not in (None, "rows", "columns"):
+        raise ValueError(f'stack must be "rows" or "columns", what each file has of its own, got {stack!r}')
     paths = listed(path)
     if str(paths[0]) == "-":
         return _from_standard_input(format, key, orient, n_threads, memory_limit, stream)
