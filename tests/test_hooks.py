@@ -14,6 +14,7 @@ from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.operators import Operator
+from shiftsvd.testing import check_operator
 
 REQUIRED = {"matmat", "rmatmat"}
 HOOKS = {
@@ -125,3 +126,77 @@ def test_adjoints_and_differences_need_no_import_of_their_own(name: str) -> None
     A = ss.as_operator(CONTAINERS[name].make(D))
     found = (A.H - A.H) @ np.eye(9)
     assert_close(found, np.zeros((4, 9)), 100 * A.costs.eps * np.linalg.norm(D))
+
+
+class Turned(Minimal):
+    """Rows in the opposite order: what it gives is a view of what it is given."""
+
+    def matmat(self, V: np.ndarray) -> np.ndarray:
+        return V[::-1]
+
+    rmatmat = matmat
+
+
+class Same(Minimal):
+    """The identity, which gives back what it is given."""
+
+    def matmat(self, V: np.ndarray) -> np.ndarray:
+        return V
+
+    rmatmat = matmat
+
+
+class Kept(Minimal):
+    """Gives arrays that must not be written to, as JAX does."""
+
+    def matmat(self, V: np.ndarray) -> np.ndarray:
+        return read_only(self.D @ V)
+
+    def rmatmat(self, W: np.ndarray) -> np.ndarray:
+        return read_only(self.D.conj().T @ W)
+
+
+def read_only(Y: np.ndarray) -> np.ndarray:
+    Y.flags.writeable = False
+    return Y
+
+
+SOLVERS = [
+    ss.Exact(),
+    ss.Gram(),
+    ss.BlockLanczos(tol=1e-10),
+    ss.BlockLanczos(tol=0, block_size=4),
+    ss.RandomizedSVD(n_iter=8, certify=True),
+    ss.ShiftedRandomizedSVD(n_iter=8),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*may have been missed")  # of values that are all the same
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+@pytest.mark.parametrize("kind", [Turned, Same, Kept])
+@pytest.mark.parametrize("n", [30, 200])
+def test_what_an_operator_returns_is_not_written_to(kind: type, n: int, solver) -> None:
+    D = np.diag(0.5 ** np.arange(n)) if kind is Kept else np.eye(n)[:: -1 if kind is Turned else 1]
+    for A in (kind(D), kind(D).H):
+        F = ss.svd(A, 3, solver=solver, rng=0)
+        np.testing.assert_allclose(F.S, np.linalg.svd(D, compute_uv=False)[:3], rtol=1e-9)
+        assert_close(F.Vh @ F.Vh.conj().T, np.eye(3), 1e-12)
+        assert_close(A @ F.Vh.conj().T, F.U * F.S, 1e-4)
+
+
+@pytest.mark.parametrize("own", [lambda self: 3.5, None, "euros"])
+def test_a_class_whose_costs_are_something_else_is_refused_where_it_is_written(own) -> None:
+    with pytest.raises(TypeError, match=r"^Mine.costs must be a property that gives shiftsvd.operators.Costs.*another"):
+        type("Mine", (Minimal,), {"costs": own})
+
+
+def test_costs_that_are_no_costs_and_a_gram_without_weights_are_told_by_the_check() -> None:
+    priced = type("Priced", (Minimal,), {"costs": property(lambda self: {"price": 3})})
+    with pytest.raises(AssertionError, match=r"^costs must be a Costs, .* got dict$"):
+        check_operator(priced(values((9, 4))))
+
+    def gram(self, V, weights=None):
+        return self.D.conj().T @ (self.D @ V)
+
+    with pytest.raises(AssertionError, match=r"^gram must take weights of the rows"):
+        check_operator(type("Deaf", (Minimal,), {"gram": gram})(values((9, 4))))

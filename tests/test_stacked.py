@@ -332,3 +332,34 @@ def test_blocks_side_by_side_keep_to_the_bytes_that_are_asked_for(tmp_path: Path
     assert edges[-1] == 4000
     sizes = [source.read(lo, hi).nnz for lo, hi in pairwise(edges)]
     assert max(sizes) <= 2 * 2 * 1001 + 50
+
+
+@pytest.mark.parametrize("stack", ["sideways", 0, ["rows"]])
+def test_an_unknown_way_to_stack_is_refused_for_one_file_too(stack: Any, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.npy", dense())
+    with pytest.raises(ValueError, match=r'^stack must be "rows" or "columns"'):
+        open_matrix([path], stack=stack)
+
+
+@pytest.mark.parametrize("make", [dense, counts])
+@pytest.mark.parametrize("stream", [False, True])
+def test_hundreds_of_files_need_few_open_ones(
+    make: Callable[[], Any], stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resource = pytest.importorskip("resource")
+    pytest.importorskip("anndata")
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("open files are counted in /proc")
+    monkeypatch.setattr("shiftsvd.io.storage.h5_array.MOST_OPEN", 8)
+    X = make()
+    paths = [write(tmp_path / f"{lo}.h5ad", X[lo : lo + 2]) for lo in range(0, M, 2)]
+    open_matrix(paths[0], stream=stream)  # which imports what it needs
+    used, before = len(list(Path("/proc/self/fd").iterdir())), resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, before[1]))
+    try:
+        A, _ = open_matrix(paths, stack="rows", stream=stream)
+        found = [A @ np.eye(N) for _ in range(2)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for Y in found:
+        np.testing.assert_array_equal(Y, X.toarray() if sparse.issparse(X) else X)

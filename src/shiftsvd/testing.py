@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.operators import panel_dtype
+from shiftsvd.operators import Costs, panel_dtype
 
 __all__ = ["check_operator"]
 
@@ -35,6 +35,8 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
     """
     A = as_operator(A)
     m, n = A.shape
+    kind = type(A.costs).__name__
+    _hold(isinstance(A.costs, Costs), f"costs must be a Costs, as Costs.of(self) gives it: got {kind}")
     rng = np.random.default_rng(rng)
     V, W = (rng.standard_normal((side, 3)).astype(panel_dtype(A.dtype)) for side in (n, m))
     AV, AhW = A.matmat(V), A.rmatmat(W)
@@ -49,6 +51,9 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
     scale = max(float(np.abs(A.rmatmat(AV)).max()), 1.0)
     gap = np.abs(A.gram(V) - A.rmatmat(AV)).max()
     _hold(gap <= 100 * A.costs.eps * scale * np.sqrt(m), f"gram must be rmatmat of matmat: it is off by {gap:.2e}")
+    weights = np.linspace(1, 2, m)
+    gap = np.abs(A.gram(V, weights) - A.rmatmat(weights[:, None] * AV)).max()
+    _hold(gap <= 200 * A.costs.eps * scale * np.sqrt(m), f"gram must take weights of the rows: it is off by {gap:.2e}")
     gap = np.abs(A.H.matmat(W) - AhW).max()
     _hold(gap <= tol, f"A.H must multiply like rmatmat: it is off by {gap:.2e}")
 

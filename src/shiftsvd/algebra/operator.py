@@ -35,6 +35,16 @@ class Operator(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuse a class with `costs` of another meaning, which solvers would trip over in the middle of a fit."""
+        super().__init_subclass__(**kwargs)
+        own = vars(cls).get("costs")
+        if "costs" in vars(cls) and not isinstance(own, Costs | property | cached_property):
+            raise TypeError(
+                f"{cls.__name__}.costs must be a property that gives shiftsvd.operators.Costs, which solvers plan by, "
+                f"got {own!r}; give it another name"
+            )
+
     @abstractmethod
     def matmat(self, V: Panel) -> Panel:
         """``A V``, (n, b) -> (m, b)."""

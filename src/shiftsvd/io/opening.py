@@ -88,6 +88,8 @@ def open_matrix(
     """
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
+    if stack not in (None, "rows", "columns"):
+        raise ValueError(f'stack must be "rows" or "columns", what each file has of its own, got {stack!r}')
     paths = listed(path)
     piped = str(paths[0]) == "-"
     with ExitStack() as spool:

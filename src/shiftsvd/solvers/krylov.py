@@ -120,6 +120,9 @@ class Basis:
 
     def extend(self, W: Panel) -> None:
         """Take in ``W = G Q``; the part of it that is new becomes the next block."""
+        # An operator may return what it was given, or a view of it, or what must not be written to.
+        if not W.flags.writeable or np.may_share_memory(W, self.B):
+            W = W.copy(order="K")
         old, end = self.size, self.size + self.width
         self.scale = max(self.scale, float(np.sqrt(np.max(np.sum(np.abs(W) ** 2, axis=0), initial=0))))
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.

@@ -2,13 +2,15 @@
 
 import math
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,8 @@ import numpy.typing as npt
 from shiftsvd.io.base import optional
 from shiftsvd.io.storage.guarded_file import GuardedFile
 
+# Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
+MOST_OPEN = 96
 _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
@@ -67,7 +71,9 @@ def _h5py() -> Any:
 
 
 class H5Array:
-    """A dataset by its path: it opens the file when first read, and again in another process."""
+    """A dataset by its path: it opens the file when read, again in another process, and after many others have been."""
+
+    _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
 
     def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
@@ -76,13 +82,13 @@ class H5Array:
         return type(self), (self.path, self.key)
 
     @cached_property
-    def _file(self) -> Any:
-        return _h5py().File(self.path, "r")
-
-    @cached_property
     def dataset(self) -> Any:
-        """The open dataset."""
-        return self._file[self.key]
+        """The open dataset, which keeps its file open; a thread that still reads one that is let go keeps it, too."""
+        self._opened.append(ref(self))
+        while len(self._opened) > MOST_OPEN:
+            with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
+                vars(self._opened.popleft()()).pop("dataset", None)
+        return _h5py().File(self.path, "r")[self.key]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
