@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shiftsvd.algebra.generic import matmat_in_double
-from shiftsvd.numerics.bounds import value_bounds, vector_bounds
+from shiftsvd.numerics.bounds import groups, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, stacked, triangle
 from shiftsvd.operators import Operator, Panel
@@ -64,13 +64,16 @@ def read(
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
+        rounded += _mixed(theta, np.append(theta, rest.theta), np.linalg.norm(R, axis=0), rest.r, here.noise())
     seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
+    # What is inferred says whether a value has converged; what is told of it does without, or is the tolerance.
+    told = np.maximum(errors, np.minimum(seen.errors(k, S, inferring=False), tol))
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
-    known = certified(seen, S, residuals, errors, late, max(tol, missed_tol), rounded)
+    known = certified(seen, S, residuals, told, late, max(tol, missed_tol), rounded)
     return Reading(V, S, replace(known, vector_errors=_returned(A, S, known.vector_errors)), n_passes)
 
 
@@ -104,6 +107,16 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     S = np.where(there, S, 0.0)
     certificate = Certificate(residuals, errors, late, _returned(A, S, angles), known.missed_below, known.complete)
     return Reading(V @ Wh.conj().T, S, certificate, 1)
+
+
+def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: float) -> Vector:
+    """What the rounding of squares can do to values whose group goes on beyond those that were read off without it."""
+    starts = groups(theta, (np.append(r, others) + noise) ** 2)[0]
+    count = len(read_off)
+    first = starts[np.searchsorted(starts, count - 1, side="right") - 1]
+    if count == len(theta) or count in starts:
+        return np.zeros(count)
+    return np.where(np.arange(count) >= first, noise / (2 * np.maximum(read_off, TINY)), 0.0)
 
 
 def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:

@@ -86,8 +86,8 @@ class Ritz:
         last = max(min(k, int(np.count_nonzero(self.theta > self.zero))), 1)
         return self.noise() / max(float(self.theta[last - 1]), TINY)
 
-    def errors(self, k: int, S: Vector | None = None) -> Vector:
-        """Bounds of the relative errors of the k largest singular values."""
+    def errors(self, k: int, S: Vector | None = None, inferring: bool = True) -> Vector:
+        """Bounds of the relative errors of the k largest singular values, with or without those that are inferred."""
         theta, noise = self.theta, self.noise()
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         limit = self.limit(k)
@@ -99,9 +99,10 @@ class Ritz:
         elif depth > k and self.level > -np.inf:  # a heuristic, where nothing is proven
             inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
             # Where even that says nothing, some of the k may not have been seen yet, as far off as those that were.
-            if not np.isfinite(inferred[0]):
+            if not (inferring and np.isfinite(inferred[0])):
                 bounds = value_bounds(theta, (AHEAD * self.r + noise) ** 2, k, limit)
-            bounds = np.minimum(bounds, inferred + noise)
+            if inferring:
+                bounds = np.minimum(bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
