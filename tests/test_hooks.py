@@ -190,7 +190,7 @@ def test_a_class_whose_costs_are_something_else_is_refused_where_it_is_written(o
         type("Mine", (Minimal,), {"costs": own})
 
 
-def test_costs_that_are_no_costs_and_a_gram_without_weights_are_told_by_the_check() -> None:
+def test_costs_that_are_no_costs_and_a_gram_that_ignores_weights_are_told_by_the_check() -> None:
     priced = type("Priced", (Minimal,), {"costs": property(lambda self: {"price": 3})})
     with pytest.raises(AssertionError, match=r"^costs must be a Costs, .* got dict$"):
         check_operator(priced(values((9, 4))))
@@ -200,3 +200,28 @@ def test_costs_that_are_no_costs_and_a_gram_without_weights_are_told_by_the_chec
 
     with pytest.raises(AssertionError, match=r"^gram must take weights of the rows"):
         check_operator(type("Deaf", (Minimal,), {"gram": gram})(values((9, 4))))
+
+
+class Plainly(Minimal):
+    """Has a gram of V alone, as the documentation writes it."""
+
+    def gram(self, V: np.ndarray) -> np.ndarray:
+        return self.D.conj().T @ (self.D @ V)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
+def test_a_gram_without_weights_serves_every_solver_and_scaled_rows(solver) -> None:
+    D = np.linspace(1, 3, 40)[:, None] * values((40, 12))
+    check_operator(Plainly(D))
+    roots = np.linspace(0.5, 2, 40)
+    for A, E in ((Plainly(D), D), (ss.operators.Scaled(Plainly(D), roots), roots[:, None] * D)):
+        F = ss.svd(A, 3, solver=solver, rng=0)
+        np.testing.assert_allclose(F.S, np.linalg.svd(E, compute_uv=False)[:3], rtol=1e-3)
+    assert_close(Plainly(D).gram(np.eye(12), roots), D.T @ (roots[:, None] * D), 1e-10)
+
+
+def test_a_gram_of_any_arguments_is_left_as_it_is() -> None:
+    def gram(self, *args):
+        return args
+
+    assert type("Any", (Minimal,), {"gram": gram}).gram is gram

@@ -363,3 +363,13 @@ def test_hundreds_of_files_need_few_open_ones(
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     for Y in found:
         np.testing.assert_array_equal(Y, X.toarray() if sparse.issparse(X) else X)
+
+
+@pytest.mark.parametrize("stack", ["rows", "columns"])
+def test_half_precision_lies_beside_sparse_files(stack: Any, tmp_path: Path) -> None:
+    S = counts()
+    paths = [write(tmp_path / "half.npy", S.toarray().astype(np.float16)), write(tmp_path / "S.npz", S.astype(np.int8))]
+    A, _ = open_matrix(paths, stack=stack)
+    join = np.vstack if stack == "rows" else np.hstack
+    np.testing.assert_array_equal(A @ np.eye(A.shape[1]), join([S.toarray()] * 2))
+    assert A.dtype == np.float32

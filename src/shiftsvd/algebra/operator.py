@@ -1,8 +1,9 @@
 """Operators: matrices that can only multiply a panel."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, wraps
+from inspect import getfullargspec, isfunction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +37,11 @@ class Operator(ABC):
     dtype: np.dtype[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse a class with `costs` of another meaning, which solvers would trip over in the middle of a fit."""
+        """Refuse `costs` of another meaning, which solvers would trip over; give weights to a `gram` of V alone."""
         super().__init_subclass__(**kwargs)
+        gram = vars(cls).get("gram")
+        if isfunction(gram) and gram.__code__.co_argcount == 2 and getfullargspec(gram).varargs is None:
+            cls.gram = _weighted(gram)  # type: ignore[method-assign]
         own = vars(cls).get("costs")
         if "costs" in vars(cls) and not isinstance(own, Costs | property | cached_property):
             raise TypeError(
@@ -131,6 +135,16 @@ class Operator(ABC):
 
     # NumPy must leave `array @ A` and `array - A` to us, not loop over the entries.
     __array_ufunc__ = None
+
+
+def _weighted(gram: Callable[[Any, Panel], Panel]) -> Callable[..., Panel]:
+    """A `gram` that was written without weights, as an operator's own may be; with weights, two products."""
+
+    @wraps(gram)
+    def with_weights(self: Operator, V: Panel, weights: Vector | None = None) -> Panel:
+        return gram(self, V) if weights is None else Operator.gram(self, V, weights)
+
+    return with_weights
 
 
 def check_same_shape(A: Operator, shift: Operator) -> None:

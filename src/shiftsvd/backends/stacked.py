@@ -56,8 +56,10 @@ class Stacked(RowSource):
 
     def __init__(self, parts: list[RowSource], how: str) -> None:
         self.parts = parts
-        self.dtype = np.result_type(*(part.dtype for part in parts))
         self.sparse, self.stored = any(part.sparse for part in parts), sum(part.stored for part in parts)
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+        if self.sparse and self.dtype == np.float16:  # which SciPy's sparse matrices have not
+            self.dtype = np.dtype(np.float32)
         self.name = f"{parts[0].name} and {len(parts) - 1} more"
         self.fingerprint = f"{how} {' | '.join(part.fingerprint for part in parts)}"
 
@@ -86,7 +88,7 @@ class Stacked(RowSource):
         """Rows of one part, of the kind and type of all."""
         X = inside_rows_of(part, lo, hi)
         kind = csr_array if self.sparse else np.asarray
-        return kind(X).astype(self.dtype, copy=False)
+        return kind(X.astype(self.dtype, copy=False))
 
 
 class OnTop(Stacked):
