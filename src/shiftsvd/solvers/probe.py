@@ -78,16 +78,16 @@ class Chain:
         last = int(left[-1])
         if last + 1 == LEVELS:
             return self.known + noise
-        found = top + self._between(top, distances[last : last + 2], margins[last : last + 2], noise)
+        found = top + self._between(top, lowest, distances[last : last + 2], margins[last : last + 2], noise)
         self.known = min(self.known, found)
         return found + noise
 
-    def _between(self, top: float, distances: Vector, margins: Vector, noise: float) -> float:
+    def _between(self, top: float, unit: float, distances: Vector, margins: Vector, noise: float) -> float:
         """The least distance that is excluded, between one that is not and one that is: false position, in logarithms.
 
         Where the margin of an end stays, it is halved (the Illinois rule); infinite ones say nothing, and halve.
         """
-        low, high = np.log(distances)
+        low, high = np.log(distances / unit)  # in a unit of the chain, so that powers of two change no bit
         below, above = margins
         for _ in range(STEPS):
             if high - low <= SOUGHT:
@@ -95,12 +95,12 @@ class Chain:
             share = below / (below - above) if np.isfinite(below - above) else 0.5
             # A step beyond the root, so that the interval shrinks from both sides.
             middle = low + (high - low) * float(np.clip(share, 0.02, 0.98))
-            margin = float(self._margins(top + np.exp([middle]), noise)[0])
+            margin = float(self._margins(top + unit * np.exp([middle]), noise)[0])
             if margin > 0:
                 high, above, below = middle, margin, below / 2
             else:
                 low, below, above = middle, margin, above / 2
-        return float(np.exp(high))
+        return float(unit * np.exp(high))
 
     @np.errstate(over="ignore", invalid="ignore")
     def _margins(self, levels: Vector, noise: float) -> Vector:
