@@ -69,7 +69,7 @@ def read(
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)
     # What is inferred says whether a value has converged; what is told of it does without, or is the tolerance.
-    told = np.maximum(errors, np.minimum(seen.errors(k, S, inferring=False), tol))
+    told = np.where(S > 0, np.maximum(errors, np.minimum(seen.errors(k, S, inferring=False), tol)), errors)
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))

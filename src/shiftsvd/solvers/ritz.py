@@ -87,7 +87,7 @@ class Ritz:
         return self.noise() / max(float(self.theta[last - 1]), TINY)
 
     def errors(self, k: int, S: Vector | None = None, inferring: bool = True) -> Vector:
-        """Bounds of the relative errors of the k largest singular values, with or without those that are inferred."""
+        """Bounds of the relative errors of the k largest singular values; without `inferring` those that are proven."""
         theta, noise = self.theta, self.noise()
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         limit = self.limit(k)
@@ -96,13 +96,14 @@ class Ritz:
         depth = self._depth(k)
         if np.isfinite(proven[0]):
             bounds = np.minimum(bounds, proven + noise)
+        elif not inferring and self.level > -np.inf:
+            bounds = np.full(k, np.inf)
         elif depth > k and self.level > -np.inf:  # a heuristic, where nothing is proven
             inferred = growth_bounds(theta[:depth], self.E[:, :depth], self.inferred(k), k)
             # Where even that says nothing, some of the k may not have been seen yet, as far off as those that were.
-            if not (inferring and np.isfinite(inferred[0])):
+            if not np.isfinite(inferred[0]):
                 bounds = value_bounds(theta, (AHEAD * self.r + noise) ** 2, k, limit)
-            if inferring:
-                bounds = np.minimum(bounds, inferred + noise)
+            bounds = np.minimum(bounds, inferred + noise)
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
