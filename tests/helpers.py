@@ -23,6 +23,8 @@ from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.numerics import orth
+from shiftsvd.solvers.krylov import Basis
+from shiftsvd.solvers.probe import Probe
 
 EPS = float(np.finfo(np.float64).eps)
 Array = np.ndarray
@@ -552,3 +554,24 @@ def angle(P: Array, Q: Array) -> float:
 def assert_same_span(Y: Array, Z: Array, bound: float) -> None:
     """Both spans are one, to `bound`."""
     assert angle(np.linalg.qr(Y)[0], np.linalg.qr(Z)[0]) <= bound
+
+
+# --- probes ---------------------------------------------------------------------------------------------------
+
+
+def probe(
+    basis: Basis,
+    product: Callable[[Array], Array],
+    columns: int,
+    probability: float,
+    noise: float,
+    done: Callable[[float, float], bool],
+) -> float:
+    """A probe that goes on until ``done(level, top)``, or the space is at its end; gives the last level."""
+    found = Probe(basis, columns, probability, noise)
+    while True:
+        found.take(product(found.block))
+        if basis.width == 0 or done(found.level, found.top):
+            break
+    found.end()
+    return found.level

@@ -12,7 +12,7 @@ from helpers import EPS, Counting, assert_close, in_double, values, with_values
 from shiftsvd.algebra.generic import fused, gram_matrix
 from shiftsvd.solvers.gram import Formed
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import probe
+from shiftsvd.solvers.probe import Probe
 
 S = 0.97 ** np.arange(200.0)
 
@@ -489,13 +489,13 @@ CROWDED = {
 @pytest.mark.parametrize("tol", CROWDED)
 def test_no_step_follows_a_probe_that_has_found_nothing(tol: float, monkeypatch: pytest.MonkeyPatch) -> None:
     A, after, d = Widths(np.diag(CROWDED[tol])), [], CROWDED[tol]
+    end = Probe.end
 
-    def watched(*args, **settings):
-        level = probe(*args, **settings)
+    def watched(probe: Probe) -> None:
+        end(probe)
         after.append(len(A.calls))
-        return level
 
-    monkeypatch.setattr("shiftsvd.solvers.missed.probe", watched)
+    monkeypatch.setattr(Probe, "end", watched)
     F = ss.BlockLanczos(tol=tol)(A, 30, 0)
     assert F.info.converged
     assert np.all(np.abs(F.S - d[:30]) / d[:30] <= F.info.value_errors)

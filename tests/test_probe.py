@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from helpers import EPS, Array, assert_close
+from helpers import EPS, Array, assert_close, probe
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import NEAREST, SOUGHT, Chain, probe
+from shiftsvd.solvers.probe import NEAREST, SOUGHT, Chain
 
 
 def of(theta: Array, n: int, dtype: type, rng: np.random.Generator) -> Basis:

@@ -13,7 +13,7 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers.factors import rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, probe
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, Probe
 from shiftsvd.solvers.reading import certified
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed, residual_rounding
 
@@ -48,23 +48,21 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     eps = A.costs.gram_eps if fused else A.costs.eps
     ritz = Ritz(theta, basis.values()[2], eps, zero=rank_floor(A, float(S[0])) ** 2)
     need = allowed(ritz, k, max(tol, MISSED_TOL))
-    sweeps = 0
-
-    def product(X: Panel) -> Panel:
-        nonlocal sweeps
-        sweeps += 1
-        return np.asarray(A.gram(X), dtype)
-
-    def done(level: float, top: float) -> bool:
-        found = not ritz.at_most(k, need, top)  # bounds are those of its level then, which should be close
-        return sweeps == MOST or ritz.at_most(k, need, level) or (found and level <= top * (1 + MISSED_TOL) ** 2)
-
     whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
-    if whole is None:
-        level = probe(basis, product, BLOCK, PROBABILITY, ritz.noise(), done) if k < len(V) else -np.inf
-        ritz = replace(ritz, level=level)
-    else:
+    sweeps = 0
+    if whole is not None:
         ritz = replace(ritz, known=whole**2)
+    elif k == len(V):
+        ritz = replace(ritz, level=-np.inf)
+    else:
+        probe = Probe(basis, BLOCK, PROBABILITY, ritz.noise())
+        while True:
+            probe.take(np.asarray(A.gram(probe.block), dtype))
+            sweeps += 1
+            if sweeps == MOST or basis.width == 0 or _enough(ritz, k, need, probe):
+                break
+        probe.end()
+        ritz = replace(ritz, level=probe.level)
     # Squares know nothing of what is below their rounding; these values come from no square.
     rounded = (residual_rounding(eps) * S[0] + shift_rounding(A)) / np.maximum(F.S, TINY)
     errors = ritz.errors(k, F.S) + np.where(F.S > 0, rounded, 0.0)
@@ -89,6 +87,14 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
         n_passes=F.info.n_passes + 3 + sweeps * A.costs.gram_reads,
     )
     return F
+
+
+def _enough(ritz: Ritz, k: int, need: float, probe: Probe) -> bool:
+    """Whether a probe has shown what it should, or has found something and a level that is close to that."""
+    if ritz.at_most(k, need, probe.level):
+        return True
+    found = not ritz.at_most(k, need, probe.top)  # bounds are those of its level then
+    return found and probe.level <= probe.top * (1 + MISSED_TOL) ** 2
 
 
 def _angles(ritz: Ritz, sines: Vector, C: Panel, S: Vector) -> Vector:

@@ -185,7 +185,12 @@ class _Run:
         if count is None:
             return
         kept = reduced(self.basis, ritz, Z, count)
-        self.missed.seek(self.basis, self._product, kept, self.k, needs, self._at_end)
+        probe = self.missed.probe(self.basis, kept.noise())
+        while True:
+            probe.take(self._product(probe.block))
+            if self._at_end() or kept.decided(needs, probe.level, probe.top):
+                break
+        self.missed.learn(probe, kept, self.k, needs)
 
     def _errors(self, ritz: Ritz) -> Vector:
         """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""

@@ -1,13 +1,12 @@
 """What a run may have missed: the levels that its probes have proven, and what is left to prove."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import probe
+from shiftsvd.solvers.probe import Probe
 from shiftsvd.solvers.ritz import Needs, Ritz
 
 # Probes that may find something, each as likely to be wrong as all after it.
@@ -51,31 +50,16 @@ class Missed:
         """Whether any of these, at most `count` eigenvalues above mu, is not proven yet."""
         return not all(self.limit(count) <= mu for count, mu in needs)
 
-    def seek(
-        self,
-        basis: Basis,
-        product: Callable[[Panel], Panel],
-        ritz: Ritz,
-        k: int,
-        needs: Needs,
-        at_end: Callable[[], bool],
-        heard: Callable[[float, float], None] = lambda level, top: None,
-    ) -> Ritz:
-        """Let a fresh random block look for what is orthogonal to the basis, until nothing can be missing.
-
-        `ritz` are the values of all of the basis. `heard` is told, after every product, the level and the largest Ritz
-        value of the probe. Gives `ritz` with the level that holds beside them.
-        """
-
-        def done(level: float, top: float) -> bool:
-            heard(level, top)
-            # Where even its largest Ritz value is too high for a level, something was found: it is in the basis now.
-            return ritz.meets(needs, level) or at_end() or not ritz.meets(needs, top)
-
+    def probe(self, basis: Basis, noise: float) -> Probe:
+        """A fresh random block that looks for what is orthogonal to the basis; the rounding of products is `noise`."""
         self.n_probes += 1
-        probability = self.probability * 0.5**self.n_probes
-        self.level = probe(basis, product, self.columns, probability, ritz.noise(), done)
         self.seen += self.columns
+        return Probe(basis, self.columns, self.probability * 0.5**self.n_probes, noise)
+
+    def learn(self, probe: Probe, ritz: Ritz, k: int, needs: Needs) -> Ritz:
+        """End a probe of the basis whose values are `ritz`; gives them with the level that holds beside them."""
+        probe.end()
+        self.level = probe.level
         above = replace(ritz, level=self.level)
         self._proven += [fact for fact in [(k, above.limit(k)), *needs] if ritz.at_most(*fact, self.level)]
         return above

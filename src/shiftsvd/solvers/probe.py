@@ -1,7 +1,5 @@
 """The probe: a fresh random block that tells, with a stated probability, what a basis can have missed."""
 
-from collections.abc import Callable
-
 import numpy as np
 from scipy.special import gammaincinv
 
@@ -127,28 +125,42 @@ class Chain:
         return out
 
 
-def probe(
-    basis: Basis,
-    product: Callable[[Panel], Panel],
-    columns: int,
-    probability: float,
-    noise: float,
-    done: Callable[[float, float], bool],
-) -> float:
-    """Send a fresh block through G until ``done(level, largest Ritz value of the chain)``; gives the last level.
+class Probe:
+    """A fresh random block on its way through G, which looks for what is orthogonal to a basis.
 
     The basis grows by what the block has seen: what was missed is in it afterwards, and the level holds for whatever is
     orthogonal to it, for as long as nothing is dropped from it.
+
+    Attributes
+    ----------
+    level : float
+        What nothing orthogonal to the basis exceeds, with the probability of the probe.
+    top : float
+        The largest Ritz value of the chain; none but infinity before the first product.
     """
-    chain = Chain(basis.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
-    while True:
-        old = basis.size
+
+    def __init__(self, basis: Basis, columns: int, probability: float, noise: float) -> None:
+        self.basis, self.noise = basis, noise
+        self._chain = Chain(basis.set_aside(max(columns, LEAST_COLUMNS)), max(probability, LEAST_PROBABILITY))
+        self.level = self.top = np.inf
+
+    @property
+    def block(self) -> Panel:
+        """What is to be multiplied next."""
+        return self.basis.block
+
+    def take(self, product: Panel) -> None:
+        """Take in ``G`` times the block."""
+        basis, old = self.basis, self.basis.size
         basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
-        basis.extend(product(basis.block))
-        chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
+        basis.extend(product)
+        self._chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
         # What the basis drops for rounding is not in the chain.
-        found = chain.level(max(noise, basis.dropped()))
-        if basis.width == 0 or done(found, chain.top()):
-            break
-    basis.take_back()
-    return chain.top() + noise if basis.size == basis.B.shape[0] else found
+        self.level = self._chain.level(max(self.noise, basis.dropped()))
+        self.top = self._chain.top()
+
+    def end(self) -> None:
+        """Go on with the block that the basis had before."""
+        self.basis.take_back()
+        if self.basis.size == self.basis.B.shape[0]:
+            self.level = self.top + self.noise

@@ -169,6 +169,13 @@ class Ritz:
         """Whether these pairs (count, mu) are shown if nothing orthogonal to the vectors exceeds `below`."""
         return all(self.at_most(count, mu, below) for count, mu in needs)
 
+    def decided(self, needs: Needs, level: float, top: float) -> bool:
+        """Whether a probe has shown these by its level, or cannot: its largest Ritz value is too high for any level.
+
+        Then something was found, and is in the basis.
+        """
+        return self.meets(needs, level) or not self.meets(needs, top)
+
     def needs(self, k: int, mu: float, seen: int) -> Needs:
         """Pairs (count, mu) of what a probe has to show: at most so many eigenvalues may exceed mu.
 

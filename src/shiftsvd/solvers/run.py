@@ -159,26 +159,23 @@ class Run:
         kept = reduced(self.basis, ritz, Z, count)
         found = Found(V, block, kept)
 
-        def last(level: float) -> bool:
-            """Whether the next product is the last if it comes down to this level."""
-            return self._may_share() and kept.meets(needs, level)
-
         # What a start lacks is found by the probe: then what was read off before is not what is returned.
-        due, gain = self.solver.start is None and last(FIRST_LEVEL * float(kept.theta[-1])), FIRST_GAIN
-
-        def product(X: Panel) -> Panel:
-            if not due or found.product is not None:
-                return self.products(X)
-            W = self.products(np.hstack([X, found.V]))
-            found.product = W[:, X.shape[1] :]
-            return W[:, : X.shape[1]]
-
-        def heard(level: float, top: float) -> None:
-            nonlocal due, gain
-            due, gain = last(top + (level - top) / gain), GAIN
-
+        expected, gain = FIRST_LEVEL * float(kept.theta[-1]), FIRST_GAIN
+        along = self.solver.start is None and self._may_share() and kept.meets(needs, expected)
+        probe = self.missed.probe(self.basis, kept.noise())
         self.products.widest = max(self.products.widest, self.b)
-        found.kept = self.missed.seek(self.basis, product, kept, k, needs, self._at_end, heard)
+        while True:
+            if along and found.product is None:
+                W = self.products(np.hstack([probe.block, V]))
+                W, found.product = W[:, : -V.shape[1]], W[:, -V.shape[1] :]
+            else:
+                W = self.products(probe.block)
+            probe.take(W)
+            if self._at_end() or kept.decided(needs, probe.level, probe.top):
+                break
+            expected, gain = probe.top + (probe.level - probe.top) / gain, GAIN
+            along = self._may_share() and kept.meets(needs, expected)
+        found.kept = self.missed.learn(probe, kept, k, needs)
         return found
 
     def _may_share(self) -> bool:
