@@ -25,6 +25,8 @@ from shiftsvd.runs.memory import spare
 CANCELLED = 1e-8
 # Entries of a block: enough to keep a thread busy for a few milliseconds.
 ENTRIES = 2**19
+# Entries of a block for each column, by which sums of panels take a tenth of the time of products.
+SUMS = 64
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
@@ -95,7 +97,9 @@ class SparseRows(Blocked):
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
-        entries = min(max(ENTRIES, 16 * n), max(self.X.nnz // 8, ENTRIES // 16))
+        # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
+        entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
+        entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
         edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
         edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
         return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]

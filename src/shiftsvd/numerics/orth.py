@@ -87,17 +87,19 @@ def _gram(Y: Panel) -> Panel:
 
 
 def inner(B: Panel, W: Panel) -> Panel:
-    """``B^H W``, the parts of the blocks of rows added in their order."""
-    parts = ordered(lambda rows: B[rows].conj().T @ W[rows], _blocks(W), default_threads())
+    """``B^H W`` in double precision, the parts of the blocks of rows added in their order."""
+    dtype = np.result_type(B, W, np.float64)
+    parts = ordered(lambda rows: (B[rows].conj().T @ W[rows]).astype(dtype), _blocks(W), default_threads())
     return np.asarray(reduce(np.add, parts))
 
 
 def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
-    """``W -= B C``, block by block."""
+    """``W -= B C``, block by block, the product in the precision of B."""
+    Ct = C.T.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
 
     def part(rows: slice) -> None:
         # Transposed, BLAS does a thin product in less than half of the time.
-        W[rows] -= (C.T @ B[rows].T).T
+        W[rows] -= (Ct @ B[rows].T).T
 
     for _ in ordered(part, _blocks(W), default_threads()):
         pass

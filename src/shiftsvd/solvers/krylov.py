@@ -24,9 +24,10 @@ class Basis:
     Attributes
     ----------
     B : array (n, capacity), by columns
-        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q.
+        Orthonormal columns; the first `size` were multiplied, the `width` after them are Q. In single precision for
+        products that are: what is read and multiplied most is half as large, and rounded as they are.
     H : array (capacity, capacity)
-        Hermitian; rows and columns up to size + width are set.
+        Hermitian, in double precision; rows and columns up to size + width are set.
     """
 
     B: Panel
@@ -40,9 +41,12 @@ class Basis:
     aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
 
     @classmethod
-    def of(cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator) -> "Basis":
+    def of(
+        cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator, single: bool = False
+    ) -> "Basis":
         """An empty basis; memory is taken as it is filled."""
-        return cls(np.empty((n, capacity), dtype, order="F"), np.zeros((capacity, capacity), dtype), rng)
+        held = np.result_type(np.complex64 if dtype.kind == "c" else np.float32) if single else dtype
+        return cls(np.empty((n, capacity), held, order="F"), np.zeros((capacity, capacity), dtype), rng)
 
     @classmethod
     def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Basis":
@@ -62,6 +66,11 @@ class Basis:
     def block(self) -> Panel:
         """Q, of shape (n, width)."""
         return self.B[:, self.size : self.size + self.width]
+
+    @property
+    def single(self) -> bool:
+        """Whether B is held in single precision."""
+        return self.B.dtype != self.H.dtype
 
     @property
     def room(self) -> int:
@@ -88,10 +97,10 @@ class Basis:
         n, end = self.B.shape[0], self.size
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, n - end))
-        F = Omega
+        F = Omega.copy()
         self.reserve(end + F.shape[1])
         for _ in range(2):
-            F = F - self.B[:, :end] @ inner(self.B[:, :end], F)
+            self._project(F, end)
             F = orth(F)
         self.width, self.last = F.shape[1], 0
         self.B[:, end : end + self.width] = F
@@ -107,9 +116,7 @@ class Basis:
         self.reserve(min(end + D.shape[1], D.shape[0]))
         known = np.zeros((end, D.shape[1]), D.dtype)
         for _ in range(2):
-            part = inner(self.B[:, :end], D)
-            subtract_product(D, self.B[:, :end], part)
-            known += part
+            known += self._project(D, end)
         Q = self._independent(D, _column_rounding(D), self.B.shape[0] - end, end, whole=1.0)
         border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
         border[: self.width, self.size - self.last :] = self.C
@@ -124,17 +131,16 @@ class Basis:
         if not W.flags.writeable or np.may_share_memory(W, self.B):
             W = W.copy(order="K")
         old, end = self.size, self.size + self.width
-        self.scale = max(self.scale, float(np.sqrt(np.max(np.sum(np.abs(W) ** 2, axis=0), initial=0))))
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
         near = max(0, old - self.last)
-        coefficients = np.zeros((end, self.width), self.H.dtype)
+        coefficients, part = np.zeros((end, self.width), self.H.dtype), np.zeros((0, self.width))
         for lo in (near, 0):
-            before = _lengths(W)
-            part = inner(self.B[:, lo:end], W)
-            subtract_product(W, self.B[:, lo:end], part)
+            part = self._project(W, end, lo)
             coefficients[lo:] += part
-        if np.any(_lengths(W) < TWICE * before):
-            subtract_product(W, self.B[:, :end], inner(self.B[:, :end], W))
+        left = _lengths(W)
+        if np.any(left < TWICE * np.hypot(left, _lengths(part))):
+            self._project(W, end)
+        self.scale = max(self.scale, float(np.max(np.hypot(left, _lengths(coefficients)), initial=0)))
         D = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
@@ -161,17 +167,29 @@ class Basis:
         return np.asarray(self.C @ Z[self.size - self.last : self.size])
 
     def vectors(self, Z: Panel) -> Panel:
+        """``B Z`` for orthonormal Z, orthonormal in double precision."""
+        out = self._times(Z)
+        return orth(out) if self.single else out
+
+    def _times(self, Z: Panel) -> Panel:
         """``B Z``."""
-        out = np.zeros((self.B.shape[0], Z.shape[1]), self.B.dtype)
+        out = np.zeros((self.B.shape[0], Z.shape[1]), self.H.dtype)
         subtract_product(out, self.B[:, : self.size], -Z)
         return out
+
+    def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
+        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients."""
+        B = self.B[:, start:end]
+        part = inner(B, W.astype(B.dtype, copy=False))
+        subtract_product(W, B, part)
+        return part
 
     def restart(self, theta: Vector, Z: Panel) -> None:
         """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
         kept, width = Z.shape[1], self.width
         border = self._border(Z)
         Q = self.block.copy()
-        self.B[:, :kept] = self.vectors(Z)
+        self.B[:, :kept] = self._times(Z)
         self.B[:, kept : kept + width] = Q
         self.H[:] = 0
         self.H[:kept, :kept] = np.diag(theta)
@@ -213,30 +231,30 @@ class Basis:
             subtract_product(F, W, -P[:, there] / lengths[there])
             if Q.shape[1] or lengths[there[0]] < TWICE**2 * max(float(lengths[-1]), whole):
                 for _ in range(2):  # short columns have rounding along B
-                    for known in (self.B[:, :end], Q):
-                        subtract_product(F, known, inner(known, F))
+                    self._project(F, end)
+                    subtract_product(F, Q, inner(Q, F))
                     F = orth(F)
             else:
                 F = orth(F)
             Q = np.hstack([Q, F])
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
-            for known in (self.B[:, :end], Q):
-                W = W - known @ inner(known, W)
+            W = W - Q @ inner(Q, W)
+            self._project(W, end)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""
         F = self._normal(columns)
         for _ in range(2):
             F = orth(F)
-            subtract_product(F, self.B[:, :end], inner(self.B[:, :end], F))
+            self._project(F, end)
         return orth(F)
 
     def _normal(self, columns: int) -> Panel:
         """A block of standard normal entries, complex ones for a complex basis."""
         shape = self.B.shape[0], columns
         F: Panel = self.rng.standard_normal(shape)
-        return F if self.B.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
+        return F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
 
 
 def _column_rounding(W: Panel) -> float:

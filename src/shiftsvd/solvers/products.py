@@ -48,11 +48,12 @@ class Products:
         self.n_passes += self.G.costs.gram_reads
         self.n_steps += 1
         if not self.precise:
-            W = self.G.gram(V.astype(np.float32))
+            with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
+                W = self.G.gram(V.astype(np.float32, copy=False))
             if self.n_steps > 1 or self._measured(V, W):
                 return np.asarray(W, self.dtype)
             self.precise = True
-        return np.asarray(self.G.gram(V), self.dtype)
+        return np.asarray(self.G.gram(V.astype(self.dtype, copy=False)), self.dtype)
 
     def _measured(self, V: Panel, W: Panel) -> bool:
         """Whether single precision holds the product W; what rounding did to it is measured on two columns."""

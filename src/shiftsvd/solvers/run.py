@@ -57,7 +57,8 @@ class Run:
         self.total = self._total() if self.share else 0.0
         self.wanted = min(10 + self.b if self.share else int(k), self.n)
         self.columns = solver.basis_columns(self.wanted, source)  # of the basis before it is restarted
-        self.basis = Basis.of(self.n, self.columns + solver.probe_columns(self.wanted, source), self.dtype, rng)
+        self.room = self.columns + solver.probe_columns(self.wanted, source)
+        self.basis = Basis.of(self.n, self.room, self.dtype, rng, single=not self.products.precise)
         self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
         self.missed = Missed(self.b, solver.miss_probability)
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
@@ -110,7 +111,11 @@ class Run:
             self._keep(*self._check())
         basis.reserve(min(end + basis.width, self.n))
         self.products.widest = max(self.products.widest, basis.width)
-        basis.extend(self.products(basis.block))
+        W = self.products(basis.block)
+        if self.products.precise and basis.single:  # as the first product may say
+            self._begin_anew(basis.block)
+            basis, W = self.basis, self.products(self.basis.block)
+        basis.extend(W)
 
     def _keep(self, ritz: Ritz, Z: Panel, k: int) -> None:
         """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
@@ -224,11 +229,19 @@ class Run:
 
     def _begin_in_double(self, Z: Panel, k: int) -> Panel:
         """Begin again from what was found, which is given back, with products in double precision."""
-        self.products.precise, self.checked = True, None
-        self.missed.forget()
+        self.products.precise = True
         start = self.basis.vectors(Z[:, : k + self.b])
-        self.basis.begin(self._first_block(start))
+        self._begin_anew(self._first_block(start))
         return start
+
+    def _begin_anew(self, Q: Panel) -> None:
+        """An empty basis of the precision of the products, and a block to begin with."""
+        self.checked = None
+        self.missed.forget()
+        Q = Q.astype(self.dtype)
+        del self.basis  # before the next one takes room
+        self.basis = Basis.of(self.n, self.room, self.dtype, self.rng, single=not self.products.precise)
+        self.basis.begin(Q)
 
     def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
         """Whether the residuals that are too large are rounding already, or nearly so and no longer getting smaller."""
