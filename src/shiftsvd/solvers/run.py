@@ -74,7 +74,7 @@ class Run:
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
-            excess = ritz.excess(k, self.solver.tol)
+            excess = self._excess(ritz, k)
             stuck = self._stuck(ritz, excess, history)
             if not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck):
                 start = self._begin_in_double(Z, k)
@@ -94,7 +94,7 @@ class Run:
                     if not len(reading.certificate.late) or readings == READINGS:
                         return reading
                 ritz, Z, k = self._check()
-                excess = ritz.excess(k, self.solver.tol)
+                excess = self._excess(ritz, k)
                 stuck = self._stuck(ritz, excess, history) and (probed is not None or self.missed.used_up)
                 if not self._at_end() and not stuck and (np.max(excess) > 1 or self._missing(ritz, k)):
                     due = 1
@@ -196,7 +196,7 @@ class Run:
 
         That level proves more than what could be inferred before, or less, where it is high: then the latter counts.
         """
-        if np.max(found.kept.excess(k, self.solver.tol)) <= 1:
+        if np.max(self._excess(found.kept, k)) <= 1:
             return self._read(found.kept, found.V, k, found.block, found.product)
         self.checked = None
         self.missed.forget()
@@ -204,13 +204,15 @@ class Run:
 
     def _read(self, ritz: Ritz, V: Panel, k: int, block: Panel, product: Panel | None = None) -> Reading:
         """k components from V by one last product with the data, if that is not known."""
-        # Single data are read in the precision that they were multiplied in, double ones in double.
-        eps = max(self.products.eps if self.source.dtype == np.float32 else 0.0, self.source.costs.gram_eps)
-        single = eps > self.source.costs.gram_eps
+        # Single data are read in the precision that they were multiplied in, if that holds them; double ones in double.
+        single = self._reads_in_single
         if single:
             product = self.products(V) if product is None else product
             self.products.judge(V, product, self.rng)
             ritz = replace(ritz, measured=self.products.measured)
+            if ritz.loss(k) > SHARE * self.solver.tol:
+                single, product = False, None
+        eps = self.products.eps if single else self.source.costs.gram_eps
         measured = ritz.measured if single or self.products.precise else 0.0
         left = V.shape[1]
         rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self.missed.limit(k), ritz.zero)
@@ -219,6 +221,18 @@ class Run:
         reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product)
         self.products.n_passes += reading.n_passes
         return reading
+
+    @property
+    def _reads_in_single(self) -> bool:
+        """Whether components are read off products in single precision."""
+        return self.source.dtype == np.float32 and self.products.eps > self.source.costs.gram_eps
+
+    def _excess(self, ritz: Ritz, k: int) -> Vector:
+        """How many times the error of each component, once it is read off, is likely to be above the tolerance."""
+        errors = ritz.errors(k)
+        if self._reads_in_single:
+            errors += ritz.noise() / (2 * np.maximum(ritz.theta[:k], TINY))
+        return ritz.excess(k, self.solver.tol, errors)
 
     def _read_last(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
         """The components of the whole basis."""
