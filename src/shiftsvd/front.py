@@ -15,7 +15,7 @@ from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
-from shiftsvd.runs.memory import affordable
+from shiftsvd.runs.memory import Resources, affordable
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
@@ -130,7 +130,7 @@ def svd(
         raise ValueError(f"tol must be at least 0, got {tol}")
     rng = generator(rng)
     with threads(n_threads):
-        A = with_missing(X, missing, unobserved, n_threads, memory_limit)
+        A = with_missing(X, missing, unobserved, Resources(memory_limit, n_threads))
         check_unused(missing, penalty, max_iter)
         share = float(k) if isinstance(k, float | np.floating) else None
         if share is None:

@@ -17,6 +17,7 @@ from shiftsvd.operators import Operator, Scaled
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers.base import TOL
 
 ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation
@@ -29,14 +30,13 @@ class Rows:
     X: Any  # a NumPy array or a CSR
     mean: Vector | None
     scale: Vector | None
-    n_threads: int | None
-    memory_limit: int | str | None
+    resources: Resources
 
     def operator(self, i: Vector | None = None, j: Vector | None = None) -> Operator:
         """``(X - 1 mean^T) diag(1 / scale)``, or some rows and columns of it."""
         X = self.X if i is None else self.X[i][:, j]
         columns = slice(None) if j is None else j
-        A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        A = as_operator(X, **vars(self.resources))
         shift = Plain(np.zeros(A.shape[1]) if self.mean is None else self.mean[columns])
         return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
 
@@ -46,7 +46,7 @@ class Rows:
 
     def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:
         """The k leading components of a part."""
-        return decompose(A, k, "auto", tol, rng, self.memory_limit)
+        return decompose(A, k, "auto", tol, rng, self.resources.memory_limit)
 
 
 def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit: int | str | None) -> Rows:
@@ -60,7 +60,7 @@ def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit:
     if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
         raise ValueError(f'"parallel" and "cv" take shift="mean", None or a vector, got {shift!r}')
     prepared = Preparation(shift, scale).learn(A)
-    return Rows(X, None if shift is None else prepared.points(1)[0], prepared.scale, n_threads, memory_limit)
+    return Rows(X, None if shift is None else prepared.points(1)[0], prepared.scale, Resources(memory_limit, n_threads))
 
 
 def permuted(X: Any, rng: Generator) -> Any:

@@ -25,6 +25,7 @@ from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
@@ -82,14 +83,11 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
 def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
-    files, how = (
-        [Path(file) for file in given["files"]],
-        {"n_threads": given["threads"], "memory_limit": given["memory"]},
-    )
+    files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
     are_genotypes = genotypes.are_genotypes(given["files"], given["format_"], given["orient"])
     if are_genotypes and not (len(files) > 1 and given["stack"] == "rows"):
-        return _opened_genotypes(pca, files, given["key"], how)
-    A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | how)
+        return _opened_genotypes(pca, files, given["key"], resources)
+    A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | vars(resources))
     return aligned(pca, A.shape[1], names.features, several(files)), A, names
 
 
@@ -100,14 +98,16 @@ def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed
     return open_with_gaps(files, unobserved=pca.unobserved, **how)
 
 
-def _opened_genotypes(pca: PCA, files: list[Path], key: str | None, how: dict[str, Any]) -> tuple[PCA, Observed, Names]:
+def _opened_genotypes(
+    pca: PCA, files: list[Path], key: str | None, resources: Resources
+) -> tuple[PCA, Observed, Names]:
     """The same for genotypes, where a missing one is the mean of the model as it is read."""
-    parts = genotypes.of_model(files, pca.n_features_in_, key, how["memory_limit"])
+    parts = genotypes.of_model(files, pca.n_features_in_, key, resources.memory_limit)
     variants = joined(parts)
     pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
     # Without a mean there is nothing that could stand for them: they are refused.
     means = pca.mean_ if pca.shift is not None else np.full(pca.n_features_in_, np.nan)
-    A, names = operator_of(files, joined(filled(parts, means)), **how)
+    A, names = operator_of(files, joined(filled(parts, means)), resources)
     return copy(pca).set_params(missing="error", unobserved=False), A, names
 
 
@@ -149,9 +149,9 @@ def _same(place: dict[str, int], found: list[str], file: str) -> None:
 
 def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
     """Scores from a table, as many columns as the model has components."""
-    limits = {"n_threads": given.get("threads"), "memory_limit": given["memory"]}
+    resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None
-    Z, names = open_matrix(given["file"], format=kind, **limits)
+    Z, names = open_matrix(given["file"], format=kind, **vars(resources))
     if Z.shape[1] != pca.n_components_:
         raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
     return Z, names

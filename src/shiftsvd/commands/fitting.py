@@ -31,7 +31,7 @@ from shiftsvd.names import MissingName, ScaleName, SolverName
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import spare
+from shiftsvd.runs.memory import Resources, spare
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver
@@ -139,8 +139,8 @@ def run(options: Fit) -> None:
 
 def opened_samples(options: Fit) -> tuple[Observed, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
-    how: dict[str, Any] = {"n_threads": options.threads, "memory_limit": options.memory}
-    where = how | {"stack": options.stack, "format": options.format, "key": options.key, "orient": options.orient}
+    resources = Resources(options.memory, options.threads)
+    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
     if options.left_missing != "error":
         return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
@@ -148,7 +148,7 @@ def opened_samples(options: Fit) -> tuple[Observed, Names]:
     files = [file.absolute() for file in files] if on_cluster else files
     if options.chromosomes:
         parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
-        A, names = operator_of(files, joined(parts), stream=stream, **how)
+        A, names = operator_of(files, joined(parts), resources, stream)
     else:
         A, names = open_matrix(files, stream=stream, **where)
     if not on_cluster:

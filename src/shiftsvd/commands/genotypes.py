@@ -48,7 +48,7 @@ def of_choice(files: Sequence[Path], chromosomes: str, key: str | None, memory_l
     return some_of(parts, chosen(_chromosomes(files), chromosomes, Path(several(files))))
 
 
-def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: str | None) -> Parts:
+def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: int | str | None) -> Parts:
     """The variants of files that a model with so many is of: those on autosomes if they are so many, else all.
 
     Their names are compared afterwards: what is not all, nor all on autosomes, is no file of the model.

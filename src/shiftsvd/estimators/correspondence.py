@@ -232,7 +232,7 @@ class CorrespondenceAnalysis(Components):
 
     def _checked(self, X: Any) -> Operator:
         """An operator without negative numbers: a table holds counts."""
-        A = as_operator(X, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        A = as_operator(X, **vars(self._resources))
         entries = X.data if hasattr(X, "nnz") else X
         smallest = least(A) if is_unread(X) else entries.min(initial=0)
         if smallest is not None and smallest < 0:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.validation import unmasked
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.runs.memory import Resources
 
 
 class Named(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -20,6 +21,11 @@ class Named(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  
     def _n_features_out(self) -> int:
         """Number of columns of the output, for the names of scikit-learn."""
         return len(self.components_)
+
+    @property
+    def _resources(self) -> Resources:
+        """What the settings allow a fit to take."""
+        return Resources(self.memory_limit, self.n_threads)
 
 
 class Components(Named):

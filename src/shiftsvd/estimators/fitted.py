@@ -158,7 +158,7 @@ class FittedPCA(Components):
     def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
         """X as a fit is to see it, after its features are remembered (`reset`) or compared with those of the fit."""
         X = self._checked(X, reset, least)
-        return given(X, self.shift, self.missing, self.unobserved, self.n_threads, self.memory_limit)
+        return given(X, self.shift, self.missing, self.unobserved, self._resources)
 
     def _checked(self, X: Any, reset: bool, least: int) -> Any:
         """X of at least so many rows: as scikit-learn knows it, or an operator, or data with gaps."""

@@ -202,8 +202,7 @@ class LSA(Named):
             solver=self.solver,
             tol=self.tol,
             random_state=self.random_state,
-            n_threads=self.n_threads,
-            memory_limit=self.memory_limit,
+            **vars(self._resources),
         )
         with warnings.catch_warnings():
             # What TruncatedSVD says of the mean is in the description of `center`.

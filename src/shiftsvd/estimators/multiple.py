@@ -213,7 +213,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         indptr = np.concatenate([[0], np.cumsum(len(sizes) - absent)])
         kept = indices[indices >= 0] if absent.any() else indices.ravel()
         Z = csr_array((np.ones(len(kept), np.int8), kept, indptr), shape=(m, int(first[-1])))
-        return as_operator(Z, n_threads=self.n_threads, memory_limit=self.memory_limit)
+        return as_operator(Z, **vars(self._resources))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -223,7 +223,7 @@ class TruncatedSVD(Components):
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
         if is_unread(X):
             return counted(self, X, reset)
-        return as_operator(validated(self, X, reset), n_threads=self.n_threads, memory_limit=self.memory_limit)
+        return as_operator(validated(self, X, reset), **vars(self._resources))
 
     def _wanted(self, A: Operator) -> int | float:
         """The number of components, or a share."""

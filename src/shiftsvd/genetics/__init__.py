@@ -25,6 +25,7 @@ from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info
+from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.solvers import Solver
 
@@ -247,8 +248,8 @@ def pca(
     name, parts = Path(several(paths)), parts_of(paths, None, memory_limit)
     samples, variants = samples_of(paths), variants_of(paths)
     kept = chosen(variants.chromosomes, chromosomes, name)
-    how: dict[str, Any] = {"n_threads": n_threads, "memory_limit": memory_limit}
-    A, _ = operator_of(paths, joined(some_of(parts, kept)), stream=stream, **how)
+    resources = Resources(memory_limit, n_threads)
+    A, _ = operator_of(paths, joined(some_of(parts, kept)), resources, stream)
     moments = A.moments()
     assert moments.M2 is not None
     scale, both = patterson(moments.mean)
@@ -256,11 +257,11 @@ def pca(
     _check_rank(name, k, A.shape, int(np.count_nonzero(both)), n_left_out)
     # A monomorphic variant is a constant: minus it, it is 0 and takes no part.
     mean = np.where(both, moments.mean, np.round(moments.mean))
-    F = svd(A, k, shift=mean, scale=scale, solver=solver, rng=rng, tol=tol, **how)
+    F = svd(A, k, shift=mean, scale=scale, solver=solver, rng=rng, tol=tol, **vars(resources))
     used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
     if n_left_out:
-        others, _ = operator_of(paths, joined(some_of(parts, ~kept)), stream=True, **how)
+        others, _ = operator_of(paths, joined(some_of(parts, ~kept)), resources, stream=True)
         p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
     S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
     total = float((moments.M2[both] / scale[both] ** 2).sum())

@@ -21,7 +21,7 @@ from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.io.stacking import read_stack, several
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import Resources, limit_of
 
 
 def open_matrix(
@@ -96,7 +96,7 @@ def open_matrix(
         if piped:
             paths = [spool.enter_context(spooled(format))]
         opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream))
-        A, names = operator_of(paths, opened, n_threads=n_threads, memory_limit=memory_limit, stream=stream)
+        A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if piped and isinstance(opened.matrix, RowSource):  # which may be read again: the file goes when that goes
             weakref.finalize(opened.matrix, spool.pop_all().close)
     return A, names
@@ -113,17 +113,11 @@ def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
 
 
 def operator_of(
-    paths: Sequence[Path],
-    opened: Opened,
-    *,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
-    stream: bool | None = None,
+    paths: Sequence[Path], opened: Opened, resources: Resources, stream: bool | None = None
 ) -> tuple[Operator, Names]:
     """What readers found in files, or a part of it, as `open_matrix` gives it."""
     with reading(several(paths), *paths):
-        X = held_or_streamed(opened.matrix, n_threads, memory_limit, stream)
-        A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+        A = as_operator(held_or_streamed(opened.matrix, resources, stream), **vars(resources))
     return (A.H if opened.by_features else A), opened.names
 
 
@@ -165,19 +159,17 @@ def held_bytes(source: RowSource) -> int:
     return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
 
 
-def held_or_streamed(
-    matrix: Any, n_threads: int | None, memory_limit: int | str | None, stream: bool | None = None
-) -> Any:
+def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
     """A source in memory if it takes up to half of the limit, else as what reads it block by block."""
     if not isinstance(matrix, RowSource):
         if stream:
             raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
         return matrix
     if stream is None:
-        limit = limit_of(memory_limit)
+        limit = limit_of(resources.memory_limit)
         stream = limit is not None and held_bytes(matrix) > limit // 2
     if stream:
-        return DiskRows(matrix, n_threads=n_threads or default_threads(), memory_limit=memory_limit)
+        return DiskRows(matrix, n_threads=resources.n_threads or default_threads(), memory_limit=resources.memory_limit)
     return matrix.read(0, matrix.shape[0])
 
 

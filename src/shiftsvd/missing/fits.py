@@ -12,6 +12,7 @@ from shiftsvd.names import BiasName, MissingName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.result import Info
+from shiftsvd.runs.memory import Resources
 
 MISSING = get_args(MissingName)
 
@@ -32,17 +33,15 @@ class Account:
         return replace(known, converged=converged)
 
 
-def with_missing(
-    X: Any, missing: str, unobserved: bool, n_threads: int | None, memory_limit: int | str | None
-) -> Observed:
+def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:
     """X as an operator if missing entries are an error, else as a matrix that may have some."""
     if not isinstance(missing, str) or missing not in MISSING:
         raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
     if missing != "error":
-        return gaps_of(X, unobserved, n_threads, memory_limit)
+        return gaps_of(X, unobserved, **vars(resources))
     if unobserved:
         raise ValueError('unobserved=True needs missing="mean" or "em", got "error"')
-    return as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    return as_operator(X, **vars(resources))
 
 
 def completed(

@@ -8,16 +8,17 @@ from shiftsvd.missing.fits import with_missing
 from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled, repeated
+from shiftsvd.runs.memory import Resources
 
 # Least and largest ridge: a row with fewer observed entries than components still has one solution.
 LEAST, MOST = 1e-9, 1e9
 
 
-def given(X: Any, shift: Any, missing: str, *how: Any) -> Observed:
+def given(X: Any, shift: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:
     """X as the estimator is to see it."""
     if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
         raise ValueError(f'missing={missing!r} of PCA is for shift="mean" or None, got {shift!r}')
-    return with_missing(X, missing, *how)
+    return with_missing(X, missing, unobserved, resources)
 
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:

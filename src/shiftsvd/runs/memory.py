@@ -1,6 +1,7 @@
 """Memory: sizes as people write them, what is free, what may be taken, and how much a process has grown."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -51,6 +52,17 @@ def affordable(needed: int, memory_limit: int | str | None, what: str) -> None:
             f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
             "raise memory_limit or ask for fewer components"
         )
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a caller lets a run take, as it was given: whoever takes it refuses what cannot be.
+
+    Public functions have arguments of these two names: ``as_operator(X, **vars(resources))``.
+    """
+
+    memory_limit: int | str | None = None
+    n_threads: int | None = None
 
 
 class MemoryWatch:

@@ -19,6 +19,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
+from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.solvers import Solver
@@ -140,6 +141,7 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5).shape
     (100, 5)
     """
+    resources = Resources(memory_limit, n_threads)
     model = PCA(
         n_comps,
         shift="mean" if zero_center else None,
@@ -149,22 +151,21 @@ def pca(
         solver=solver,
         tol=tol,
         random_state=random_state,
-        n_threads=n_threads,
-        memory_limit=memory_limit,
+        **vars(resources),
     )
     mask_var = _mask(mask_var, use_highly_variable)
     if not is_annotated(data):
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
-        fit = _fit(model, _array(data, mask_var, model), dtype)
+        fit = _fit(model, _array(data, mask_var, resources), dtype)
         return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
     if copy and data.isbacked:
         raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
     name = _mask_name(data, mask_var, obsm)
     mask = None if name is None else mask_of(data, name)
     columns = None if mask is None else np.flatnonzero(mask)
-    fit = _fit(model, _operator(data, layer, obsm, columns, model), dtype)
+    fit = _fit(model, _operator(data, layer, obsm, columns, resources), dtype)
     adata = data.copy() if copy else data
     told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
     _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, told, layer, obsm))
@@ -211,7 +212,7 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     known = read_loadings(reference, keys.varm, keys.uns)
     places = _places(adata, known.genes)
     order = np.argsort(places)  # files are read in their own order
-    A = matrix_of(adata, layer, places[order], None, None)
+    A = matrix_of(adata, layer, places[order], Resources())
     B = Prepared(Plain(known.shift[order]), known.scale[order]).of(A)
     with threads(None):
         parts = [part for _, part in B.row_products(known.V[order])]
@@ -244,23 +245,25 @@ def _number(k: Any, A: Operator) -> int:
     return int(k)
 
 
-def _array(X: Any, mask: Any, model: PCA) -> Operator:
+def _array(X: Any, mask: Any, resources: Resources) -> Operator:
     """The matrix that is no AnnData object, or the genes of it that are in the mask."""
     if mask is not None and not _left_out(mask):
         X = indexable(X)
         X = X[:, np.flatnonzero(booleans(mask, X.shape[1]))]
-    return as_operator(X, n_threads=model.n_threads, memory_limit=model.memory_limit)
+    return as_operator(X, **vars(resources))
 
 
-def _operator(adata: Any, layer: str | None, obsm: str | None, columns: Places | None, model: PCA) -> Operator:
+def _operator(
+    adata: Any, layer: str | None, obsm: str | None, columns: Places | None, resources: Resources
+) -> Operator:
     """The matrix that was asked for."""
     if obsm is None:
-        return matrix_of(adata, layer, columns, model.n_threads, model.memory_limit)
+        return matrix_of(adata, layer, columns, resources)
     if layer is not None:
         raise ValueError(f"one of layer and obsm must be left out, got layer={layer!r} and obsm={obsm!r}")
     if obsm not in adata.obsm:
         raise ValueError(f"obsm must be one of {list(adata.obsm)}, got {obsm!r}")
-    return as_operator(adata.obsm[obsm], n_threads=model.n_threads, memory_limit=model.memory_limit)
+    return as_operator(adata.obsm[obsm], **vars(resources))
 
 
 def _mask(mask: Any, use_highly_variable: bool | None) -> Any:

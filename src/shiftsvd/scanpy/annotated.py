@@ -12,6 +12,7 @@ from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
 from shiftsvd.io.opening import held_or_streamed, read_file
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import Resources
 
 Mask = npt.NDArray[np.bool_]
 
@@ -21,36 +22,27 @@ def is_annotated(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("obsm", "varm", "uns", "var_names"))
 
 
-def matrix_of(
-    adata: Any,
-    layer: str | None,
-    columns: Places | None,
-    n_threads: int | None,
-    memory_limit: int | str | None,
-) -> Operator:
+def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     """Cells x genes; of the genes those at the places `columns`, which ascend."""
     if adata.isbacked and layer is None:
-        return _backed(adata, columns, n_threads, memory_limit)
+        return _backed(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
         raise ValueError(f"layer must be one of {list(adata.layers)}, got {layer!r}")
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
         raise ValueError("this AnnData object has no X; name a layer or an obsm")
-    return as_operator(
-        X if columns is None else indexable(X)[:, columns], n_threads=n_threads, memory_limit=memory_limit
-    )
+    return as_operator(X if columns is None else indexable(X)[:, columns], **vars(resources))
 
 
-def _backed(adata: Any, columns: Places | None, n_threads: int | None, memory_limit: int | str | None) -> Operator:
+def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
     """X in its file, or in memory where it takes up to half of the memory limit."""
     if adata.is_view:
         raise ValueError("a view of a backed AnnData object cannot be written to; call .to_memory() of it first")
-    opened = read_file(Path(adata.filename), "h5ad", "X", memory_limit)
+    opened = read_file(Path(adata.filename), "h5ad", "X", resources.memory_limit)
     source = opened.matrix
     if columns is not None:
         source = SomeRows(source, columns) if opened.transposed else SomeColumns(source, columns)
-    X = held_or_streamed(source, n_threads, memory_limit)
-    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    A = as_operator(held_or_streamed(source, resources), **vars(resources))
     return A.H if opened.transposed else A
 
 

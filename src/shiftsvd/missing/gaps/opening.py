@@ -12,7 +12,7 @@ from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files, spooled
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import Resources, limit_of
 
 
 def open_with_gaps(
@@ -66,17 +66,17 @@ def open_with_gaps(
     """
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
-    given = listed(path)
+    resources, given = Resources(memory_limit, n_threads), listed(path)
     piped = str(given[0]) == "-"
     with spooled(format) if piped else nullcontext(given[0]) as first:
         paths = [first, *given[1:]]
         opened = read_files(paths, stack, format, key, orient, memory_limit)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
-            X = held_or_streamed(opened.matrix, n_threads, memory_limit) if streams else _held(opened, memory_limit)
+            X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
                 raise ValueError("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
-            gaps = gaps_of(X, unobserved, n_threads, memory_limit)
+            gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names
 
 
