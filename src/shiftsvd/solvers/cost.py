@@ -106,8 +106,21 @@ class Work(NamedTuple):
         """Block Lanczos with a basis of at most so many columns."""
         steps = np.ceil((5.0 * k + 100) / block) + 4
         done = min(steps * block, 1.5 * self.n + block)
-        algebra = 8 * self.n * done * min(columns, self.n) * BLAS[8] / 2 + 4 * 10 * min(columns, done) ** 3 * BLAS[8]
+        algebra = done / block * self.orthogonalisation(block, columns) + 4 * self.check(min(columns, done))
         return Cost(self.product(done + k) + self.reading(steps + 1) + algebra, float(steps + 1))
+
+    def orthogonalisation(self, block: int, columns: int) -> float:
+        """Seconds to make a block orthogonal to a basis of so many columns."""
+        return 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS
+
+    def check(self, columns: float) -> float:
+        """Seconds for the Ritz values and vectors of so many columns."""
+        return 10 * columns**3 * BLAS[8]
+
+    def steps_per_check(self, block: int, columns: int) -> float:
+        """How many steps, of a product and what comes of it, take as long as a check."""
+        step = self.product(block) + self.reading(1) + self.orthogonalisation(block, columns)
+        return self.check(columns) / step
 
     def gram(self, k: int) -> Cost:
         """A formed Gram matrix."""

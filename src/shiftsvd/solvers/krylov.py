@@ -234,9 +234,9 @@ class Basis:
                     self._project(F, end)
                     subtract_product(F, Q, inner(Q, F))
                     F = orth(F)
-            else:
+            elif not self.single:  # to single precision they are
                 F = orth(F)
-            Q = np.hstack([Q, F])
+            Q = np.hstack([Q, F]) if Q.shape[1] else F
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
             W = W - Q @ inner(Q, W)

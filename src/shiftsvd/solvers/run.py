@@ -11,6 +11,7 @@ from shiftsvd.events import bounded
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import components_for
+from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.factors import rank_floor
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.missed import Missed, reduced
@@ -61,6 +62,7 @@ class Run:
         self.basis = Basis.of(self.n, self.room, self.dtype, rng, single=not self.products.precise)
         self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
         self.missed = Missed(self.b, solver.miss_probability)
+        self.pause = Work.of(source).steps_per_check(self.b, self.columns)
         self.limit = solver.max_passes or 40 + 20 * self.n // self.b
 
     def __call__(self) -> Reading:
@@ -86,7 +88,7 @@ class Run:
             worst = float(np.max(excess))
             bounded(worst * self.solver.tol)
             history.append((float(self.products.n_steps), worst))
-            due = _steps_to_go(history)
+            due = _steps_to_go(history, self.pause)
             if (worst <= 1 or stuck) and not self._at_end() and self._missing(ritz, k):
                 probed = self._probe(ritz, Z, k)
                 if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
@@ -343,13 +345,17 @@ class Run:
         return norm**2
 
 
-def _steps_to_go(history: list[tuple[float, float]]) -> int:
-    """Steps until the next check, from how fast the worst error fell between the last two."""
+def _steps_to_go(history: list[tuple[float, float]], pause: float) -> int:
+    """Steps until the next check, from how fast the worst error fell between the last two.
+
+    So many steps as take as long as a check are made before it, unless ten times less error a step may end earlier.
+    """
     (step0, worst0), (step1, worst1) = history[-2:]
-    # Convergence speeds up as it goes on, and one step too many costs more than two checks.
+    # Convergence speeds up as it goes on.
     if worst1 <= 2:
         return 1
+    least = min(pause, np.log10(worst1))
     if not np.isfinite(worst0) or not worst1 < worst0:
-        return 2
+        return int(np.clip(least, 2, 4))
     rate = np.log(worst0 / worst1) / (step1 - step0)
-    return int(np.clip(0.5 * np.log(worst1) / rate, 1, 4))
+    return int(np.clip(max(0.5 * np.log(worst1) / rate, least), 1, 4))
