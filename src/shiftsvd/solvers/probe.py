@@ -13,6 +13,8 @@ PROBABILITY, MISSED_TOL = 1e-9, 0.05
 LEVELS, NEAREST, FARTHEST = 16, 1e-4, 1e3
 # Between two of them, a level is sought to this part of its distance from the largest Ritz value, in so many steps.
 SOUGHT, STEPS = 1e-3, 14
+# While a probe goes on, in which each product brings it several times nearer, to this part.
+COARSE = 0.1
 # Narrower blocks are too likely to have next to nothing of what is sought.
 LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-15
 # What rounding leaves of the least of many numbers, in units of the largest.
@@ -57,8 +59,11 @@ class Chain:
                 T[after, here], T[here, after] = self.B[j], self.B[j].conj().T
         return float(np.linalg.eigvalsh(T)[-1])
 
-    def level(self, noise: float) -> float:
-        """What no eigenvalue of ``P G P`` exceeds, with the probability of the chain; `noise` is the rounding of G."""
+    def level(self, noise: float, sought: float = SOUGHT) -> float:
+        """What no eigenvalue of ``P G P`` exceeds, with the probability of the chain; `noise` is the rounding of G.
+
+        At most this part of its distance from the largest Ritz value above the least that could be told.
+        """
         top, spread = self.top(), float(max(np.linalg.norm(M, 2) for M in [*self.A, *self.B] if M.size))
         if not self.B[-1].size:
             # The chain has come to an end: what is not in it has no part in Omega, but for rounding.
@@ -67,7 +72,7 @@ class Chain:
         if not self.known > top:  # rounding, or what happens with the probability of the chain
             self.known = np.inf
         if self.known < top + highest:  # what fewer products exclude stays excluded
-            highest = max(self.known - top, lowest * (1 + SOUGHT))
+            highest = max(self.known - top, lowest * (1 + sought))
         distances = lowest * np.geomspace(1, highest / lowest, LEVELS)
         margins = self._margins(top + distances, noise)
         left = np.flatnonzero(~(margins > 0))
@@ -76,11 +81,13 @@ class Chain:
         last = int(left[-1])
         if last + 1 == LEVELS:
             return self.known + noise
-        found = top + self._between(top, lowest, distances[last : last + 2], margins[last : last + 2], noise)
+        found = top + self._between(top, lowest, distances[last : last + 2], margins[last : last + 2], noise, sought)
         self.known = min(self.known, found)
         return found + noise
 
-    def _between(self, top: float, unit: float, distances: Vector, margins: Vector, noise: float) -> float:
+    def _between(
+        self, top: float, unit: float, distances: Vector, margins: Vector, noise: float, sought: float
+    ) -> float:
         """The least distance that is excluded, between one that is not and one that is: false position, in logarithms.
 
         Where the margin of an end stays, it is halved (the Illinois rule); infinite ones say nothing, and halve.
@@ -88,7 +95,7 @@ class Chain:
         low, high = np.log(distances / unit)  # in a unit of the chain, so that powers of two change no bit
         below, above = margins
         for _ in range(STEPS):
-            if high - low <= SOUGHT:
+            if high - low <= sought:
                 break
             share = below / (below - above) if np.isfinite(below - above) else 0.5
             # A step beyond the root, so that the interval shrinks from both sides.
@@ -155,12 +162,14 @@ class Probe:
         basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
         basis.extend(product)
         self._chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
-        # What the basis drops for rounding is not in the chain.
-        self.level = self._chain.level(max(self.noise, basis.dropped()))
-        self.top = self._chain.top()
+        self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top()
 
     def end(self) -> None:
         """Go on with the block that the basis had before."""
+        whole = self._chain.level(self._rounding())
         self.basis.take_back()
-        if self.basis.size == self.basis.B.shape[0]:
-            self.level = self.top + self.noise
+        self.level = self.top + self.noise if self.basis.size == self.basis.B.shape[0] else whole
+
+    def _rounding(self) -> float:
+        """That of the products, or what the basis drops for it, which is not in the chain."""
+        return max(self.noise, self.basis.dropped())
