@@ -41,9 +41,7 @@ class Basis:
     aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
 
     @classmethod
-    def of(
-        cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator, single: bool = False
-    ) -> "Basis":
+    def of(cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator, single: bool = False) -> "Basis":
         """An empty basis; memory is taken as it is filled."""
         held = np.result_type(np.complex64 if dtype.kind == "c" else np.float32) if single else dtype
         return cls(np.empty((n, capacity), held, order="F"), np.zeros((capacity, capacity), dtype), rng)
