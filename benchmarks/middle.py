@@ -19,7 +19,7 @@ from statistics import geometric_mean, median
 
 import numpy as np
 from scipy import sparse
-from sklearn.decomposition import PCA as Peer
+import sklearn.decomposition
 
 import data
 import shiftsvd as ss
@@ -136,11 +136,13 @@ def main() -> None:
         k, make = SETS[name]
         X = loaded(kept, name, make)
         ours = lambda X=X, k=k: ss.PCA(k, random_state=0, tol=args.tol).fit(X)  # noqa: E731
-        peer = lambda X=X, k=k: Peer(k, svd_solver="arpack", random_state=0).fit(X)  # noqa: E731
+        peer = lambda X=X, k=k: sklearn.decomposition.PCA(k, svd_solver="arpack", random_state=0).fit(X)  # noqa: E731
         ours()
         file = kept / f"{name}-{k}.npy"
         if not file.exists():
-            exact = Peer(k, svd_solver="arpack", tol=1e-12, random_state=0).fit(X.astype(np.float64))
+            exact = sklearn.decomposition.PCA(k, svd_solver="arpack", tol=1e-12, random_state=0).fit(
+                X.astype(np.float64)
+            )
             np.save(file, exact.singular_values_)
         exact, mine, theirs = np.load(file), [], []
         all_before, here_before = busy()
