@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import geometric_mean, median
 
 import numpy as np
-from scipy import sparse
 import sklearn.decomposition
+from scipy import sparse
 
 import data
 import shiftsvd as ss
