@@ -1,6 +1,7 @@
 """Latent semantic analysis: from raw texts to points, in one object."""
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +33,7 @@ OF_WORDS = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class LSA(Named):
     """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
 
@@ -85,52 +87,28 @@ class LSA(Named):
     ['stocks', 'today']
     """
 
-    def __init__(
-        self,
-        n_components: int | float = 100,
-        *,
-        center: bool = False,
-        normalize: bool = True,
-        strip_accents: Any = None,
-        lowercase: bool = True,
-        analyzer: Any = "word",
-        stop_words: Any = None,
-        token_pattern: str = r"(?u)\b\w\w+\b",
-        ngram_range: tuple[int, int] = (1, 1),
-        max_df: int | float = 1.0,
-        min_df: int | float = 1,
-        max_features: int | None = None,
-        norm: str | None = "l2",
-        use_idf: bool = True,
-        smooth_idf: bool = True,
-        sublinear_tf: bool = False,
-        solver: SolverName | Solver = "auto",
-        tol: float | None = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.center = center
-        self.normalize = normalize
-        self.strip_accents = strip_accents
-        self.lowercase = lowercase
-        self.analyzer = analyzer
-        self.stop_words = stop_words
-        self.token_pattern = token_pattern
-        self.ngram_range = ngram_range
-        self.max_df = max_df
-        self.min_df = min_df
-        self.max_features = max_features
-        self.norm = norm
-        self.use_idf = use_idf
-        self.smooth_idf = smooth_idf
-        self.sublinear_tf = sublinear_tf
-        self.solver = solver
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int | float = 100
+    _: KW_ONLY
+    center: bool = False
+    normalize: bool = True
+    strip_accents: Any = None
+    lowercase: bool = True
+    analyzer: Any = "word"
+    stop_words: Any = None
+    token_pattern: str = r"(?u)\b\w\w+\b"
+    ngram_range: tuple[int, int] = (1, 1)
+    max_df: int | float = 1.0
+    min_df: int | float = 1
+    max_features: int | None = None
+    norm: str | None = "l2"
+    use_idf: bool = True
+    smooth_idf: bool = True
+    sublinear_tf: bool = False
+    solver: SolverName | Solver = "auto"
+    tol: float | None = None
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the terms and the components of texts.

@@ -1,6 +1,6 @@
 """Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -28,6 +28,7 @@ LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powe
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
 
 
+@dataclass(eq=False, repr=False)
 class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
@@ -88,22 +89,13 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     array([3., 4.])
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        metric: Any = "precomputed",
-        tol: float = TOL,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.metric = metric
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int | None = None
+    _: KW_ONLY
+    metric: Any = "precomputed"
+    tol: float = TOL
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
