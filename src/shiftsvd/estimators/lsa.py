@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -14,23 +15,6 @@ from shiftsvd.estimators.truncated import TruncatedSVD
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import Solver
-
-# Settings that are handed to the vectorizer under their own names.
-OF_WORDS = (
-    "strip_accents",
-    "lowercase",
-    "analyzer",
-    "stop_words",
-    "token_pattern",
-    "ngram_range",
-    "max_df",
-    "min_df",
-    "max_features",
-    "norm",
-    "use_idf",
-    "smooth_idf",
-    "sublinear_tf",
-)
 
 
 @dataclass(eq=False, repr=False)
@@ -172,17 +156,9 @@ class LSA(Named):
 
     def _fit(self, X: Any) -> Any:
         """The weights of the words of the texts, after all is learned from them."""
-        vectorizer = TfidfVectorizer(**{name: getattr(self, name) for name in OF_WORDS})
+        vectorizer = self._with_settings(TfidfVectorizer)
         weights = vectorizer.fit_transform(X)
-        kind = PCA if self.center else TruncatedSVD
-        svd = kind(
-            self.n_components,
-            solver=self.solver,
-            tol=self.tol,
-            random_state=self.random_state,
-            n_threads=self.n_threads,
-            memory_limit=self.memory_limit,
-        )
+        svd = self._with_settings(PCA if self.center else TruncatedSVD)
         with warnings.catch_warnings():
             # What TruncatedSVD says of the mean is in the description of `center`.
             warnings.filterwarnings("ignore", "the first component is the mean")
@@ -194,6 +170,11 @@ class LSA(Named):
         self.terms_ = vectorizer.get_feature_names_out()
         self.info_ = svd.info_
         return weights
+
+    def _with_settings(self, kind: Any, **known: Any) -> Any:
+        """One of a kind, with the settings that are called there as they are here."""
+        names = signature(kind).parameters
+        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
 
     def _placed(self, weights: Any) -> Panel:
         """Coordinates from weights."""

@@ -145,14 +145,13 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
     place = {term: j for j, term in enumerate(terms)}
     if not len(place) == len(terms) == svd.n_features_in_ or model.use_idf == (fitted["idf_"] is None):
         raise ValueError(f"terms_ must differ, {svd.n_features_in_} of them, with weights in idf_ where they are used")
-    words = {name: getattr(model, name) for name in import_module(cls.__module__).OF_WORDS}
     try:
         re.compile(model.token_pattern)
     except re.error as error:
         raise ValueError(f"token_pattern must be a regular expression, got {model.token_pattern!r:.80}") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what fit had to say of these settings, it said
-        vectorizer = TfidfVectorizer(**words, vocabulary=place).fit([""])
+        vectorizer = model._with_settings(TfidfVectorizer, vocabulary=place).fit([""])
     if model.use_idf:
         vectorizer.idf_ = fitted["idf_"]
     vectorizer.vocabulary, vectorizer.fixed_vocabulary_ = None, False
