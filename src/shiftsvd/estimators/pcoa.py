@@ -6,13 +6,13 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
+from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
@@ -29,7 +29,7 @@ SMALL = 2000  # points up to which all eigenvalues are computed, as they take se
 
 
 @dataclass(eq=False, repr=False)
-class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PCoA(Estimator):
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
     S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
