@@ -152,7 +152,11 @@ class CorrespondenceAnalysis(Components):
         """
         return labelled(self._project(X), labels_of(X)[0])
 
-    def transform(self, X: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
+        """``fit(X).transform(X)``: principal coordinates of the rows, shape (n_rows, n_components)."""
+        return self.fit(X).transform(X)
+
+    def transform(self, X: Any) -> Panel:
         """`row_coordinates` as an array, or as `set_output` says."""
         return self._project(X)
 
