@@ -45,6 +45,7 @@ def read_stack(
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
+    _refuse_twice(paths)
     opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)
     for path in paths:
         opened.append(read(path, left))
@@ -58,6 +59,7 @@ def read_stack(
 
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
     """Files that were opened, as one matrix."""
+    _refuse_twice(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
     _refuse_cohorts(paths, opened if stack == "rows" else ())
@@ -79,6 +81,16 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     samples, features = (known, joined) if stack == "columns" else (joined, known)
     matrix = (OnTop if by_rows else SideBySide)(parts)
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
+
+
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    """A file that two patterns match would count for two."""
+    known: dict[Path, Path] = {}
+    for path in paths:
+        place = path.resolve()
+        if place in known:
+            raise ValueError(f"{path} is the same file as {known[place]} and would count twice; give every file once")
+        known[place] = path
 
 
 def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
