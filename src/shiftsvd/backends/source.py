@@ -22,7 +22,7 @@ Rows = tuple[int, int]  # first row and one past the last
 class RowSource(ABC):
     """A matrix in a file, of which rows are read a range at a time, by several threads at once.
 
-    What is read is not trusted: `backends.disk` checks every block before it multiplies.
+    What is read is not trusted: `backends.reread` checks every block before it multiplies.
 
     Attributes
     ----------
