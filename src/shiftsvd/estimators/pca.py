@@ -12,8 +12,9 @@ from shiftsvd.estimators.likelihood import minka_rank
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
-from shiftsvd.missing import MAX_ITER, completed
+from shiftsvd.missing import completed
 from shiftsvd.names import (
+    MAX_ITER,
     LazyArray,
     MissingName,
     NormalizerName,

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd import names
 from shiftsvd.algebra.units import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
@@ -22,7 +23,7 @@ from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.solvers.remainder import remainder
 
-TOL = 1e-4
+TOL = names.TOL
 # What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.
 CERTIFIED = "not certified: "
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
