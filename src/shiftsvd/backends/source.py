@@ -1,6 +1,7 @@
 """What a file must be able to do to be fitted without being loaded: hand out ranges of its rows."""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -42,9 +43,13 @@ class RowSource(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     sparse: bool
-    stored: int
     name: str
     fingerprint: str
+
+    @cached_property
+    def stored(self) -> int:
+        """All numbers; sparse kinds say how many they store."""
+        return self.shape[0] * self.shape[1]
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:

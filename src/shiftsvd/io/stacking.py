@@ -12,6 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, reading
 from shiftsvd.io.formats.bed import Genotypes
+from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.runs.memory import parse_bytes
 
 Read = Callable[[Path, int | str | None], Opened]
@@ -114,9 +115,8 @@ def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
 
 def _held(path: Path, matrix: Any) -> HeldRows:
     """A matrix in memory."""
-    status = path.stat()
     with reading(path):
-        return HeldRows(matrix, str(path), f"{path.resolve()} {status.st_size} {status.st_mtime_ns}")
+        return HeldRows(matrix, str(path), fingerprint_of(path))
 
 
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:

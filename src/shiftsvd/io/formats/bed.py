@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes, plausible_shape
+from shiftsvd.io.storage.chunked import fingerprint_of
 
 _MAGIC = b"\x6c\x1b"
 _VARIANTS_FIRST = b"\x01"
@@ -89,11 +90,9 @@ class Genotypes(RowSource):
         self._path, self._in_file, self._means = path, in_file, means
         self._places = np.arange(in_file[0]) if places is None else places
         self.shape = len(self._places), in_file[1]
-        self.stored = self.shape[0] * self.shape[1]
         self.name = str(path)
-        status = path.stat()
-        own = "" if places is None and means is None else f" of {_told(self._places, means)}"
-        self.fingerprint = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}{own}"
+        own = "" if places is None and means is None else _told(self._places, means)
+        self.fingerprint = fingerprint_of(path, own)
         self._open = optional("bed_reader", "genetics").open_bed
 
     def some(self, kept: npt.NDArray[np.bool_]) -> "Genotypes":

@@ -47,11 +47,6 @@ class NetcdfRows(RowSource):
         dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
         return dtype
 
-    @property
-    def stored(self) -> int:  # type: ignore[override]
-        """All numbers."""
-        return self.shape[0] * self.shape[1]
-
     def edges(self, n_bytes: int) -> list[int]:
         """At the ends of chunks, unless those are much larger."""
         return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)

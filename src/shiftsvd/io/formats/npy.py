@@ -59,11 +59,6 @@ class NpyRows(RowSource):
         object.__setattr__(self, "dtype", self.stored_dtype.newbyteorder("="))
 
     @property
-    def stored(self) -> int:  # type: ignore[override]
-        """All numbers."""
-        return self.shape[0] * self.shape[1]
-
-    @property
     def name(self) -> str:  # type: ignore[override]
         """The path."""
         return str(self.path)
