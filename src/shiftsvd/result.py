@@ -36,6 +36,11 @@ class Certificate:
         """Whether all components did, and nothing was missed."""
         return not len(self.late) and self.complete
 
+    def told(self, info: "Info") -> "Info":
+        """An account of a fit with what is known here."""
+        shared = ("residuals", "value_errors", "vector_errors", "missed_below", "converged")
+        return replace(info, **{name: getattr(self, name) for name in shared})
+
 
 @dataclass(frozen=True, eq=False)
 class Info:
@@ -94,12 +99,12 @@ class Info:
     n_passes: int
     sample_size: int
     rank: int
-    residuals: Vector | None
-    value_errors: Vector | None
-    converged: bool | None
-    frobenius_error: float | None
-    seconds: float
-    peak_bytes: int | None
+    residuals: Vector | None = None
+    value_errors: Vector | None = None
+    converged: bool | None = None
+    frobenius_error: float | None = None
+    seconds: float = 0.0
+    peak_bytes: int | None = None
     vector_errors: Vector | None = None
     missed_below: float | None = None
     heldout_r2: float | None = None

@@ -132,16 +132,9 @@ class Solver(ABC):
             n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
-            residuals=known.residuals if known else None,
-            value_errors=known.value_errors if known else None,
-            vector_errors=known.vector_errors if known else None,
-            missed_below=known.missed_below if known else factors.missed_below,
-            converged=known.converged if known else None,
-            frobenius_error=None,
-            seconds=0.0,
-            peak_bytes=None,
+            missed_below=factors.missed_below,
         )
-        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, info)
+        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, known.told(info) if known else info)
 
 
 def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
