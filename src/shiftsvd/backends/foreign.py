@@ -1,8 +1,8 @@
 """SciPy LinearOperators, and any object with shape, dtype, matmat and rmatmat."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,6 @@ class Foreign(Operator):
     """Somebody else's operator."""
 
     A: MatrixLike
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         if self.A.dtype is None:
@@ -45,8 +43,8 @@ class Foreign(Operator):
             raise ValueError(f"the operator must be numeric, got dtype {dtype}")
         if len(self.A.shape) != 2 or min(self.A.shape) < 1:
             raise ValueError(f"the operator must have two dimensions of at least 1, got shape {self.A.shape}")
-        object.__setattr__(self, "shape", (int(self.A.shape[0]), int(self.A.shape[1])))
-        object.__setattr__(self, "dtype", dtype if dtype.char in "fdFD" else panel_dtype(dtype))
+        dtype = dtype if dtype.char in "fdFD" else panel_dtype(dtype)
+        vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""

@@ -1,6 +1,6 @@
 """Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Self
 
@@ -234,12 +234,9 @@ class SquaredDistances(Operator):
 
     D: Panel
     n_threads: int = 1
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.D.shape)
-        object.__setattr__(self, "dtype", self.D.dtype)
+        vars(self).update(shape=self.D.shape, dtype=self.D.dtype)
 
     @cached_property
     def costs(self) -> Costs:
