@@ -99,12 +99,12 @@ class Info:
     n_passes: int
     sample_size: int
     rank: int
-    residuals: Vector | None = None
-    value_errors: Vector | None = None
-    converged: bool | None = None
-    frobenius_error: float | None = None
-    seconds: float = 0.0
-    peak_bytes: int | None = None
+    residuals: Vector | None
+    value_errors: Vector | None
+    converged: bool | None
+    frobenius_error: float | None
+    seconds: float
+    peak_bytes: int | None
     vector_errors: Vector | None = None
     missed_below: float | None = None
     heldout_r2: float | None = None

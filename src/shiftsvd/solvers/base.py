@@ -132,7 +132,13 @@ class Solver(ABC):
             n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
+            residuals=None,
+            value_errors=None,
             missed_below=factors.missed_below,
+            converged=None,
+            frobenius_error=None,
+            seconds=0.0,
+            peak_bytes=None,
         )
         return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, known.told(info) if known else info)
 

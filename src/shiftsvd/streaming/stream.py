@@ -192,9 +192,12 @@ class Stream:
             n_passes=self.n_passes,
             sample_size=self.scatter.size,
             rank=int(there.sum()),
+            residuals=None,
             value_errors=errors,
             converged=bool(np.all(errors <= TOL)),
+            frobenius_error=None,
             seconds=seconds,
+            peak_bytes=None,
         )
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
