@@ -5,6 +5,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
+from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.extremes import beyond, in_range
@@ -13,17 +14,6 @@ from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows,
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
 from shiftsvd.missing import completed
-from shiftsvd.names import (
-    MAX_ITER,
-    LazyArray,
-    MissingName,
-    NormalizerName,
-    ScaleName,
-    ShiftName,
-    SklearnSolverName,
-    SolverName,
-    VectorLike,
-)
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation
@@ -153,23 +143,23 @@ class PCA(BatchPCA):
     _: KW_ONLY
     copy: bool = True
     whiten: bool = False
-    svd_solver: SklearnSolverName | None = None
+    svd_solver: names.SklearnSolverName | None = None
     tol: float | None = None
     iterated_power: int | Literal["auto"] = "auto"
     n_oversamples: int = 10
-    power_iteration_normalizer: NormalizerName = "auto"
+    power_iteration_normalizer: names.NormalizerName = "auto"
     random_state: Any = None
-    shift: ShiftName | VectorLike | GroupMeans | Covariates | None = "mean"
-    scale: bool | ScaleName | VectorLike | None = None
-    solver: SolverName | Solver = "auto"
-    missing: MissingName = "error"
+    shift: names.ShiftName | names.VectorLike | GroupMeans | Covariates | None = "mean"
+    scale: bool | names.ScaleName | names.VectorLike | None = None
+    solver: names.SolverName | Solver = "auto"
+    missing: names.MissingName = "error"
     n_threads: int | None = None
     memory_limit: int | str | None = None
     verbose: int = 0
     scale_ddof: int = 0
     unobserved: bool = False
     penalty: float | Literal["auto"] = "auto"
-    max_iter: int = MAX_ITER
+    max_iter: int = names.MAX_ITER
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
@@ -248,8 +238,8 @@ class PCA(BatchPCA):
 
     @overload
     def fit_transform(
-        self, X: LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
-    ) -> LazyArray: ...
+        self, X: names.LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> names.LazyArray: ...
 
     @overload
     def fit_transform(

@@ -11,18 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import load_npz
 
 import shiftsvd as ss
+from shiftsvd.paper import published as pub
 from shiftsvd.paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
-from shiftsvd.paper.published import (
-    MSE_EXACT,
-    MSE_PLAIN,
-    MSE_SHIFTED,
-    MSE_SVD,
-    MSE_SVD_PLAIN,
-    P2,
-    WR_PLAIN,
-    WR_SHIFTED,
-    Values,
-)
 
 LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
 STRIP: Final = 50  # columns of the Gram matrix made at a time
@@ -56,7 +46,7 @@ def _matrix(data: Dataset) -> Any:
     return X[: data.rows]
 
 
-def measure(data: Dataset, seed: int) -> Values:
+def measure(data: Dataset, seed: int) -> pub.Values:
     """One run of all randomized methods: MSEs, win rates, and the t-test over the columns."""
     A, centred = load(data)
     printed = ss.ShiftedRandomizedSVD()
@@ -64,24 +54,24 @@ def measure(data: Dataset, seed: int) -> Values:
     plain = column_errors(A, printed(A, data.k, data.rng(seed)).Vh)
     rate = win_rate(shifted, plain)
     values = {
-        MSE_SHIFTED: float(shifted.mean()),
-        MSE_PLAIN: float(plain.mean()),
-        MSE_EXACT: exact_sample(centred, data.k, 0, data.rng(seed)),
-        P2: paired_p(shifted, plain),
-        WR_SHIFTED: rate,
-        WR_PLAIN: 1 - rate,
+        pub.MSE_SHIFTED: float(shifted.mean()),
+        pub.MSE_PLAIN: float(plain.mean()),
+        pub.MSE_EXACT: exact_sample(centred, data.k, 0, data.rng(seed)),
+        pub.P2: paired_p(shifted, plain),
+        pub.WR_SHIFTED: rate,
+        pub.WR_PLAIN: 1 - rate,
     }
     return {(data.experiment, row, data.x): value for row, value in values.items()}
 
 
-def deterministic(data: Dataset) -> Values:
+def deterministic(data: Dataset) -> pub.Values:
     """The smallest possible MSE at this rank, with the shift and without."""
     plain, centred = load(data)
     if min(plain.shape) > LARGEST_GRAM:
         return {}
     return {
-        (data.experiment, MSE_SVD, data.x): _smallest(centred, data.k),
-        (data.experiment, MSE_SVD_PLAIN, data.x): _smallest(plain, data.k),
+        (data.experiment, pub.MSE_SVD, data.x): _smallest(centred, data.k),
+        (data.experiment, pub.MSE_SVD_PLAIN, data.x): _smallest(plain, data.k),
     }
 
 
