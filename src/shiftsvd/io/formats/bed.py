@@ -28,7 +28,8 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     if magic[2:] != _VARIANTS_FIRST:
         raise ValueError(f"{path} must have its variants one after another; rewrite it with plink --make-bed")
     samples = _samples(path.with_suffix(".fam"), memory_limit)
-    variants = _variants(path.with_suffix(".bim"), memory_limit)
+    bim = path.with_suffix(".bim")
+    variants = labels(bim, [row[1] for row in _first_fields(bim, memory_limit)], memory_limit)
     shape = len(variants), len(samples)
     plausible_shape(path, shape, memory_limit)
     expected, size = 3 + shape[0] * -(-shape[1] // 4), path.stat().st_size
@@ -57,11 +58,6 @@ def _samples(path: Path, memory_limit: int | str | None) -> Labels:
     names = [row[1] for row in fields]
     unique = len(set(names)) == len(names)
     return labels(path, names if unique else ["_".join(row) for row in fields], memory_limit)
-
-
-def _variants(path: Path, memory_limit: int | str | None) -> Labels:
-    """Names of the variants."""
-    return labels(path, [row[1] for row in _first_fields(path, memory_limit)], memory_limit)
 
 
 def _first_fields(path: Path, memory_limit: int | str | None) -> list[list[str]]:
