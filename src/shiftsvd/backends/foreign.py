@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.numerics.moments import Vector
@@ -15,25 +14,12 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 FEW = 4  # random vectors that tell how large the entries are
 
 
-class MatrixLike(Protocol):
-    """What an object must have to be factorized."""
-
-    shape: tuple[int, int]
-    dtype: npt.DTypeLike
-
-    def matmat(self, V: Panel, /) -> Panel:
-        """``A V``."""
-
-    def rmatmat(self, W: Panel, /) -> Panel:
-        """``A^H W``."""
-
-
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
     """Somebody else's operator."""
 
-    A: MatrixLike
+    A: Any
 
     def __post_init__(self) -> None:
         if self.A.dtype is None:

@@ -206,8 +206,7 @@ class PCoA(Estimator):
         rounding = 4 * n * B.costs.eps * np.abs(values).max(initial=0)
         values[np.abs(values) <= rounding] = 0  # one is 0 in any case
         negative = float(-values[values < 0].sum())
-        nothing = np.zeros(k)
-        return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], nothing, nothing, True, 1, negative, float(values[-1]))
+        return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], np.zeros(k), True, 1, negative, float(values[-1]))
 
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         """The k largest eigenvalues of a B that is never formed."""
