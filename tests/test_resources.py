@@ -84,7 +84,7 @@ def test_a_file_that_stays_where_it_is_keeps_both(tmp_path: Path) -> None:
     assert isinstance(A, DiskRows)
     assert (A.n_threads, A.memory_limit) == (3, 5000)
     gaps, _ = open_with_gaps(tmp_path / "X.npy", n_threads=3, memory_limit=5000)
-    assert (gaps.A.n_threads, gaps.A.memory_limit) == (3, 5000)  # type: ignore[attr-defined]
+    assert (gaps.X.n_threads, gaps.X.memory_limit) == (3, 5000)  # type: ignore[attr-defined]
 
 
 def test_resources_are_keywords_of_what_takes_both() -> None:

@@ -1,5 +1,6 @@
 """Several files as one matrix: the answer is that of the one file, whatever they are, and what does not fit says so."""
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -285,6 +286,17 @@ def test_what_does_not_fit_says_so_in_a_line(fault: str, tmp_path: Path) -> None
         open_matrix(paths, stack=stack or None)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(paths[-1])) or fault == "no way"
+
+
+@pytest.mark.parametrize("stack", ["rows", "columns"])
+def test_a_file_that_is_given_twice_is_refused_however_it_is_called(stack: Any, tmp_path: Path) -> None:
+    a, b = (write(tmp_path / name, dense()) for name in ("a.npy", "b.npy"))
+    (tmp_path / "link.npy").symlink_to(a)
+    for again in (a, tmp_path / ".." / tmp_path.name / "a.npy", tmp_path / "link.npy"):
+        with pytest.raises(ValueError, match=f"^{re.escape(str(again))} is the same file as .* once$"):
+            open_matrix([a, b, again], stack=stack)
+    A, _ = open_matrix([a, b], stack=stack)  # files of the same content are two
+    assert A.shape == ((2 * M, N) if stack == "rows" else (M, 2 * N))
 
 
 def test_samples_of_the_same_name_are_samples_of_different_files(tmp_path: Path) -> None:

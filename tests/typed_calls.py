@@ -54,6 +54,8 @@ def estimators(X: Array, sparse: csr_array, lazy: DaskArray) -> None:
     assert_type(ss.TruncatedSVD(5).fit_transform(X), Array)
     assert_type(ss.TruncatedSVD(5).fit_transform(lazy), DaskArray)
     assert_type(ss.PCoA(2).fit_transform(X), Array)
+    assert_type(ss.CorrespondenceAnalysis(2).fit_transform(X), Array)
+    assert_type(ss.MultipleCorrespondenceAnalysis(2).fit_transform(X), Array)
     assert_type(ss.LSA(2).fit_transform(["a text", "another one"]), Array)
     ss.PCA("mle", solver="exact", shift=None, scale="pareto", svd_solver="full", iterated_power="auto")
     ss.PCA(0.9, shift=ss.Covariates(), scale=[1.0, 2.0], power_iteration_normalizer="QR")

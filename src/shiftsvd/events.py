@@ -1,12 +1,14 @@
 """What a long computation tells a listener while it runs."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 __all__ = ["Event", "Listener", "listening"]
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -57,23 +59,23 @@ _account: ContextVar[Account | None] = ContextVar("_account", default=None)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
+    """A variable with this value inside a block."""
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
+
+def listening(listener: Listener) -> AbstractContextManager[None]:
     """Tell `listener` about every fit inside this block."""
-    before = _account.set(Account(listener))
-    try:
-        yield
-    finally:
-        _account.reset(before)
+    return holding(_account, Account(listener))
 
 
-@contextmanager
-def unheard() -> Iterator[None]:
+def unheard() -> AbstractContextManager[None]:
     """Tell nobody about what happens inside this block: it is a part of a read that is told as a whole."""
-    before = _account.set(None)
-    try:
-        yield
-    finally:
-        _account.reset(before)
+    return holding(_account, None)
 
 
 def read_part(share: float) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from shiftsvd.kernels import threads
-from shiftsvd.missing import MAX_ITER, Account, check_unused, completed, with_missing
-from shiftsvd.names import MissingName, ScaleName, ShiftName, SolverName, VectorLike
+from shiftsvd.missing import Account, check_unused, completed, with_missing
+from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation

@@ -1,7 +1,7 @@
-"""What settings may be called, as types: a name that is misspelt is an error of the type checker, before any data."""
+"""What settings may be called, as types, so that a misspelt name is an error of the type checker; and some defaults."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 # What checks a setting, and the choices of the command, are made of these; they load the standard library only.
 SolverName = Literal["auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized"]
@@ -12,6 +12,10 @@ ScaleName = Literal["std", "pareto"]
 MissingName = Literal["error", "mean", "em"]
 BiasName = Literal["columns", "rows", "both"]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
+Chromosomes = Literal["autosomes", "all"]
+# Defaults that help of the command tells, too.
+TOL: Final = 1e-4  # relative accuracy of the values
+MAX_ITER: Final = 300  # steps of a completion
 
 
 class SupportsArray(Protocol):

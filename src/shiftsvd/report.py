@@ -17,6 +17,7 @@ from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.solvers.base import TOL
 
 __all__ = ["write"]
 
@@ -178,7 +179,7 @@ def _verdicts(fit: Fit) -> list[str]:
     if converged:
         return ["yes"] * fit.k
     settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))
-    tol = next((float(tol) for tol in settings if tol is not None), 1e-4)
+    tol = next((float(tol) for tol in settings if tol is not None), TOL)
     late = ~(np.asarray(fit.errors) <= tol)
     # Some did not: if the tolerance that is known here does not tell which, none is called converged.
     return ["no" if one else "yes" if late.any() else "?" for one in late]

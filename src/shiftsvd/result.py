@@ -36,6 +36,11 @@ class Certificate:
         """Whether all components did, and nothing was missed."""
         return not len(self.late) and self.complete
 
+    def told(self, info: "Info") -> "Info":
+        """An account of a fit with what is known here."""
+        shared = ("residuals", "value_errors", "vector_errors", "missed_below", "converged")
+        return replace(info, **{name: getattr(self, name) for name in shared})
+
 
 @dataclass(frozen=True, eq=False)
 class Info:

@@ -1,6 +1,6 @@
 """An operator made of another one."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,12 +18,9 @@ class Derived(Operator):
     """An operator made of another one, A: as large, and its products cost and round as those of A do."""
 
     A: Operator
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.A.shape)
-        object.__setattr__(self, "dtype", self.A.dtype)
+        vars(self).update(shape=self.A.shape, dtype=self.A.dtype)
 
     @cached_property
     def costs(self) -> Costs:

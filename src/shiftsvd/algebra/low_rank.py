@@ -1,8 +1,7 @@
 """Matrices of low rank, kept as two factors: the shifts."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,17 +36,12 @@ class LowRank(Operator):
 
     L: Panel
     R: Panel
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         L, R = _factor("L", self.L), _factor("R", self.R)
         if L.shape[1] != R.shape[1]:
             raise ValueError(f"LowRank needs L (m, r) and R (n, r) of equal r, got {L.shape} and {R.shape}")
-        object.__setattr__(self, "L", L)
-        object.__setattr__(self, "R", R)
-        object.__setattr__(self, "shape", (len(L), len(R)))
-        object.__setattr__(self, "dtype", np.result_type(L, R))
+        vars(self).update(L=L, R=R, shape=(len(L), len(R)), dtype=np.result_type(L, R))
 
     def matmat(self, V: Panel) -> Panel:
         """``L (R^H V)``."""

@@ -29,18 +29,14 @@ class DenseRows(Blocked):
     conjugate: bool = False
     n_threads: int = 1
     memo: dict[str, Moments] = field(default_factory=dict)
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
     _right: Panel = field(init=False)  # R^H of the shift, by rows
 
     def __post_init__(self) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
         R = np.zeros((self.X.shape[1], 0)) if self.shift is None else self.shift.R
-        object.__setattr__(self, "_right", np.ascontiguousarray(R.conj().T))
-        if self.shift is not None:
-            object.__setattr__(self, "shift", LowRank(np.ascontiguousarray(self.shift.L), R))
-        object.__setattr__(self, "shape", self.X.shape)
-        object.__setattr__(self, "dtype", field_of(native_dtype(self.X.dtype), *parts))
+        shift = None if self.shift is None else LowRank(np.ascontiguousarray(self.shift.L), R)
+        dtype = field_of(native_dtype(self.X.dtype), *parts)
+        vars(self).update(shape=self.X.shape, dtype=dtype, shift=shift, _right=np.ascontiguousarray(R.conj().T))
 
     def blocks(self) -> list[Rows]:
         """Blocks of about `BLOCK` entries."""

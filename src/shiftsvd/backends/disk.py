@@ -39,8 +39,6 @@ class DiskRows(Reread):
     n_threads: int | None = None  # type: ignore[assignment]
     memory_limit: int | str | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
     # A read of a file costs as much as a product with many columns.
     most_columns: ClassVar[int] = 128
 

@@ -1,11 +1,10 @@
 """SciPy LinearOperators, and any object with shape, dtype, matmat and rmatmat."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.numerics.moments import Vector
@@ -15,27 +14,12 @@ from shiftsvd.operators import Operator, Panel, panel_dtype
 FEW = 4  # random vectors that tell how large the entries are
 
 
-class MatrixLike(Protocol):
-    """What an object must have to be factorized."""
-
-    shape: tuple[int, int]
-    dtype: npt.DTypeLike
-
-    def matmat(self, V: Panel, /) -> Panel:
-        """``A V``."""
-
-    def rmatmat(self, W: Panel, /) -> Panel:
-        """``A^H W``."""
-
-
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
     """Somebody else's operator."""
 
-    A: MatrixLike
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
+    A: Any
 
     def __post_init__(self) -> None:
         if self.A.dtype is None:
@@ -45,8 +29,8 @@ class Foreign(Operator):
             raise ValueError(f"the operator must be numeric, got dtype {dtype}")
         if len(self.A.shape) != 2 or min(self.A.shape) < 1:
             raise ValueError(f"the operator must have two dimensions of at least 1, got shape {self.A.shape}")
-        object.__setattr__(self, "shape", (int(self.A.shape[0]), int(self.A.shape[1])))
-        object.__setattr__(self, "dtype", dtype if dtype.char in "fdFD" else panel_dtype(dtype))
+        dtype = dtype if dtype.char in "fdFD" else panel_dtype(dtype)
+        vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""

@@ -68,8 +68,8 @@ class Reread(Blocked):
 
     def __post_init__(self) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
-        object.__setattr__(self, "shape", tuple(map(int, self.data.shape)))
-        object.__setattr__(self, "dtype", field_of(native_dtype(self.data.dtype), *parts))
+        dtype = field_of(native_dtype(self.data.dtype), *parts)
+        vars(self).update(shape=tuple(map(int, self.data.shape)), dtype=dtype)
 
     @cached_property
     def level(self) -> bool:

@@ -1,6 +1,7 @@
 """What a file must be able to do to be fitted without being loaded: hand out ranges of its rows."""
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +23,7 @@ Rows = tuple[int, int]  # first row and one past the last
 class RowSource(ABC):
     """A matrix in a file, of which rows are read a range at a time, by several threads at once.
 
-    What is read is not trusted: `backends.disk` checks every block before it multiplies.
+    What is read is not trusted: `backends.reread` checks every block before it multiplies.
 
     Attributes
     ----------
@@ -42,9 +43,13 @@ class RowSource(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     sparse: bool
-    stored: int
     name: str
     fingerprint: str
+
+    @cached_property
+    def stored(self) -> int:
+        """All numbers; sparse kinds say how many they store."""
+        return self.shape[0] * self.shape[1]
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:

@@ -52,23 +52,19 @@ class SparseRows(Blocked):
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
     inside: Entries = field(init=False)  # the stored entries, full lines shifted
     outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
 
     def __post_init__(self) -> None:
         kind = self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64))
         shift = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
-        set_ = object.__setattr__
-        set_(self, "shape", self.X.shape)
-        set_(self, "dtype", field_of(kind, shift.L, shift.R))
+        vars(self).update(shape=self.X.shape, dtype=field_of(kind, shift.L, shift.R))
         full = None if self.shift is None or self.lines_done else self._full_lines(self.shift)
         # What the kernels take: the data as they are, or in double precision where full lines are shifted.
         held = self.dtype if full is None and self.kind is None else panel_dtype(self.dtype)
         entries = Entries(self.X, held, self.powers, full)
-        set_(self, "inside", entries.kept(self.blocks(), self.n_threads, self.memory_limit))
-        set_(self, "outside", shift if full is None else full.outside)
+        inside = entries.kept(self.blocks(), self.n_threads, self.memory_limit)
+        vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
         """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""

@@ -70,24 +70,18 @@ def _room(parent: Any, name: str, table: Table) -> Any:
 
 def _uns(uns: Any, pca: Any) -> None:
     """The variances and settings, by the names that scanpy gives them."""
-    told = _group(uns, "pca")
+    told, info = _group(uns, "pca"), pca.info_
     _array(told, "variance", pca.explained_variance_)
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
+    settings = {"zero_center": isinstance(pca.shift, str), "n_comps": pca.n_components_, "scale": str(pca.scale)}
+    settings |= {"svd_solver": info.solver}
+    if info.completed is not None:  # the shares are of a completed matrix
+        settings |= {"variance_of": of_gaps(info)["variance_of"], "heldout_r2": info.heldout_r2}
     params = _group(told, "params")
-    for name, value in (("zero_center", isinstance(pca.shift, str)), ("n_comps", pca.n_components_)):
-        mark(params.create_dataset(name, data=value), "numeric-scalar", "0.2.0")
-    for name, text in (("scale", str(pca.scale)), ("svd_solver", pca.info_.solver)):
-        mark(params.create_dataset(name, data=text), "string", "0.2.0")
-    _completed(params, pca.info_)
-
-
-def _completed(params: Any, info: Any) -> None:
-    """That the shares are of a completed matrix, and what is known of the completion."""
-    if info.completed is None:
-        return
-    mark(params.create_dataset("variance_of", data=of_gaps(info)["variance_of"]), "string", "0.2.0")
-    if info.heldout_r2 is not None:
-        mark(params.create_dataset("heldout_r2", data=info.heldout_r2), "numeric-scalar", "0.2.0")
+    for name, value in settings.items():
+        if value is not None:
+            kind = "string" if isinstance(value, str) else "numeric-scalar"
+            mark(params.create_dataset(name, data=value), kind, "0.2.0")
 
 
 def _frame(file: Any, name: str, labels: Any, count: int) -> None:

@@ -6,7 +6,7 @@ import click
 
 from shiftsvd.commands.options import FILE
 from shiftsvd.commands.running import Subcommand
-from shiftsvd.names import SolverName
+from shiftsvd.names import TOL, SolverName
 
 EPILOG = """
 \b
@@ -28,7 +28,7 @@ Example:
     help="May be given several times.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
-@click.option("--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy.")
+@click.option("--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy.")
 @click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
 def bench(file: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Time the solvers on a file.

@@ -16,8 +16,8 @@ Examples:
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
-  shiftsvd fit donors/*.h5ad --stack rows -k 20 --memory 2G -o out/
-  shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o out/
+  shiftsvd fit donors/*.h5ad --stack rows -k 20 --memory 2G -o atlas/
+  shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o by-workers/
 """
 
 

@@ -24,10 +24,9 @@ from shiftsvd.genetics.several import joined
 from shiftsvd.io import Names, open_matrix
 from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
-from shiftsvd.missing import MAX_ITER
 from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
-from shiftsvd.names import MissingName, ScaleName, SolverName
+from shiftsvd.names import MAX_ITER, MissingName, ScaleName, SolverName
 from shiftsvd.operators import LowRank
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint

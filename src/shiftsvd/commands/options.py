@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from shiftsvd.names import MissingName, ScaleName, SolverName
+from shiftsvd.names import MAX_ITER, TOL, Chromosomes, MissingName, ScaleName, SolverName
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,8 +19,7 @@ OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = get_args(SolverName)
 SCALES: Final = (*get_args(ScaleName), "patterson", "none")
 MISSING: Final = get_args(MissingName)
-CHROMOSOMES: Final = ("autosomes", "all")
-STEPS: Final = 300  # of a completion, as in the library
+CHROMOSOMES: Final = get_args(Chromosomes)
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
@@ -103,12 +102,12 @@ missing = _options(
         help="Of --missing em: by what singular values are lessened.  [default: auto, by held-out entries]",
     ),
     click.option(
-        "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {STEPS}]"
+        "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {MAX_ITER}]"
     ),
 )
 solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 tol = click.option(
-    "--tol", type=click.FloatRange(min=0), default=1e-4, show_default=True, help="Relative accuracy of the values."
+    "--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy of the values."
 )
 force = click.option("--force", is_flag=True, help="Replace outputs that exist.")
 as_json = click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout.")
@@ -200,7 +199,7 @@ def completion_of(missing: str, penalty: float | str | None, max_iter: int | Non
             raise click.UsageError(f"{name} is for --missing em, got --missing {missing}")
     if missing != "em":
         return {}
-    return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or STEPS}
+    return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or MAX_ITER}
 
 
 def typed() -> str:

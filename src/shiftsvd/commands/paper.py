@@ -45,32 +45,24 @@ def _experiments(ctx: click.Context, parameter: click.Parameter, value: str | No
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write results.json here.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes.  [default: the cores there are]")
 @click.option("--force", is_flag=True, help="Replace outputs that exist.")
-def paper(
-    only: tuple[str, ...],
-    seeds: int | None,
-    quick: bool,
-    out: Path,
-    json_file: Path | None,
-    force: bool,
-    jobs: int | None,
-    **data: Any,
-) -> None:
+def paper(**given: Any) -> None:
     """Reproduce the paper.
 
     Every table and figure of Basirat (2019), published beside measured. Writes paper.html, results.json and the
     figures (SVG, PNG) to the folder --out, prints every check, and exits with 1 if one fails. Without data options
     the faces and the text are those that packages carry.
     """
+    from shiftsvd.kernels import default_threads
     from shiftsvd.paper import DataError
     from shiftsvd.paper.command import run
 
-    if data["lfw"] and data["faces"]:
+    if given["lfw"] and given["faces"]:
         raise click.UsageError("give --lfw or --faces, not both")
-    settings = {"only": only, "seeds": seeds or (3 if quick else 30), "quick": quick, **data}
-    if jobs:
-        settings["jobs"] = jobs
+    out, json_file, force = (given.pop(name) for name in ("out", "json_file", "force"))
+    given["seeds"] = given["seeds"] or (3 if given["quick"] else 30)
+    given["jobs"] = given["jobs"] or default_threads()
     try:
-        passed = run(settings, out, json_file, force)
+        passed = run(given, out, json_file, force)
     except (DataError, OSError) as error:
         raise click.ClickException(str(error)) from None
     sys.exit(0 if passed else 1)

@@ -1,5 +1,6 @@
 """Correspondence analysis: the SVD of a table minus what independence expects, the expectation never formed."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
 
 
+@dataclass(eq=False, repr=False)
 class CorrespondenceAnalysis(Components):
     """Rows and columns of a table of counts as points: ``D_r^-1/2 (P - r c^T) D_c^-1/2 = U S V^T``.
 
@@ -81,22 +83,13 @@ class CorrespondenceAnalysis(Components):
     (3, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        solver: SolverName | Solver = "auto",
-        tol: float | None = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.solver = solver
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int = 2
+    _: KW_ONLY
+    solver: SolverName | Solver = "auto"
+    tol: float | None = None
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -159,7 +152,11 @@ class CorrespondenceAnalysis(Components):
         """
         return labelled(self._project(X), labels_of(X)[0])
 
-    def transform(self, X: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None) -> Panel:
+        """``fit(X).transform(X)``: principal coordinates of the rows, shape (n_rows, n_components)."""
+        return self.fit(X).transform(X)
+
+    def transform(self, X: Any) -> Panel:
         """`row_coordinates` as an array, or as `set_output` says."""
         return self._project(X)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,8 +13,22 @@ from shiftsvd.backends.validation import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
 
+if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would not hold calls to the settings
 
-class Named(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    class Estimator:
+        """What scikit-learn gives its estimators, which has no types."""
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+
+    class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """What scikit-learn gives its estimators."""
+
+
+class Named(Estimator):
     """What scikit-learn asks of every estimator that finds components: names for its output."""
 
     @property

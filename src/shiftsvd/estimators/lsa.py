@@ -1,6 +1,8 @@
 """Latent semantic analysis: from raw texts to points, in one object."""
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -14,24 +16,8 @@ from shiftsvd.names import SolverName
 from shiftsvd.operators import Panel
 from shiftsvd.solvers import Solver
 
-# Settings that are handed to the vectorizer under their own names.
-OF_WORDS = (
-    "strip_accents",
-    "lowercase",
-    "analyzer",
-    "stop_words",
-    "token_pattern",
-    "ngram_range",
-    "max_df",
-    "min_df",
-    "max_features",
-    "norm",
-    "use_idf",
-    "smooth_idf",
-    "sublinear_tf",
-)
 
-
+@dataclass(eq=False, repr=False)
 class LSA(Named):
     """Weights of words by scikit-learn's TfidfVectorizer, their leading singular vectors, and rows of length 1.
 
@@ -85,52 +71,28 @@ class LSA(Named):
     ['stocks', 'today']
     """
 
-    def __init__(
-        self,
-        n_components: int | float = 100,
-        *,
-        center: bool = False,
-        normalize: bool = True,
-        strip_accents: Any = None,
-        lowercase: bool = True,
-        analyzer: Any = "word",
-        stop_words: Any = None,
-        token_pattern: str = r"(?u)\b\w\w+\b",
-        ngram_range: tuple[int, int] = (1, 1),
-        max_df: int | float = 1.0,
-        min_df: int | float = 1,
-        max_features: int | None = None,
-        norm: str | None = "l2",
-        use_idf: bool = True,
-        smooth_idf: bool = True,
-        sublinear_tf: bool = False,
-        solver: SolverName | Solver = "auto",
-        tol: float | None = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.center = center
-        self.normalize = normalize
-        self.strip_accents = strip_accents
-        self.lowercase = lowercase
-        self.analyzer = analyzer
-        self.stop_words = stop_words
-        self.token_pattern = token_pattern
-        self.ngram_range = ngram_range
-        self.max_df = max_df
-        self.min_df = min_df
-        self.max_features = max_features
-        self.norm = norm
-        self.use_idf = use_idf
-        self.smooth_idf = smooth_idf
-        self.sublinear_tf = sublinear_tf
-        self.solver = solver
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int | float = 100
+    _: KW_ONLY
+    center: bool = False
+    normalize: bool = True
+    strip_accents: Any = None
+    lowercase: bool = True
+    analyzer: Any = "word"
+    stop_words: Any = None
+    token_pattern: str = r"(?u)\b\w\w+\b"
+    ngram_range: tuple[int, int] = (1, 1)
+    max_df: int | float = 1.0
+    min_df: int | float = 1
+    max_features: int | None = None
+    norm: str | None = "l2"
+    use_idf: bool = True
+    smooth_idf: bool = True
+    sublinear_tf: bool = False
+    solver: SolverName | Solver = "auto"
+    tol: float | None = None
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the terms and the components of texts.
@@ -194,16 +156,9 @@ class LSA(Named):
 
     def _fit(self, X: Any) -> Any:
         """The weights of the words of the texts, after all is learned from them."""
-        vectorizer = TfidfVectorizer(**{name: getattr(self, name) for name in OF_WORDS})
+        vectorizer = self._with_settings(TfidfVectorizer)
         weights = vectorizer.fit_transform(X)
-        kind = PCA if self.center else TruncatedSVD
-        svd = kind(
-            self.n_components,
-            solver=self.solver,
-            tol=self.tol,
-            random_state=self.random_state,
-            **vars(self._resources),
-        )
+        svd = self._with_settings(PCA if self.center else TruncatedSVD)
         with warnings.catch_warnings():
             # What TruncatedSVD says of the mean is in the description of `center`.
             warnings.filterwarnings("ignore", "the first component is the mean")
@@ -215,6 +170,11 @@ class LSA(Named):
         self.terms_ = vectorizer.get_feature_names_out()
         self.info_ = svd.info_
         return weights
+
+    def _with_settings(self, kind: Any, **known: Any) -> Any:
+        """One of a kind, with the settings that are called there as they are here."""
+        names = signature(kind).parameters
+        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
 
     def _placed(self, weights: Any) -> Panel:
         """Coordinates from weights."""

@@ -1,6 +1,7 @@
 """Multiple correspondence analysis: correspondence analysis of categories, of which the indicators stay sparse."""
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,15 +14,14 @@ from shiftsvd.estimators.correspondence import CorrespondenceAnalysis, independe
 from shiftsvd.estimators.labels import is_pandas, labels_of
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import threads
-from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import affordable
-from shiftsvd.solvers import Solver
 
 CORRECTIONS = (None, "benzecri", "greenacre")
 
 
+@dataclass(eq=False, repr=False)
 class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     """Correspondence analysis of the indicator matrix Z of categorical columns, one entry a row and column.
 
@@ -74,28 +74,9 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     (5, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        correction: str | None = None,
-        unknown: str = "error",
-        solver: SolverName | Solver = "auto",
-        tol: float | None = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        super().__init__(
-            n_components,
-            solver=solver,
-            tol=tol,
-            random_state=random_state,
-            n_threads=n_threads,
-            memory_limit=memory_limit,
-        )
-        self.correction = correction
-        self.unknown = unknown
+    _: KW_ONLY
+    correction: str | None = None
+    unknown: str = "error"
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:

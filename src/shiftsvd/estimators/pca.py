@@ -1,10 +1,11 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 
+from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.extremes import beyond, in_range
@@ -12,17 +13,7 @@ from shiftsvd.estimators.likelihood import minka_rank
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import decompose
-from shiftsvd.missing import MAX_ITER, completed
-from shiftsvd.names import (
-    LazyArray,
-    MissingName,
-    NormalizerName,
-    ScaleName,
-    ShiftName,
-    SklearnSolverName,
-    SolverName,
-    VectorLike,
-)
+from shiftsvd.missing import completed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation
@@ -35,6 +26,7 @@ from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
 
 
+@dataclass(eq=False, repr=False)
 class PCA(BatchPCA):
     """Principal components of ``(X - shift) diag(1 / scale)``, which is never formed; sparse X stays sparse.
 
@@ -147,50 +139,27 @@ class PCA(BatchPCA):
     (1000, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int | float | Literal["mle"] | None = None,
-        *,
-        copy: bool = True,
-        whiten: bool = False,
-        svd_solver: SklearnSolverName | None = None,
-        tol: float | None = None,
-        iterated_power: int | Literal["auto"] = "auto",
-        n_oversamples: int = 10,
-        power_iteration_normalizer: NormalizerName = "auto",
-        random_state: Any = None,
-        shift: ShiftName | VectorLike | GroupMeans | Covariates | None = "mean",
-        scale: bool | ScaleName | VectorLike | None = None,
-        solver: SolverName | Solver = "auto",
-        missing: MissingName = "error",
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-        verbose: int = 0,
-        scale_ddof: int = 0,
-        unobserved: bool = False,
-        penalty: float | Literal["auto"] = "auto",
-        max_iter: int = MAX_ITER,
-    ) -> None:
-        self.n_components = n_components
-        self.copy = copy
-        self.whiten = whiten
-        self.svd_solver = svd_solver
-        self.tol = tol
-        self.iterated_power = iterated_power
-        self.n_oversamples = n_oversamples
-        self.power_iteration_normalizer = power_iteration_normalizer
-        self.random_state = random_state
-        self.shift = shift
-        self.scale = scale
-        self.solver = solver
-        self.missing = missing
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
-        self.verbose = verbose
-        self.scale_ddof = scale_ddof
-        self.unobserved = unobserved
-        self.penalty = penalty
-        self.max_iter = max_iter
+    n_components: int | float | Literal["mle"] | None = None
+    _: KW_ONLY
+    copy: bool = True
+    whiten: bool = False
+    svd_solver: names.SklearnSolverName | None = None
+    tol: float | None = None
+    iterated_power: int | Literal["auto"] = "auto"
+    n_oversamples: int = 10
+    power_iteration_normalizer: names.NormalizerName = "auto"
+    random_state: Any = None
+    shift: names.ShiftName | names.VectorLike | GroupMeans | Covariates | None = "mean"
+    scale: bool | names.ScaleName | names.VectorLike | None = None
+    solver: names.SolverName | Solver = "auto"
+    missing: names.MissingName = "error"
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
+    verbose: int = 0
+    scale_ddof: int = 0
+    unobserved: bool = False
+    penalty: float | Literal["auto"] = "auto"
+    max_iter: int = names.MAX_ITER
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
@@ -269,8 +238,8 @@ class PCA(BatchPCA):
 
     @overload
     def fit_transform(
-        self, X: LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
-    ) -> LazyArray: ...
+        self, X: names.LazyArray, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None
+    ) -> names.LazyArray: ...
 
     @overload
     def fit_transform(

@@ -1,18 +1,18 @@
 """Principal coordinates: points whose distances are those given, from a matrix that is centred on both sides unseen."""
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from scipy import linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
+from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
@@ -28,7 +28,8 @@ LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powe
 SMALL = 2000  # points up to which all eigenvalues are computed, as they take seconds
 
 
-class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class PCoA(Estimator):
     """Principal coordinate analysis (classical scaling): the largest eigenvalues of ``B = -1/2 J S J``.
 
     S holds the squared distances, and J subtracts the mean. B is Hermitian but, unless the distances are Euclidean,
@@ -88,22 +89,13 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
     array([3., 4.])
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        metric: Any = "precomputed",
-        tol: float = TOL,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.metric = metric
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int | None = None
+    _: KW_ONLY
+    metric: Any = "precomputed"
+    tol: float = TOL
+    random_state: Any = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -214,8 +206,7 @@ class PCoA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  #
         rounding = 4 * n * B.costs.eps * np.abs(values).max(initial=0)
         values[np.abs(values) <= rounding] = 0  # one is 0 in any case
         negative = float(-values[values < 0].sum())
-        nothing = np.zeros(k)
-        return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], nothing, nothing, True, 1, negative, float(values[-1]))
+        return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], np.zeros(k), True, 1, negative, float(values[-1]))
 
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         """The k largest eigenvalues of a B that is never formed."""
@@ -242,12 +233,9 @@ class SquaredDistances(Operator):
 
     D: Panel
     n_threads: int = 1
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.D.shape)
-        object.__setattr__(self, "dtype", self.D.dtype)
+        vars(self).update(shape=self.D.shape, dtype=self.D.dtype)
 
     @cached_property
     def costs(self) -> Costs:

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.random import Generator, RandomState
 
 from shiftsvd.names import NormalizerName, SklearnSolverName
-from shiftsvd.numerics.orth import NORMALIZERS
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.shifts import NAMES, Shift
@@ -107,9 +106,6 @@ class Asked:
         q = auto_iterations(k, shape) if self.iterated_power == "auto" else int(self.iterated_power)
         if not isinstance(self.n_oversamples, int | np.integer) or self.n_oversamples < 0:
             raise ValueError(f"n_oversamples must be an integer of at least 0, got {self.n_oversamples!r}")
-        if self.power_iteration_normalizer not in NORMALIZERS:
-            known, got = ", ".join(NORMALIZERS), self.power_iteration_normalizer
-            raise ValueError(f"power_iteration_normalizer must be one of {known}, got {got!r}")
         if name == "shifted-randomized":
             # Never fewer samples than the paper's 2k; pass ShiftedRandomizedSVD() for its own settings.
             return ShiftedRandomizedSVD(n_oversamples=max(int(self.n_oversamples), k), n_iter=q)

@@ -1,5 +1,6 @@
 """TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, overload
 
 import numpy as np
@@ -25,6 +26,7 @@ from shiftsvd.solvers.auto import check_solver
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 
 
+@dataclass(eq=False, repr=False)
 class TruncatedSVD(Components):
     """The leading singular vectors of X as it is, without a shift; sparse X stays sparse.
 
@@ -89,30 +91,17 @@ class TruncatedSVD(Components):
     ((1000, 3), True)
     """
 
-    def __init__(
-        self,
-        n_components: int | float = 2,
-        *,
-        algorithm: str | None = None,
-        n_iter: int = 5,
-        n_oversamples: int = 10,
-        power_iteration_normalizer: NormalizerName = "auto",
-        random_state: Any = None,
-        tol: float | None = None,
-        solver: SolverName | Solver = "auto",
-        n_threads: int | None = None,
-        memory_limit: int | str | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.algorithm = algorithm
-        self.n_iter = n_iter
-        self.n_oversamples = n_oversamples
-        self.power_iteration_normalizer = power_iteration_normalizer
-        self.random_state = random_state
-        self.tol = tol
-        self.solver = solver
-        self.n_threads = n_threads
-        self.memory_limit = memory_limit
+    n_components: int | float = 2
+    _: KW_ONLY
+    algorithm: str | None = None
+    n_iter: int = 5
+    n_oversamples: int = 10
+    power_iteration_normalizer: NormalizerName = "auto"
+    random_state: Any = None
+    tol: float | None = None
+    solver: SolverName | Solver = "auto"
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
-from shiftsvd.genetics.chromosomes import CHOICES, Chromosomes, chosen
+from shiftsvd.genetics.chromosomes import CHOICES, chosen
 from shiftsvd.genetics.several import joined, parts_of, samples_of, some_of, variants_of
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
 from shiftsvd.io.stacking import several
-from shiftsvd.names import SolverName
+from shiftsvd.names import Chromosomes, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info

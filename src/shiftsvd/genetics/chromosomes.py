@@ -1,14 +1,14 @@
 """Which variants lie on autosomes: the others tell the sexes, or mothers, apart, and are left out as PLINK does."""
 
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.io.base import Labels
+from shiftsvd.names import Chromosomes
 
-Chromosomes = Literal["autosomes", "all"]
 CHOICES: Final = get_args(Chromosomes)
 _NOT_AUTOSOMES: Final = frozenset({"X", "Y", "XY", "MT", "M", "PAR1", "PAR2"})
 _LAST_HUMAN: Final = 26  # PLINK's codes of X, Y, XY and MT are 23 to 26

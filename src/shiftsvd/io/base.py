@@ -24,7 +24,6 @@ _DAMAGED = (
     EOFError,
     LookupError,
     MemoryError,
-    RecursionError,
     RuntimeError,
     SyntaxError,
     SystemError,

@@ -14,7 +14,7 @@ class Format(NamedTuple):
     Attributes
     ----------
     module : str
-        Of `shiftsvd.io`: the reader.
+        Of `shiftsvd.io.formats`: the reader.
     suffixes : tuple of str
         How the names of such files end.
     contents : tuple of str

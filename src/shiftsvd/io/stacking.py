@@ -12,6 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, reading
 from shiftsvd.io.formats.bed import Genotypes
+from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.runs.memory import parse_bytes
 
 Read = Callable[[Path, int | str | None], Opened]
@@ -45,6 +46,7 @@ def read_stack(
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
+    _refuse_twice(paths)
     opened, left = [], None if memory_limit is None else parse_bytes(memory_limit)
     for path in paths:
         opened.append(read(path, left))
@@ -58,6 +60,7 @@ def read_stack(
 
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
     """Files that were opened, as one matrix."""
+    _refuse_twice(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
     _refuse_cohorts(paths, opened if stack == "rows" else ())
@@ -81,6 +84,16 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
 
 
+def _refuse_twice(paths: Sequence[Path]) -> None:
+    """A file that two patterns match would count for two."""
+    known: dict[Path, Path] = {}
+    for path in paths:
+        place = path.resolve()
+        if place in known:
+            raise ValueError(f"{path} is the same file as {known[place]} and would count twice; give every file once")
+        known[place] = path
+
+
 def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
     """Whether features are the rows of what stays in files; what is in memory can be turned."""
     in_files = ((path, each) for path, each in zip(paths, opened, strict=True) if not isinstance(each.matrix, HeldRows))
@@ -102,9 +115,8 @@ def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
 
 def _held(path: Path, matrix: Any) -> HeldRows:
     """A matrix in memory."""
-    status = path.stat()
     with reading(path):
-        return HeldRows(matrix, str(path), f"{path.resolve()} {status.st_size} {status.st_mtime_ns}")
+        return HeldRows(matrix, str(path), fingerprint_of(path))
 
 
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:

@@ -10,7 +10,7 @@ from shiftsvd.kernels import threads
 from shiftsvd.missing.descent import State, chosen, descend, start
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.missing.held_out import explained, kept_apart
-from shiftsvd.names import BiasName
+from shiftsvd.names import MAX_ITER, BiasName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.warned import warn
@@ -18,7 +18,6 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 
 BIASES = (None, *get_args(BiasName))
-MAX_ITER = 300  # steps
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.missing.completion import MAX_ITER, complete_matrix
+from shiftsvd.missing.completion import complete_matrix
 from shiftsvd.missing.gaps import Observed, gaps_of
-from shiftsvd.names import BiasName, MissingName
+from shiftsvd.names import MAX_ITER, BiasName, MissingName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.result import Info

@@ -67,7 +67,7 @@ def _sized(name: str, value: Any, dtype: str | np.dtype[Any], letters: str, size
 def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most: float = math.inf) -> Check:
     """Finite numbers of this type within these bounds; "data" is the type of the first such array, single or double.
 
-    "values" are double; older files hold them in the type of the data, and load.
+    Truth values are "bool". "values" are double; older files hold them in the type of the data, and load.
     """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
@@ -86,11 +86,6 @@ def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most
         return None
 
     return check
-
-
-def flags(letters: str) -> Check:
-    """Truth values."""
-    return lambda name, value, sizes: _sized(name, value, "bool", letters, sizes)
 
 
 def texts(letter: str, fixed: bool = False) -> Check:
@@ -184,7 +179,7 @@ def account(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def record(**kinds: Mapping[str, Check]) -> Check:
-    """A frozen value of one of these types, with fields that must be so."""
+    """A frozen value or a model of one of these types, with fields that must be so."""
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         kind = type(value).__name__
@@ -192,15 +187,5 @@ def record(**kinds: Mapping[str, Check]) -> Check:
             raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r:.80}")
         for field, inner in kinds[kind].items():
             inner(f"{name}.{field}", getattr(value, field), sizes)
-
-    return check
-
-
-def one_of(*kinds: str) -> Check:
-    """A model of one of these kinds."""
-
-    def check(name: str, value: Any, sizes: Sizes) -> None:
-        if type(value).__name__ not in kinds:
-            raise ValueError(f"{name} must be {' or '.join(kinds)}, got {value!r:.80}")
 
     return check

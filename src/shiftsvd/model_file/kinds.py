@@ -20,12 +20,10 @@ from shiftsvd.model_file.checking import (
     Sizes,
     account,
     count,
-    flags,
     named,
     names,
     number,
     numbers,
-    one_of,
     optional,
     record,
     texts,
@@ -145,14 +143,13 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
     place = {term: j for j, term in enumerate(terms)}
     if not len(place) == len(terms) == svd.n_features_in_ or model.use_idf == (fitted["idf_"] is None):
         raise ValueError(f"terms_ must differ, {svd.n_features_in_} of them, with weights in idf_ where they are used")
-    words = {name: getattr(model, name) for name in import_module(cls.__module__).OF_WORDS}
     try:
         re.compile(model.token_pattern)
     except re.error as error:
         raise ValueError(f"token_pattern must be a regular expression, got {model.token_pattern!r:.80}") from error
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what fit had to say of these settings, it said
-        vectorizer = TfidfVectorizer(**words, vocabulary=place).fit([""])
+        vectorizer = model._with_settings(TfidfVectorizer, vocabulary=place).fit([""])
     if model.use_idf:
         vectorizer.idf_ = fitted["idf_"]
     vectorizer.vocabulary, vectorizer.fixed_vocabulary_ = None, False
@@ -212,7 +209,7 @@ KINDS: Final = {
     ),
     "LSA": Kind(
         "shiftsvd.estimators.lsa",
-        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": one_of("PCA", "TruncatedSVD")},
+        {"terms_": texts("n"), "idf_": optional(numbers("n")), "svd_": record(PCA={}, TruncatedSVD={})},
         taken=_words_taken,
         made=_words_made,
     ),
@@ -259,7 +256,7 @@ KINDS: Final = {
                     **dict.fromkeys(("first", "second"), texts("n")),
                 }
             ),
-            "used": flags("n"),
+            "used": numbers("n", "bool"),
             "info": account,
         },
         {"n_left_out": count(least=0)},

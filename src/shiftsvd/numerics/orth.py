@@ -29,7 +29,7 @@ def orth(Y: Panel) -> Panel:
 
 
 def _or_householder(Y: Panel) -> Panel:
-    """Two Cholesky steps, else the slow way that always works."""
+    """CholeskyQR done twice; past its reach, the slow way that always works."""
     Q = _cholesky_steps(Y, 2)
     return qr(Y)[0] if Q is None else Q
 
@@ -51,17 +51,12 @@ def well_conditioned(Y: Panel) -> Panel:
     return lu(Y) if Q is None else Q
 
 
-def cholesky_qr2(Y: Panel) -> Panel:
-    """CholeskyQR done twice; falls back to Householder where the condition is past its reach."""
-    return _or_householder(Y)
-
-
 def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
     """Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past its reach."""
     Q = Y
     for _ in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):
-            G = _gram(Q)
+            G = inner(Q, Q)
             lengths = np.sqrt(np.diagonal(G).real)
         # Squares that are no numbers are left to Householder's steps, which LAPACK takes at any scale.
         if not SHORTEST < lengths.min() <= lengths.max() < 1 / SHORTEST:
@@ -79,11 +74,6 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
             return _times_inverse(Q, C, lengths)
         Q = _solved(Q, C, lengths, None if Q is Y else Q)
     return Q
-
-
-def _gram(Y: Panel) -> Panel:
-    """``Y^H Y``."""
-    return inner(Y, Y)
 
 
 def inner(B: Panel, W: Panel) -> Panel:
@@ -138,17 +128,12 @@ def _blocks(Y: Panel) -> list[slice]:
     return [slice(lo, lo + ROWS) for lo in range(0, len(Y), ROWS)]
 
 
-def unchanged(Y: Panel) -> Panel:
-    """No normalization: at most one power iteration survives it."""
-    return Y
-
-
 NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
     "auto": well_conditioned,
     "QR": lambda Y: qr(Y)[0],
     "LU": lu,
-    "CholeskyQR2": cholesky_qr2,
-    "none": unchanged,
+    "CholeskyQR2": _or_householder,
+    "none": lambda Y: Y,  # at most one power iteration survives it
 }
 
 

@@ -5,9 +5,11 @@ import gzip
 import html
 import re
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
@@ -16,6 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
 from shiftsvd.events import Event, Listener, silent
+from shiftsvd.io.limits import packing
 from shiftsvd.paper import DataError
 
 Normalise = Literal["context", "target"]
@@ -92,17 +95,9 @@ def count_words(path: Path, m: int = 1000, n: int = 300_000, *, scratch: Path, l
     return WordCounts([words[i] for i in order], totals[order], pairs, n_tokens, n_types)
 
 
-class _Vocabulary(dict[str, int]):
-    """Words in order of appearance; a new one gets the next number."""
-
-    def __missing__(self, word: str) -> int:
-        self[word] = number = len(self)
-        return number
-
-
 def _spill(path: Path, spill: Path, listen: Listener) -> dict[str, int]:
     """Read the text once and write the ids of its words to a file."""
-    ids = _Vocabulary({"\n": LINE_END})
+    ids: dict[str, int] = defaultdict(count(LINE_END + 1).__next__, {"\n": LINE_END})  # in order of appearance
     size = path.stat().st_size
     with path.open("rb") as raw, spill.open("wb") as out:
         for text in _texts(path, raw):
@@ -145,13 +140,8 @@ def _pieces(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
     """The bytes of a file, decompressed by what its first bytes say."""
-    head = raw.read(3)
-    raw.seek(0)
-    stream: Any = raw
-    if head.startswith(b"\x1f\x8b"):
-        stream = gzip.GzipFile(fileobj=raw)
-    elif head == b"BZh":
-        stream = bz2.BZ2File(raw)
+    kind = packing(path)
+    stream: Any = gzip.GzipFile(fileobj=raw) if kind == "gzip" else bz2.BZ2File(raw) if kind == "bzip2" else raw
     try:
         while block := stream.read(CHUNK):
             yield block

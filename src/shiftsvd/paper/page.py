@@ -5,20 +5,15 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader
 
+from shiftsvd.paper import EXPERIMENTS
+from shiftsvd.paper.figures import PANELS
 from shiftsvd.paper.published import ALL, TABLE
 from shiftsvd.paper.report import Row, document, rows
 from shiftsvd.paper.run import Report
 
-TITLES: Final = {
-    "fig-a": "Figure (a): MSE against the number of components k",
-    "fig-b": "Figure (b): MSE-SUM against the sample size n",
-    "fig-c": "Figure (c): MSE-SUM against the distribution",
-    "fig-d": "Figure (d): MSE-SUM, implicit against explicit centring",
-    "fig-e": "Figure (e): MSE-SUM against the power q, uniform data",
-    "fig-f": "Figure (f): MSE-SUM of S-RSVD minus that of RSVD, against q",
-    "digits": "Table 1: digits",
-    "faces": "Table 1: faces",
-    "words": "Table 1: words",
+# A heading for each experiment, in the order of the paper.
+TITLES: Final = {name: f"Figure {panel[:3]}: {panel[4:]}" for name, panel in PANELS.items()} | {
+    name: f"Table 1: {name}" for name in EXPERIMENTS if name not in PANELS
 }
 
 

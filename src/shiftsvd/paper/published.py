@@ -16,13 +16,17 @@ class Published:
     half_unit: float = 0.0
 
 
-def _curves(table: dict[Any, tuple[float, ...]]) -> list[dict[Any, float]]:
-    """The curves that are the columns of a table with a row for each position on the x axis."""
-    return [dict(zip(table, column, strict=True)) for column in zip(*table.values(), strict=True)]
+SHIFTED, EXACT, PLAIN = (
+    "S-RSVD",
+    "S-RSVD, exact sample",
+    "RSVD",
+)  # Algorithm 1 as printed; its repair; no shift
+EXPLICIT = "RSVD of the centred matrix"
+SVD = "SVD"  # deterministic, of the centred matrix
 
-
-A_SHIFTED, A_PLAIN = _curves(
-    {
+# The plotted points: a column for each curve of a figure, a row for each position on the x axis.
+_POINTS: Final[dict[tuple[str, ...], dict[Any, tuple[float, ...]]]] = {
+    ("fig-a", SHIFTED, PLAIN): {
         1: (8.22704387130385, 14.358630406889038),
         2: (8.131393039362736, 9.636071404548272),
         3: (8.016755695600061, 9.082191191384167),
@@ -37,10 +41,8 @@ A_SHIFTED, A_PLAIN = _curves(
         70: (1.5815823996627905, 1.5897759227859083),
         80: (0.9732444268685795, 0.9801874908151821),
         90: (0.4409804224778575, 0.4453492483439178),
-    }
-)
-B_SHIFTED, B_PLAIN = _curves(
-    {
+    },
+    ("fig-b", SHIFTED, PLAIN): {
         1000: (71.4485171766514, 78.03850122793364),
         2000: (73.49453380835662, 80.57495504280583),
         3000: (74.15975028355514, 89.91490502714504),
@@ -50,26 +52,20 @@ B_SHIFTED, B_PLAIN = _curves(
         10000: (75.87600056334387, 88.16082999248255),
         15000: (76.20677027707752, 89.90041660505608),
         20000: (76.49794058022411, 95.83943271534072),
-    }
-)
-C_SHIFTED, C_PLAIN = _curves(
-    {
+    },
+    ("fig-c", SHIFTED, PLAIN): {
         "Uniform": (70.9727066912633, 88.78436797086918),
         "Normal": (855.8096731941326, 1039.3295354374552),
         "Zipf": (2134.25260619535, 2459.7144493445953),
         "Poisson": (854.8843992368012, 1045.3963120003946),
-    }
-)
-D_IMPLICIT, D_EXPLICIT = _curves(
-    {
+    },
+    ("fig-d", SHIFTED, EXPLICIT): {
         "Uniform": (71.5149824196122, 71.48041234638316),
         "Normal": (863.2543530919766, 863.345200515253),
         "Zipf": (1989.8301637177353, 1968.193909071475),
         "Poisson": (861.3224353737171, 860.9032427038136),
-    }
-)
-E_SHIFTED, E_PLAIN = _curves(
-    {
+    },
+    ("fig-e", SHIFTED, PLAIN): {
         0: (71.31809930585888, 98.65144901586238),
         1: (70.83076312467998, 71.15026418515853),
         2: (70.27761914740873, 70.61986766065073),
@@ -83,10 +79,8 @@ E_SHIFTED, E_PLAIN = _curves(
         50: (69.43326583466681, 69.876535100108),
         100: (69.48461156650795, 69.87456445172795),
         200: (69.37689031371065, 69.8096471733457),
-    }
-)
-F_UNIFORM, F_NORMAL, F_ZIPF, F_POISSON = _curves(
-    {
+    },
+    ("fig-f", "Uniform", "Normal", "Zipf", "Poisson"): {
         0: (-27.333349710003503, -102.63177661229679, -239.42544596388234, -175.24587897190952),
         1: (-0.319501060478558, -3.147389474049419, -551.8677405074009, -2.288230291040122),
         2: (-0.3422485132419979, -3.932107702159783, -37.08394303035129, -3.008317607061713),
@@ -100,34 +94,13 @@ F_UNIFORM, F_NORMAL, F_ZIPF, F_POISSON = _curves(
         50: (-0.44326926544118805, -4.354403341247462, -56.4398721125599, -5.17988535199413),
         100: (-0.3899528852199978, -5.062091226355506, -64.35828332054189, -4.929459207756167),
         200: (-0.43275685963504884, -4.877435163736436, -63.54045191399541, -5.322591505297851),
-    }
-)
-
-SHIFTED, EXACT, PLAIN = (
-    "S-RSVD",
-    "S-RSVD, exact sample",
-    "RSVD",
-)  # Algorithm 1 as printed; its repair; no shift
-EXPLICIT = "RSVD of the centred matrix"
-SVD = "SVD"  # deterministic, of the centred matrix
-
-CURVES: Final[dict[tuple[str, str], dict[Any, float]]] = {
-    ("fig-a", SHIFTED): A_SHIFTED,
-    ("fig-a", PLAIN): A_PLAIN,
-    ("fig-b", SHIFTED): B_SHIFTED,
-    ("fig-b", PLAIN): B_PLAIN,
-    ("fig-c", SHIFTED): C_SHIFTED,
-    ("fig-c", PLAIN): C_PLAIN,
-    ("fig-d", SHIFTED): D_IMPLICIT,
-    ("fig-d", EXPLICIT): D_EXPLICIT,
-    ("fig-e", SHIFTED): E_SHIFTED,
-    ("fig-e", PLAIN): E_PLAIN,
-    ("fig-f", "Uniform"): F_UNIFORM,
-    ("fig-f", "Normal"): F_NORMAL,
-    ("fig-f", "Zipf"): F_ZIPF,
-    ("fig-f", "Poisson"): F_POISSON,
+    },
 }
-
+CURVES: Final = {
+    (figure, name): {x: row[j] for x, row in table.items()}
+    for (figure, *curves), table in _POINTS.items()
+    for j, name in enumerate(curves)
+}
 MSE_SHIFTED, MSE_EXACT, MSE_PLAIN = f"MSE of {SHIFTED}", f"MSE of {EXACT}", f"MSE of {PLAIN}"
 MSE_SVD, MSE_SVD_PLAIN = f"MSE of {SVD}", f"MSE of {SVD}, no shift"
 P1, P2, WR_SHIFTED, WR_PLAIN = "p1", "p2", f"WR of {SHIFTED}", f"WR of {PLAIN}"

@@ -2,7 +2,7 @@
 
 import platform
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def document(report: Report) -> dict[str, Any]:
             "quick": options.quick,
             "normalise": options.normalise,
         },
-        "versions": {name: _version(name) for name in ("shiftsvd", "numpy", "scipy", "scikit-learn")}
+        "versions": {name: version(name) for name in ("shiftsvd", "numpy", "scipy", "scikit-learn")}
         | {"python": platform.python_version()},
         "sources": report.sources,
         "notes": report.notes,
@@ -69,10 +69,3 @@ def document(report: Report) -> dict[str, Any]:
         "values": [asdict(row) for row in rows(report)],
         "errors_in_the_paper": list(ERRATA),
     }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # run from a source tree
-        return None

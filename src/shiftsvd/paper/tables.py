@@ -11,18 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import load_npz
 
 import shiftsvd as ss
+from shiftsvd.paper import published as pub
 from shiftsvd.paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
-from shiftsvd.paper.published import (
-    MSE_EXACT,
-    MSE_PLAIN,
-    MSE_SHIFTED,
-    MSE_SVD,
-    MSE_SVD_PLAIN,
-    P2,
-    WR_PLAIN,
-    WR_SHIFTED,
-    Values,
-)
 
 LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
 STRIP: Final = 50  # columns of the Gram matrix made at a time
@@ -43,19 +33,11 @@ class Dataset:
         return np.random.default_rng([seed, crc32(f"{self.experiment} {self.x}".encode())])
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """The matrix as it is, and minus its mean."""
-
-    plain: ss.Operator
-    centred: ss.Operator
-
-
 @lru_cache(maxsize=1)
-def load(data: Dataset) -> Pair:
-    """The matrix, checked and centred once in each process."""
+def load(data: Dataset) -> tuple[ss.Operator, ss.Operator]:
+    """The matrix as it is and minus its mean, checked and centred once in each process."""
     A = ss.as_operator(_matrix(data))
-    return Pair(A, ss.centered(A))
+    return A, ss.centered(A)
 
 
 def _matrix(data: Dataset) -> Any:
@@ -64,32 +46,32 @@ def _matrix(data: Dataset) -> Any:
     return X[: data.rows]
 
 
-def measure(data: Dataset, seed: int) -> Values:
+def measure(data: Dataset, seed: int) -> pub.Values:
     """One run of all randomized methods: MSEs, win rates, and the t-test over the columns."""
-    A = load(data)
+    A, centred = load(data)
     printed = ss.ShiftedRandomizedSVD()
-    shifted = column_errors(A.centred, printed(A.centred, data.k, data.rng(seed)).Vh)
-    plain = column_errors(A.plain, printed(A.plain, data.k, data.rng(seed)).Vh)
+    shifted = column_errors(centred, printed(centred, data.k, data.rng(seed)).Vh)
+    plain = column_errors(A, printed(A, data.k, data.rng(seed)).Vh)
     rate = win_rate(shifted, plain)
     values = {
-        MSE_SHIFTED: float(shifted.mean()),
-        MSE_PLAIN: float(plain.mean()),
-        MSE_EXACT: exact_sample(A.centred, data.k, 0, data.rng(seed)),
-        P2: paired_p(shifted, plain),
-        WR_SHIFTED: rate,
-        WR_PLAIN: 1 - rate,
+        pub.MSE_SHIFTED: float(shifted.mean()),
+        pub.MSE_PLAIN: float(plain.mean()),
+        pub.MSE_EXACT: exact_sample(centred, data.k, 0, data.rng(seed)),
+        pub.P2: paired_p(shifted, plain),
+        pub.WR_SHIFTED: rate,
+        pub.WR_PLAIN: 1 - rate,
     }
     return {(data.experiment, row, data.x): value for row, value in values.items()}
 
 
-def deterministic(data: Dataset) -> Values:
+def deterministic(data: Dataset) -> pub.Values:
     """The smallest possible MSE at this rank, with the shift and without."""
-    if min(load(data).plain.shape) > LARGEST_GRAM:
+    plain, centred = load(data)
+    if min(plain.shape) > LARGEST_GRAM:
         return {}
-    A = load(data)
     return {
-        (data.experiment, MSE_SVD, data.x): _smallest(A.centred, data.k),
-        (data.experiment, MSE_SVD_PLAIN, data.x): _smallest(A.plain, data.k),
+        (data.experiment, pub.MSE_SVD, data.x): _smallest(centred, data.k),
+        (data.experiment, pub.MSE_SVD_PLAIN, data.x): _smallest(plain, data.k),
     }
 
 
@@ -116,10 +98,10 @@ class Picture:
 def picture(data: Dataset, height: int, count: int = 10) -> Picture:
     """The run of seed 0 on the first `count` images."""
     first = _matrix(data)[:count].astype(np.float64)
-    A = load(data)
-    mean = A.plain.moments().mean
+    A, centred = load(data)
+    mean = A.moments().mean
     printed = ss.ShiftedRandomizedSVD()
-    Vs, Vr = (printed(B, data.k, data.rng(0)).Vh for B in (A.centred, A.plain))
+    Vs, Vr = (printed(B, data.k, data.rng(0)).Vh for B in (centred, A))
     shifted = mean + ((first - mean) @ Vs.T) @ Vs
     plain = (first @ Vr.T) @ Vr
     errors = tuple(((first - rebuilt) ** 2).sum(axis=1) for rebuilt in (shifted, plain))

@@ -1,5 +1,6 @@
 """What the components are made of: the largest loadings, and samples and features in one plot."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or
 from shiftsvd.plot.points import ScoresDisplay
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LoadingsDisplay:
     """The largest entries of a component, by name; made by `loadings`.
 
@@ -26,10 +28,9 @@ class LoadingsDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, *, values: Vector, names: list[str], component: int) -> None:
-        self.values = values
-        self.names = names
-        self.component = component
+    values: Vector
+    names: list[str]
+    component: int
 
     @classmethod
     def from_estimator(
@@ -59,6 +60,7 @@ class LoadingsDisplay:
         return self
 
 
+@dataclass(eq=False, repr=False)
 class BiplotDisplay:
     """Samples as dots and features as arrows; made by `biplot`.
 
@@ -77,10 +79,10 @@ class BiplotDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, points: ScoresDisplay, *, arrows: Panel, names: list[str]) -> None:
-        self.points = points
-        self.arrows = arrows
-        self.names = names
+    points: ScoresDisplay
+    _: KW_ONLY
+    arrows: Panel
+    names: list[str]
 
     @classmethod
     def from_estimator(

@@ -1,5 +1,6 @@
 """The scores: one dot for each sample, or a raster where there are many."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ BINS: Final = 256
 NAMED: Final = 15  # points with their name beside them
 
 
+@dataclass(eq=False, repr=False)
 class ScoresDisplay:
     """Scores of two components, coloured by a column; made by `scores`.
 
@@ -35,20 +37,12 @@ class ScoresDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(
-        self,
-        points: Panel | ScoreRaster,
-        *,
-        components: tuple[int, int] = (1, 2),
-        shares: tuple[float, float] | None = None,
-        color: Any = None,
-        labels: Any = None,
-    ) -> None:
-        self.points = points
-        self.components = components
-        self.shares = shares
-        self.color = color
-        self.labels = labels
+    points: Panel | ScoreRaster
+    _: KW_ONLY
+    components: tuple[int, int] = (1, 2)
+    shares: tuple[float, float] | None = None
+    color: Any = None
+    labels: Any = None
 
     @classmethod
     def from_estimator(

@@ -1,5 +1,6 @@
 """How much the components explain: the scree plot, and the error of the reconstruction."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ BARS = 40  # more components are a line
 Band = tuple[Vector, Vector]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ScreeDisplay:
     """Variance of each component, its share of the total, and the certificate; made by `scree`.
 
@@ -34,20 +36,11 @@ class ScreeDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(
-        self,
-        *,
-        values: Vector,
-        bounds: Band | None = None,
-        cumulative: Vector | None = None,
-        cumulative_bounds: Band | None = None,
-        whole: str = "variance",
-    ) -> None:
-        self.values = values
-        self.bounds = bounds
-        self.cumulative = cumulative
-        self.cumulative_bounds = cumulative_bounds
-        self.whole = whole
+    values: Vector
+    bounds: Band | None = None
+    cumulative: Vector | None = None
+    cumulative_bounds: Band | None = None
+    whole: str = "variance"
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
@@ -101,6 +94,7 @@ class ScreeDisplay:
         return ax
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ReconstructionErrorDisplay:
     """Relative error left by the first 0, 1, ..., k components; made by `reconstruction_error`.
 
@@ -120,13 +114,10 @@ class ReconstructionErrorDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(
-        self, *, errors: Vector, bounds: Band | None = None, new_errors: Vector | None = None, whole: str = ""
-    ) -> None:
-        self.errors = errors
-        self.bounds = bounds
-        self.new_errors = new_errors
-        self.whole = whole
+    errors: Vector
+    bounds: Band | None = None
+    new_errors: Vector | None = None
+    whole: str = ""
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:

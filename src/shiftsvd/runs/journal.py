@@ -1,13 +1,15 @@
 """What survives a kill: the result of every read of the data, kept by whoever listens, replayed when run again."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from shiftsvd.events import holding
 
 Record = Mapping[str, npt.NDArray[Any]]
 
@@ -29,14 +31,9 @@ class Journal(Protocol):
 _journal: ContextVar[Journal | None] = ContextVar("_journal", default=None)
 
 
-@contextmanager
-def kept_in(journal: Journal) -> Iterator[None]:
+def kept_in(journal: Journal) -> AbstractContextManager[None]:
     """Keep the reads of this block in `journal`, and replay those that it holds."""
-    before = _journal.set(journal)
-    try:
-        yield
-    finally:
-        _journal.reset(before)
+    return holding(_journal, journal)
 
 
 def kept() -> bool:

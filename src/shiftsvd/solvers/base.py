@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd import names
 from shiftsvd.algebra.units import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
@@ -22,7 +23,7 @@ from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.solvers.remainder import remainder
 
-TOL = 1e-4
+TOL = names.TOL
 # What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.
 CERTIFIED = "not certified: "
 SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
@@ -131,16 +132,15 @@ class Solver(ABC):
             n_passes=factors.n_passes + factors.factor_passes * (self.certify and known is None),
             sample_size=factors.sample_size,
             rank=int(there.sum()),
-            residuals=known.residuals if known else None,
-            value_errors=known.value_errors if known else None,
-            vector_errors=known.vector_errors if known else None,
-            missed_below=known.missed_below if known else factors.missed_below,
-            converged=known.converged if known else None,
+            residuals=None,
+            value_errors=None,
+            missed_below=factors.missed_below,
+            converged=None,
             frobenius_error=None,
             seconds=0.0,
             peak_bytes=None,
         )
-        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, info)
+        return SVDResult(U, np.where(there, S, 0).astype(np.float64), Vh, known.told(info) if known else info)
 
 
 def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:

@@ -77,15 +77,8 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # what is proven may be within it
     leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
     angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
-    F.info = replace(
-        F.info,
-        residuals=known.residuals,
-        value_errors=known.value_errors,
-        vector_errors=np.minimum(angles, 1.0),
-        missed_below=known.missed_below,
-        converged=known.converged,
-        n_passes=F.info.n_passes + 3 + sweeps * A.costs.gram_reads,
-    )
+    n_passes = F.info.n_passes + 3 + sweeps * A.costs.gram_reads
+    F.info = replace(known, vector_errors=np.minimum(angles, 1.0)).told(replace(F.info, n_passes=n_passes))
     return F
 
 

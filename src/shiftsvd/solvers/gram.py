@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -106,12 +105,9 @@ class Formed(Operator):
     """An operator whose Gram matrix is known, and nothing else."""
 
     G: Panel
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", self.G.shape)
-        object.__setattr__(self, "dtype", self.G.dtype)
+        vars(self).update(shape=self.G.shape, dtype=self.G.dtype)
 
     @cached_property
     def costs(self) -> Costs:

@@ -24,8 +24,6 @@ class Eigenpairs(NamedTuple):
     ----------
     values : array of shape (k,), descending
     vectors : array of shape (n, k), orthonormal
-    residuals : array of shape (k,)
-        ``||A v - lambda v||``: an exact eigenvalue is within this of each.
     value_errors : array of shape (k,)
         Bounds of the relative errors of ``sqrt(lambda)``; of a value of at most 0, its residual over the largest.
     converged : bool
@@ -34,19 +32,15 @@ class Eigenpairs(NamedTuple):
         The sum of the absolute negative eigenvalues, estimated from the first block.
     lowest : float
         An upper bound of the lowest eigenvalue.
-    missed_below : float
-        No eigenvalue that was not found exceeds this, with probability 1 - 1e-9; infinite where nothing is known.
     """
 
     values: Vector
     vectors: Panel
-    residuals: Vector
     value_errors: Vector
     converged: bool
     n_passes: int
     negative: float
     lowest: float
-    missed_below: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -218,10 +212,7 @@ class _Run:
         k, whole = self.k, self.basis.size >= self.n
         if whole:
             ritz = replace(ritz, level=-np.inf)
-        errors, limit = self._errors(ritz), ritz.limit(k)
-        converged = self._converged(ritz) and limit <= self._allowed(ritz)
-        vectors = self.basis.vectors(Z[:, :k])
+        converged = self._converged(ritz) and ritz.limit(k) <= self._allowed(ritz)
         assert self.negative is not None
-        return Eigenpairs(
-            ritz.theta[:k], vectors, ritz.r[:k], errors, converged, self.n_passes, self.negative, self.lowest, limit
-        )
+        found = ritz.theta[:k], self.basis.vectors(Z[:, :k]), self._errors(ritz)
+        return Eigenpairs(*found, converged, self.n_passes, self.negative, self.lowest)

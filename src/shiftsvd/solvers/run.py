@@ -18,6 +18,7 @@ from shiftsvd.solvers.missed import Missed, reduced
 from shiftsvd.solvers.products import Products
 from shiftsvd.solvers.reading import Reading, read, together
 from shiftsvd.solvers.ritz import SHARE, TINY, Needs, Ritz, allowed
+from shiftsvd.solvers.start import checked, first_block
 
 if TYPE_CHECKING:
     from shiftsvd.solvers.lanczos import BlockLanczos
@@ -67,8 +68,8 @@ class Run:
 
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
-        start = self._given(self.solver.start)
-        self.basis.begin(self._first_block(start))
+        start = checked(self.solver.start, self.n, self.dtype)
+        self.basis.begin(first_block(start, self.n, self.b, self.dtype, self.rng))
         due, history, readings = self._first_check(start), [(0.0, np.inf)], 0
         while True:
             self._step()
@@ -247,7 +248,7 @@ class Run:
         """Begin again from what was found, which is given back, with products in double precision."""
         self.products.precise = True
         start = self.basis.vectors(Z[:, : k + self.b])
-        self._begin_anew(self._first_block(start))
+        self._begin_anew(first_block(start, self.n, self.b, self.dtype, self.rng))
         return start
 
     def _begin_anew(self, Q: Panel) -> None:
@@ -304,31 +305,6 @@ class Run:
         """Whether the basis spans everything, or the passes are used up."""
         used_up = max(self.products.n_passes, self.products.n_steps) >= self.limit or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
-
-    def _given(self, start: Panel | None) -> Panel | None:
-        """The columns of `start`, each scaled so that nothing overflows; of complex ones for real data, both parts."""
-        if start is None:
-            return None
-        start = np.asarray(start)
-        if start.ndim != 2 or start.shape[0] != self.n:
-            raise ValueError(f"start must have {self.n} rows, one for each entry of the short side, got {start.shape}")
-        if not np.isfinite(start).all():
-            raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
-        if np.iscomplexobj(start) and self.dtype.kind == "f":
-            start = np.hstack([start.real, start.imag])
-        largest = np.max(np.abs(start), axis=0)
-        return np.asarray(start / np.where(largest > 0, largest, 1), self.dtype)
-
-    def _first_block(self, start: Panel | None) -> Panel:
-        """Random directions; random combinations of those that were given, if these are more than a block."""
-        F: Panel = self.rng.standard_normal((self.n, self.b)).astype(self.dtype)
-        if start is None:
-            return F
-        # All of them at once would make every product as wide as they are many, for the same space.
-        j = start.shape[1]
-        if j <= self.b:
-            return np.hstack([start, F[:, j:]])
-        return np.asarray(start @ self.rng.standard_normal((j, self.b)).astype(self.dtype))
 
     def _first_check(self, start: Panel | None) -> int:
         """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""

@@ -14,18 +14,8 @@ from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.solvers import Solver
+from shiftsvd.xarray import fields
 from shiftsvd.xarray.areas import cell_weights
-from shiftsvd.xarray.fields import (
-    Stacked,
-    at_once,
-    check_field,
-    check_labelled,
-    check_space,
-    filled,
-    labelled,
-    matrix,
-    stacked,
-)
 
 __all__ = ["pca", "project", "reconstruct"]
 
@@ -99,7 +89,7 @@ def pca(
     >>> eofs.components.dims, eofs.mode.values
     (('mode', 'lat', 'lon'), array([1, 2]))
     """
-    field = stacked(da, dim)
+    field = fields.stacked(da, dim)
     m, n = field.X.shape
     if not isinstance(n_modes, int | np.integer) or isinstance(n_modes, bool) or not 1 <= n_modes <= min(m, n):
         raise ValueError(f"n_modes must be in 1..{min(m, n)} for {m} samples of {n} cells, got {n_modes!r}")
@@ -155,16 +145,16 @@ def project(eofs: Any, da: Any) -> Any:
     True
     """
     _check_fit(eofs)
-    check_field(da)
+    fields.check_field(da)
     space = eofs.mean_field.dims
     over = tuple(dim for dim in da.dims if dim not in space)
-    check_space(eofs.mean_field, da, space)
+    fields.check_space(eofs.mean_field, da, space)
     components = _with_modes(eofs.components, "components")
-    V = np.asarray(matrix(components, ("mode",), space))  # the components may be lazy
+    V = np.asarray(fields.matrix(components, ("mode",), space))  # the components may be lazy
     cells = ~np.isnan(V[0])
     mean, weights = (eofs[name].transpose(*space).values.ravel()[cells] for name in ("mean_field", "weights"))
-    anomalies = (matrix(da, over, space)[:, cells] - mean) * weights
-    found = at_once(
+    anomalies = (fields.matrix(da, over, space)[:, cells] - mean) * weights
+    found = fields.at_once(
         scores=(("row", "mode"), np.where(np.isfinite(anomalies), anomalies, 0) @ V[:, cells].T),
         lost=("row", np.isnan(anomalies).sum(axis=1)),
         infinite=((), np.isinf(anomalies).sum()),
@@ -175,7 +165,7 @@ def project(eofs: Any, da: Any) -> Any:
     if count := int(found["infinite"]):
         raise ValueError(f"the field must be finite wherever the components have values, {count} are inf; fill them")
     scores[~rows] = np.nan
-    return labelled(scores.T, da, over, mode=components.mode, name="scores")
+    return fields.labelled(scores.T, da, over, mode=components.mode, name="scores")
 
 
 def reconstruct(eofs: Any, scores: Any = None) -> Any:
@@ -212,7 +202,7 @@ def reconstruct(eofs: Any, scores: Any = None) -> Any:
     """
     _check_fit(eofs)
     scores = eofs.scores if scores is None else scores
-    check_labelled(scores, "scores")
+    fields.check_labelled(scores, "scores")
     scores, components = _with_modes(scores, "scores"), _with_modes(eofs.components, "components")
     if unknown := sorted(set(scores.mode.values) - set(components.mode.values)):
         raise ValueError(f"scores must be of modes of eofs, {components.mode.values.tolist()}, got mode {unknown[0]}")
@@ -230,7 +220,7 @@ def _scale(A: Operator, weights: Vector | None, standardize: bool) -> Any:
     return deviations if weights is None else deviations / weights
 
 
-def _dataset(da: Any, field: Stacked, model: PCA, Z: Vector) -> Any:
+def _dataset(da: Any, field: fields.Stacked, model: PCA, Z: Vector) -> Any:
     """The result with names and coordinates, and what was missing as NaN."""
     from xarray import DataArray, Dataset
 
@@ -238,13 +228,13 @@ def _dataset(da: Any, field: Stacked, model: PCA, Z: Vector) -> Any:
     scale = np.ones(model.n_features_in_) if model.scale_ is None else model.scale_
     over, space = field.over, field.space
     found = {
-        "components": labelled(filled(model.components_, field.cells), da, space, mode=modes),
-        "scores": labelled(filled(Z.T, field.rows), da, over, mode=modes),
+        "components": fields.labelled(fields.filled(model.components_, field.cells), da, space, mode=modes),
+        "scores": fields.labelled(fields.filled(Z.T, field.rows), da, over, mode=modes),
         "explained_variance": DataArray(model.explained_variance_, dims="mode"),
         "explained_variance_ratio": DataArray(model.explained_variance_ratio_, dims="mode"),
         "singular_values": DataArray(model.singular_values_, dims="mode"),
-        "mean_field": labelled(filled(model.mean_[None], field.cells)[0], da, space),
-        "weights": labelled(filled(1 / scale[None], field.cells)[0], da, space),
+        "mean_field": fields.labelled(fields.filled(model.mean_[None], field.cells)[0], da, space),
+        "weights": fields.labelled(fields.filled(1 / scale[None], field.cells)[0], da, space),
     }
     info = model.info_
     told = {"solver": info.solver, "n_passes": info.n_passes, "converged": str(info.converged)}

@@ -76,8 +76,6 @@ class DaskRows(Reread):
     memory_limit: int | str | None = None
     # Of the stored matrix; shared by all that store the same. Whoever makes it may say what a read would tell.
     memo: dict[str, Any] = field(default_factory=dict)
-    shape: tuple[int, int] = field(init=False)
-    dtype: np.dtype[Any] = field(init=False)
     n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
     # A read moves a panel to every worker and loads every block.
     most_columns: ClassVar[int] = 64

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes, plausible_shape
+from shiftsvd.io.storage.chunked import fingerprint_of
 
 _MAGIC = b"\x6c\x1b"
 _VARIANTS_FIRST = b"\x01"
@@ -27,7 +28,8 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     if magic[2:] != _VARIANTS_FIRST:
         raise ValueError(f"{path} must have its variants one after another; rewrite it with plink --make-bed")
     samples = _samples(path.with_suffix(".fam"), memory_limit)
-    variants = _variants(path.with_suffix(".bim"), memory_limit)
+    bim = path.with_suffix(".bim")
+    variants = labels(bim, [row[1] for row in _first_fields(bim, memory_limit)], memory_limit)
     shape = len(variants), len(samples)
     plausible_shape(path, shape, memory_limit)
     expected, size = 3 + shape[0] * -(-shape[1] // 4), path.stat().st_size
@@ -58,11 +60,6 @@ def _samples(path: Path, memory_limit: int | str | None) -> Labels:
     return labels(path, names if unique else ["_".join(row) for row in fields], memory_limit)
 
 
-def _variants(path: Path, memory_limit: int | str | None) -> Labels:
-    """Names of the variants."""
-    return labels(path, [row[1] for row in _first_fields(path, memory_limit)], memory_limit)
-
-
 def _first_fields(path: Path, memory_limit: int | str | None) -> list[list[str]]:
     """The first two fields of each line; the other fields are not read."""
     with reading(path), open_bytes(path) as stream:
@@ -89,11 +86,9 @@ class Genotypes(RowSource):
         self._path, self._in_file, self._means = path, in_file, means
         self._places = np.arange(in_file[0]) if places is None else places
         self.shape = len(self._places), in_file[1]
-        self.stored = self.shape[0] * self.shape[1]
         self.name = str(path)
-        status = path.stat()
-        own = "" if places is None and means is None else f" of {_told(self._places, means)}"
-        self.fingerprint = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}{own}"
+        own = "" if places is None and means is None else _told(self._places, means)
+        self.fingerprint = fingerprint_of(path, own)
         self._open = optional("bed_reader", "genetics").open_bed
 
     def some(self, kept: npt.NDArray[np.bool_]) -> "Genotypes":

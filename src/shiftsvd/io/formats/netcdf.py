@@ -19,7 +19,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     """A source of the rows of a variable, decoded: scaled, and missing values as NaN."""
     with reading(path):
         data = _open(path)
-        variable = data[_only(data, path) if key is None else _known(data, key, path)]
+        variable = data[_chosen(data, key, path)]
         shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
         plausible_shape(path, shape, memory_limit)
         chunks = variable.encoding.get("chunksizes") or None
@@ -47,11 +47,6 @@ class NetcdfRows(RowSource):
         dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
         return dtype
 
-    @property
-    def stored(self) -> int:  # type: ignore[override]
-        """All numbers."""
-        return self.shape[0] * self.shape[1]
-
     def edges(self, n_bytes: int) -> list[int]:
         """At the ends of chunks, unless those are much larger."""
         return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
@@ -75,29 +70,15 @@ def _open(path: Path) -> Any:
     return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
 
 
-def _only(data: Any, path: Path) -> str:
-    """The one variable that is a matrix."""
-    found = _matrices(data)
-    if len(found) != 1:
-        raise ValueError(f"{path} has {len(found)} matrices of numbers{_listed(found)}; one must be chosen by key")
-    return found[0]
-
-
-def _known(data: Any, key: str, path: Path) -> str:
-    """A key, checked."""
-    if key not in _matrices(data):
-        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {_matrices(data)}")
-    return key
-
-
-def _matrices(data: Any) -> list[str]:
-    """The variables of numbers with two dimensions or more."""
-    return [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
-
-
-def _listed(found: list[str]) -> str:
-    """Names, if there are any."""
-    return f": {', '.join(found)}" if found else ""
+def _chosen(data: Any, key: str | None, path: Path) -> str:
+    """The variable of numbers with two dimensions or more that is asked for, or the only one."""
+    found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
+    if key is not None and key not in found:
+        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
+    if key is None and len(found) != 1:
+        listed = f": {', '.join(found)}" if found else ""
+        raise ValueError(f"{path} has {len(found)} matrices of numbers{listed}; one must be chosen by key")
+    return found[0] if key is None else key
 
 
 def _coordinate(variable: Any, axis: int, path: Path, memory_limit: int | str | None) -> Labels | None:

@@ -1,7 +1,7 @@
 """NumPy .npy files: plain reads of row ranges, no memory map."""
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +52,10 @@ class NpyRows(RowSource):
     stored_dtype: np.dtype[Any]
     offset: int
     conjugate: bool = False
-    dtype: np.dtype[Any] = field(init=False)
     sparse = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dtype", self.stored_dtype.newbyteorder("="))
-
-    @property
-    def stored(self) -> int:  # type: ignore[override]
-        """All numbers."""
-        return self.shape[0] * self.shape[1]
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -16,6 +16,7 @@ from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.formats import triplets
 from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
 from shiftsvd.io.limits import labels, plausible_shape
+from shiftsvd.io.storage.chunked import fingerprint_of
 
 _BATCH = 1 << 25  # bytes decoded at once, at most
 _BUFFER = 1 << 20  # bytes of a column that are read at once
@@ -68,11 +69,9 @@ class ParquetRows(RowSource):
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
             raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
         self.shape = int(ends[-1]), len(form.numbers)
-        self.stored = self.shape[0] * self.shape[1]
         self.dtype = form.dtype
         self.name = str(path)
-        status = path.stat()
-        self.fingerprint = f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
+        self.fingerprint = fingerprint_of(path)
         self._path, self._metadata, self._form = path, metadata, form
         self._ends: list[int] = ends.tolist()
         self._turns = _Turns()

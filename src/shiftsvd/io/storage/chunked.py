@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,7 +48,6 @@ class ArrayRows(RowSource):
     fingerprint: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
-    stored: int
     sparse = False
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -75,8 +75,8 @@ class CsrRows(RowSource):
     conjugate: bool = False
     sparse = True
 
-    @property
-    def stored(self) -> int:  # type: ignore[override]
+    @cached_property
+    def stored(self) -> int:
         """The stored entries."""
         return int(self.indptr[-1])
 
@@ -108,7 +108,7 @@ def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None
     plausible_shape(Path(name), (m, n), memory_limit)
     credible(name, path, array, memory_limit)
     bounded(f"{name}: one row", n * dtype.itemsize, memory_limit)
-    return ArrayRows(array, name, fingerprint_of(path, key), (m, n), dtype.newbyteorder("="), m * n)
+    return ArrayRows(array, name, fingerprint_of(path, key), (m, n), dtype.newbyteorder("="))
 
 
 def csr_rows(

@@ -19,11 +19,6 @@ class ArrayGaps(HeldGaps):
     X: "Panel | Holed"
     n_threads: int = 1
 
-    @property
-    def stored(self) -> int:
-        """The numbers that a pass reads, NaN among them."""
-        return self.shape[0] * self.shape[1]
-
     def filled(self, S: LowRank) -> Operator:
         """The array with its long side as the rows of the blocks."""
         X = Patched(self.X, S)

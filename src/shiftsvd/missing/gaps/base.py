@@ -25,20 +25,23 @@ class Gaps(ABC):
     ``P_observed(X) + P_missing(S)``, without forming it.
     """
 
+    X: Any  # what holds the entries
+
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """(m, n)."""
+        m, n = self.X.shape
+        return int(m), int(n)
 
     @property
-    @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """Of the observed entries."""
+        return native_dtype(self.X.dtype)
 
     @property
-    @abstractmethod
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
+        return self.shape[0] * self.shape[1]
 
     @abstractmethod
     def filled(self, S: LowRank) -> Operator:
@@ -93,19 +96,6 @@ class Gaps(ABC):
 
 class HeldGaps(Gaps):
     """Gaps of a matrix in memory, of which other entries can be made missing without a change of the matrix."""
-
-    X: Any
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n)."""
-        m, n = self.X.shape
-        return int(m), int(n)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the observed entries."""
-        return native_dtype(self.X.dtype)
 
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
         """Rows and columns of a share of the places, stored or not, at random, each once, in order, for `hide`."""

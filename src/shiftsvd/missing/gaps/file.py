@@ -22,26 +22,16 @@ from shiftsvd.operators import LowRank, Operator, Panel
 class FileGaps(Gaps):
     """A matrix in a file in which NaN is a missing entry; what is not stored is 0."""
 
-    A: DiskRows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(m, n)."""
-        return self.A.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the observed entries."""
-        return self.A.dtype
+    X: DiskRows
 
     @property
     def stored(self) -> int:
         """The numbers that a pass reads, NaN among them."""
-        return self.A.source.stored
+        return self.X.source.stored
 
     def filled(self, S: LowRank) -> Operator:
         """The same file, filled as it is read."""
-        return replace(self.A, source=PatchedSource(self.A.source, S), memo={})
+        return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
         """By the NaN of the rows."""
@@ -49,21 +39,21 @@ class FileGaps(Gaps):
 
     def absent_below(self, w: Vector) -> Vector:
         """One read."""
-        return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.A.blocks()))
+        return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.X.blocks()))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """As the file is cut."""
-        return self.A.blocks()
+        return self.X.blocks()
 
     def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
         """Files are not changed."""
         raise ValueError(
-            f'penalty="auto" needs the matrix in memory, got {self.A.source.name}; give a number, or missing="mean"'
+            f'penalty="auto" needs the matrix in memory, got {self.X.source.name}; give a number, or missing="mean"'
         )
 
     def _read(self, lo: int, hi: int) -> Gaps:
         """These rows, in memory."""
-        X = sound_rows(self.A.source, lo, hi)
+        X = sound_rows(self.X.source, lo, hi)
         return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
 
 
