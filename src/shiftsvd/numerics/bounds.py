@@ -25,14 +25,13 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
     Within ``radius = ||R_C||_F >= ||R_C||_2`` of the values of a group C lie as many exact eigenvalues (Kahan; Parlett
     1998, theorem 11.5.1); groups are joined until those intervals are apart, so that no eigenvalue counts twice.
     """
-    found: list[tuple[int, float]] = []
-    for j, square in enumerate(squares.tolist()):
-        first, own = j, square
-        while found and theta[first] + np.sqrt(own) >= theta[first - 1] - np.sqrt(found[-1][1]):
-            first, before = found.pop()
-            own += before
-        found.append((first, own))
-    return np.array([first for first, _ in found]), np.sqrt([own for _, own in found])
+    starts = np.arange(len(theta))
+    while True:
+        radii = np.sqrt(np.add.reduceat(squares, starts)) if len(starts) else np.zeros(0)
+        joined = theta[starts[1:]] + radii[1:] >= theta[starts[1:] - 1] - radii[:-1]
+        if not joined.any():
+            return starts, radii
+        starts = starts[np.append(True, ~joined)]
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
