@@ -66,7 +66,8 @@ def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     off = block - mean
     # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
     correction = w @ off / total if total > 0 else np.zeros(block.shape[1], dtype)
-    M2 = w @ _square(off) - total * _square(correction)
+    squares = _square(off) if np.iscomplexobj(off) else np.multiply(off, off, out=off)
+    M2 = w @ squares - total * _square(correction)
     return Moments(total, mean + correction, np.maximum(M2, 0))
 
 

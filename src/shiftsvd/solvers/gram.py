@@ -24,6 +24,8 @@ from shiftsvd.solvers.run import Run
 
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
+# Up to this side, too: LAPACK takes 2 ms for all of 200 (5 for 300), block Lanczos 7 and more for ten.
+SIDE = 300
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Gram(Solver):
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
-        if isinstance(k, int) and k + 8 <= MANY * n:
+        if isinstance(k, int) and k + 8 <= MANY * n and n > SIDE:
             run = Run(self._leading(), Formed(G), k, rng, A)
             return run().factors(A, 1 + run.products.n_passes, n)
         theta, Z = np.linalg.eigh(G)
