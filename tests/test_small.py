@@ -14,7 +14,7 @@ import shiftsvd as ss
 from helpers import EPS, cut_small, with_values
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
-from shiftsvd.solvers.exact import PART
+from shiftsvd.solvers.factors import PART
 
 SINGLE = float(np.finfo(np.float32).eps)
 
@@ -85,6 +85,31 @@ def test_auto_keeps_the_tolerance(problem) -> None:
     assert np.all(
         np.abs(F.S - exact[:k]) <= tol * exact[:k] + max(X.shape) * EPS * exact[0] + 4 * EPS * np.linalg.norm(X)
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*did not converge")  # some of these tolerances are beyond squares
+@settings(max_examples=100, deadline=None)
+@given(problems(6.0))
+def test_certificates_of_the_formed_gram_matrix_hold_without_a_last_pass(problem) -> None:
+    X, k, shift, tol = problem
+    D = centred(X, shift)
+    exact = np.linalg.svd(D, compute_uv=False)
+    F = ss.svd(X, k, shift=shift, solver=ss.Gram(tol, last_pass=False), rng=0)
+    assume(F.info.n_passes == 1)
+    size = max(X.shape) * EPS * exact[0] + 4 * EPS * float(np.linalg.norm(X))
+    assert F.info.converged
+    assert F.info.value_errors.max() <= tol
+    assert np.all(np.abs(F.S - exact[:k]) <= F.info.value_errors * exact[:k] + size)
+    assert F.info.missed_below >= exact[k] - size
+    # The sines of vectors to the spaces of values that differ by more than rounding can blur.
+    U, _, Vh = np.linalg.svd(D, full_matrices=False)
+    noise = max(X.shape) * EPS * (float(np.linalg.norm(D)) ** 2 + float(np.linalg.norm(X)) ** 2)
+    for j in np.flatnonzero(F.info.vector_errors < 0.1):
+        near = np.abs(exact**2 - exact[j] ** 2) <= 64 * noise
+        for mine, theirs in ((F.Vh[j].conj(), Vh[near]), (F.U[:, j], U.T[near].conj())):
+            outside = float(np.linalg.norm(mine - (theirs @ mine) @ theirs.conj()))
+            unit = SINGLE if X.dtype == np.float32 else EPS
+            assert outside <= F.info.vector_errors[j] + 8 * unit * np.sqrt(len(mine))
 
 
 STEEP = 10.0 ** -np.linspace(0, 12, 60)

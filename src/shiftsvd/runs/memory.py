@@ -82,7 +82,10 @@ def _of_process(*names: str) -> list[int | None]:
 
 def _kilobytes(path: str, *names: str) -> list[int | None]:
     """The numbers in some lines of a file of the system; the others are not parsed, since each fit asks three times."""
-    with open(path, "rb", buffering=0) as file:
-        text = b"\n" + file.read(MOST)
+    file = os.open(path, os.O_RDONLY)
+    try:
+        text = b"\n" + os.read(file, MOST)
+    finally:
+        os.close(file)
     found = (text.partition(f"\n{name}:".encode())[2].split(maxsplit=1) for name in names)
     return [int(words[0]) if words else None for words in found]

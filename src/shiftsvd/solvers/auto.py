@@ -75,7 +75,7 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     if work.n <= EXACT_SIDE or count > 0.8 * work.n:
         costs[Exact()] = work.exact()
     if work.n <= GRAM_SIDE:
-        costs[Gram(tol)] = work.gram(count)
+        costs[Gram(tol, last_pass=False)] = work.gram(count)
     if count + 2 * BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
         costs[lanczos] = work.lanczos(count, lanczos.block(count, A), lanczos.basis_columns(count, A))

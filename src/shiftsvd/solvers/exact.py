@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import QR_ENTRIES, gram_matrix, triangle, unshifted
+from shiftsvd.algebra.generic import QR_ENTRIES, gram_matrix, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors, long_factor, rounding
+from shiftsvd.solvers.factors import PART, Factors, long_factor, rounding, squares_rounding
 
-# What the rounding of squares may take of the tolerance; and so many times that rounding has to be left over, so that
-# the norm of what is left has its digits.
-PART, LEAST_REST = 0.1, 1000.0
+# So many times the rounding of squares has to be left over, so that the norm of what is left has its digits.
+LEAST_REST = 1000.0
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +77,8 @@ class Exact(Solver):
             return factors
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
-        eps = min(A.costs.gram_eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
+        eps = A.costs.gram_eps
+        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
         missed, rest = (float(S[k] + rounding(A, eps) * S[0]) if k < n else 0.0), float(np.linalg.norm(S[k:]))
         S, Vh = S[:k], Vh[:k]
         n_passes = 2 if squared else 1
@@ -87,13 +88,12 @@ class Exact(Solver):
 
     def _of_squares(self, A: Operator, share: int | float) -> Factors | None:
         """The same from the eigenvalues of ``A^H A``; None where their rounding might take too much of a value."""
-        G, shift = gram_matrix(A), unshifted(A)[1]
+        G = gram_matrix(A)
         theta, Z = np.linalg.eigh(G)
         theta, V = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
-        noise = rounding(A, eps) * float(np.trace(G).real + (shift.frobenius_norm() ** 2 if shift else 0.0))
-        rest = float(theta[k:].sum())
+        noise, rest = squares_rounding(A, G), float(theta[k:].sum())
         if not (noise < 2 * PART * self.tol * theta[k - 1] and rest >= LEAST_REST * noise):
             return None
         missed = float(np.sqrt(theta[k] + noise))

@@ -1,6 +1,6 @@
 """The Gram matrix of the short side, formed in one pass; its leading part solved, then checked against the data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors, rank_floor
+from shiftsvd.solvers.factors import PART, Factors, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.reading import read
@@ -42,6 +42,9 @@ class Gram(Solver):
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     missed_tol, miss_probability : float
         As in `BlockLanczos`; where all eigenvalues are computed, nothing is missed.
+    last_pass : bool
+        False: none where all eigenvalues are computed and their rounding is proven to move no value by more than a
+        tenth of `tol`. That is how `auto_solver` asks for it.
 
     Notes
     -----
@@ -64,6 +67,7 @@ class Gram(Solver):
     tol: float = TOL
     missed_tol: float = field(default=MISSED_TOL, repr=False)
     miss_probability: float = field(default=PROBABILITY, repr=False)
+    last_pass: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         self._leading()  # which checks the settings that both have
@@ -87,9 +91,12 @@ class Gram(Solver):
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
-        zero = rank_floor(A, float(np.sqrt(theta[0]))) ** 2
+        zero, noise, V = rank_floor(A, float(np.sqrt(theta[0]))) ** 2, squares_rounding(A, G), Z[:, :k]
         rest = Ritz(theta[k:], np.zeros((0, n - k)), A.costs.gram_eps, level=-np.inf, zero=zero)
-        reading = read(A, Z[:, :k], k, rest, self.tol, self.missed_tol)
+        product = None
+        if not self.last_pass and noise < 2 * PART * self.tol * theta[k - 1]:
+            product, rest = G @ V, replace(rest, measured=noise)
+        reading = read(A, V, k, rest, self.tol, self.missed_tol, product=product)
         return reading.factors(A, 1 + reading.n_passes, n)
 
     def expected_passes(self, A: Operator, k: int) -> float:
