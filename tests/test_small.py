@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
+from sklearn import decomposition
 
 import shiftsvd as ss
 from helpers import EPS, cut_small, with_values
@@ -128,6 +130,16 @@ def test_data_whose_squares_lose_their_digits_go_the_exact_way(shape: tuple[int,
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*(did not converge|may have been missed)")
+@pytest.mark.parametrize("k", [4, 20, 39, 60])
+def test_the_gram_way_does_as_ever_where_its_squares_lose_their_digits(k: int) -> None:
+    X = with_values((300, 200), 10.0 ** -np.linspace(0, 30, 200))
+    asked, named = (ss.svd(X, k, solver=solver, rng=0) for solver in (ss.Gram(last_pass=False), ss.Gram()))
+    squares_do = 10.0 ** (-30 * (k - 1) / 199 * 2) > 300 * EPS * 1.5 / 2e-5
+    assert asked.info.n_passes == (1 if squares_do else named.info.n_passes)
+    assert squares_do or [np.array_equal(a, b) for a, b in zip(asked, named, strict=True)] == [True] * 3
+
+
 @pytest.mark.parametrize("rank", [0, 1, 7, 33])
 def test_values_that_are_zero_come_out_as_zero(rank: int) -> None:
     X = with_values((200, 40), np.append(np.ones(rank), np.zeros(40 - rank)))
@@ -226,3 +238,32 @@ def test_the_first_pca_imports_no_more_than_a_base_class_of_scikit_learn_does() 
         "print([m for m in set(sys.modules) - before if m.partition('.')[0] in ('sklearn', 'pandas', 'joblib')])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# --- plain arrays, which scikit-learn need not look at --------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_plain_arrays_are_refused_and_remembered_as_scikit_learn_does(dtype: type) -> None:
+    X = np.random.default_rng(0).standard_normal((30, 5)).astype(dtype)
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    ours, theirs = ss.PCA(2), decomposition.PCA(2)
+    for bad in (X[:, :0], X[0], X[None]):
+        messages = []
+        for model in (ours, theirs):
+            with pytest.raises(ValueError) as refused:
+                model.fit(bad)
+            messages.append(str(refused.value).splitlines()[0])
+        assert messages[0] == messages[1]
+    with pytest.raises(ValueError, match=r"Found array with 1 sample.* while a minimum of 2 is required by PCA"):
+        ours.fit(X[:1])
+    for model in (ours, theirs):
+        model.fit(frame)
+        with pytest.warns(UserWarning, match="X does not have valid feature names"):
+            model.transform(X)
+        assert not hasattr(model.fit(X), "feature_names_in_")
+        assert model.n_features_in_ == 5
+        with pytest.warns(UserWarning, match="X has feature names"):
+            model.transform(frame)
+        with pytest.raises(ValueError, match="X has 4 features, but PCA is expecting 5 features as input"):
+            model.transform(X[:, :4])

@@ -24,7 +24,7 @@ from shiftsvd.solvers.run import Run
 
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
-# Up to this side, too: LAPACK takes 2 ms for all of 200 (5 for 300), block Lanczos 7 and more for ten.
+# Up to this side, too, if squares have the digits: LAPACK takes 2 ms for all of 200, block Lanczos 7 for ten of them.
 SIDE = 300
 
 
@@ -85,19 +85,28 @@ class Gram(Solver):
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
-        if isinstance(k, int) and k + 8 <= MANY * n and n > SIDE:
-            run = Run(self._leading(), Formed(G), k, rng, A)
-            return run().factors(A, 1 + run.products.n_passes, n)
+        few = isinstance(k, int) and k + 8 <= MANY * n
+        if few and n > SIDE:
+            return self._few(A, G, k, rng)
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
-        zero, noise, V = rank_floor(A, float(np.sqrt(theta[0]))) ** 2, squares_rounding(A, G), Z[:, :k]
+        noise = squares_rounding(A, G)
+        proven = noise < 2 * PART * self.tol * theta[k - 1]
+        if few and not proven:  # leading values may have to be set apart
+            return self._few(A, G, k, rng)
+        V, zero = Z[:, :k], rank_floor(A, float(np.sqrt(theta[0]))) ** 2
         rest = Ritz(theta[k:], np.zeros((0, n - k)), A.costs.gram_eps, level=-np.inf, zero=zero)
         product = None
-        if not self.last_pass and noise < 2 * PART * self.tol * theta[k - 1]:
+        if proven and not self.last_pass:
             product, rest = G @ V, replace(rest, measured=noise)
         reading = read(A, V, k, rest, self.tol, self.missed_tol, product=product)
         return reading.factors(A, 1 + reading.n_passes, n)
+
+    def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
+        """The leading components of ``G = A^H A`` by block Lanczos."""
+        run = Run(self._leading(), Formed(G), k, rng, A)
+        return run().factors(A, 1 + run.products.n_passes, len(G))
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One to form the matrix, one to read the components."""
