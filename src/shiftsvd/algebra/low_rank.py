@@ -2,16 +2,18 @@
 
 from dataclasses import dataclass
 from hashlib import sha256
+from math import sqrt
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.algebra.operator import Operator, check_same_shape
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, panel_dtype
-from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, two_to
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, exponents_of, plus, two_to
 
 # Numbers of a factor that are gathered in one go, and stay in cache.
 GATHERED = 2**18
@@ -87,7 +89,11 @@ class LowRank(Operator):
         return LowRank(shift.L, -shift.R).merge(self)
 
     def frobenius_norm(self) -> float:
-        """``||L R^H||_F``, by the triangular factors of both."""
+        """``||L R^H||_F``, by the triangular factors of both; of one column each, by their lengths."""
+        if self.L.shape[1] == 1:
+            lengths = _length(self.L), _length(self.R)
+            if all(LEAST_SQUARES < length * length < MOST_SQUARES for length in lengths):
+                return lengths[0] * lengths[1]
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
@@ -162,6 +168,12 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
     if not np.isfinite(F[:1] if _is_repeated(F) else F).all():
         raise ValueError(f"{name} holds NaN or infinite values: a shift must be finite")
     return F
+
+
+@unwarned
+def _length(F: Panel) -> float:
+    """The norm of a factor, whose squares may leave the range of numbers."""
+    return float(np.linalg.norm(F[0])) * sqrt(len(F)) if _is_repeated(F) else float(np.linalg.norm(F))
 
 
 def _triangle(F: Panel) -> Panel:

@@ -1,5 +1,6 @@
 """Units: A as a power of two times a matrix whose norm is near 1, so that squares of its entries stay in range."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from shiftsvd.algebra.generic import column_exponents
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import times_powers
-from shiftsvd.numerics.powers import NOTHING, exponents_of
+from shiftsvd.numerics.powers import NOTHING
 
 # Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
 # of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way
@@ -41,7 +42,7 @@ def in_units(A: Operator) -> Units:
 def _exponent(A: Operator, norm: float | None) -> int:
     """That of the norm; where there is none, about that of the largest entry; else 0."""
     if norm is not None:
-        return int(exponents_of(norm)) if np.isfinite(norm) else 0
+        return (math.frexp(norm)[1] if norm > 0 else NOTHING) if math.isfinite(norm) else 0
     exponents = column_exponents(A)
     return 0 if exponents is None else int(exponents.max())
 

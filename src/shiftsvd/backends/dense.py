@@ -17,6 +17,9 @@ from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
 BLOCK = 2**20
+# Entries of a piece of a block that is multiplied by itself, and its fewest rows: fewer do not keep BLAS busy.
+FORMED, LEAST = 2**16, 256
+NUMBERS = [np.dtype(name) for name in ("f4", "f8", "c8", "c16")]  # that are read as they are
 
 
 @registered
@@ -94,21 +97,33 @@ class DenseRows(Blocked):
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed in double precision from the shifted blocks; one pass."""
 
-        def part(rows: Rows) -> Panel:
-            block = self.block(rows, panel_dtype(self.dtype))
+        def product(lo: int, hi: int) -> Panel:
+            block = self._double((lo, hi))
             if weights is None:
                 return np.asarray(_adjoint(block) @ block)
-            return np.asarray((_adjoint(block) * weights[rows[0] : rows[1]]) @ block)
+            return np.asarray((_adjoint(block) * weights[lo:hi]) @ block)
+
+        def part(rows: Rows) -> Panel:
+            # Of few columns, in pieces that stay in the cache: memory of a whole block is new each time.
+            step = FORMED // max(self.shape[1], 1)
+            pieces = cut(rows[1] - rows[0], step if step >= LEAST else rows[1] - rows[0])
+            return reduce(_plus, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))
 
         return self._sum(part)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of these rows, in double."""
-        return of_block(self.block(rows, panel_dtype(self.dtype)), weights)
+        return of_block(self._stored(rows), weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of these rows, in double."""
-        return of_block(self.block(rows, panel_dtype(self.dtype)).T, weights)
+        return of_block(self._stored(rows).T, weights)
+
+    def _stored(self, rows: Rows) -> Panel:
+        """These rows as they are stored, where that is what they are, else in double."""
+        as_they_are = self.shift is None and not self.conjugate and self.X.dtype in NUMBERS
+        as_they_are = as_they_are and isinstance(self.X, np.ndarray)
+        return self.X[rows[0] : rows[1]] if as_they_are else self._double(rows)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms of the shifted blocks themselves, or from the moments where they are known."""
@@ -175,7 +190,13 @@ class DenseRows(Blocked):
         return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
 
     def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
-        return replace(self, shift=shift)
+        return DenseRows(self.X, shift, self.conjugate, self.n_threads, self.memo)
+
+
+def _plus(G: Panel, H: Panel) -> Panel:
+    """``G + H``, in the place of G."""
+    G += H
+    return G
 
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -122,11 +122,13 @@ def shift_of_rows(shift: Any, data: dict[str, Any]) -> Any:
     if isinstance(shift, GroupMeans | Covariates):
         return _with_data(shift, data)
     data_of_rows(None, shift, data)
+    if isinstance(shift, str):  # before the other kinds: to tell a protocol takes a while
+        if shift not in NAMES:
+            choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
+            raise ValueError(f"shift must be {choices}, got {shift!r}")
+        return shift
     if isinstance(shift, Operator | Shift):
         raise ValueError(f"a shift of PCA must mean something for new rows, got {shift}; use svd instead")
-    if isinstance(shift, str) and shift not in NAMES:
-        choices = '"mean", "rows", "both", None, a vector, GroupMeans() or Covariates()'
-        raise ValueError(f"shift must be {choices}, got {shift!r}")
     if np.iscomplexobj(shift):
         raise ValueError("a shift of PCA must be real, got complex numbers; use svd instead")
     return shift

@@ -29,8 +29,8 @@ class Account:
     def told(self, info: Info) -> Info:
         """An account of a fit with what it read in place of its matrix; nothing converged if that did not."""
         converged = False if self.completed is False else info.converged
-        known = replace(info, n_missing=self.n_missing, heldout_r2=self.heldout_r2, completed=self.completed)
-        return replace(known, converged=converged)
+        n_missing, r2 = self.n_missing, self.heldout_r2
+        return replace(info, converged=converged, n_missing=n_missing, heldout_r2=r2, completed=self.completed)
 
 
 def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:

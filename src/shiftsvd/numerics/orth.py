@@ -159,9 +159,16 @@ def r_factor(Y: Panel) -> Panel:
 
 def phases(Vh: Panel) -> Vector:
     """The unit numbers that make the largest entry of each row of Vh real and positive when divided out."""
-    largest = np.array([row[np.argmax(np.abs(row))] for row in Vh])
+    step = max(1, ROWS // max(Vh.shape[1], 1))  # rows at a time, so that long ones are not copied
+    parts = [_largest(Vh[lo : lo + step]) for lo in range(0, len(Vh), step)]
+    largest = np.concatenate(parts) if parts else np.ones(0, Vh.dtype)
     size = np.abs(largest)
     return np.where(size > 0, largest / np.where(size > 0, size, 1), 1)
+
+
+def _largest(rows: Panel) -> Vector:
+    """The entry of largest size of each row."""
+    return np.asarray(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
 
 
 def graded_basis(Y: Panel) -> Panel:

@@ -104,11 +104,21 @@ class Prepared:
         The rows that it was learned from have the shift that was found, so that it is not made twice, and their
         weights: ``diag(sqrt(weights)) (A - shift) diag(1 / scale)``.
         """
-        own = self.own if self.own is not None and self.own.A is A else None
-        B = _changed(A, self.entries) if own is None else own.B
-        S = self.shift.of(B, data) if own is None else own.S
+        if self.own is not None and self.own.A is A:
+            return self.of_own
+        B = _changed(A, self.entries)
+        return self._scaled(B, self.shift.of(B, data))
+
+    @cached_property
+    def of_own(self) -> Operator:
+        """That of the rows that it was learned from, made once."""
+        assert self.own is not None
+        rows = None if self.own.weights is None else np.sqrt(self.own.weights)
+        return self._scaled(self.own.B, self.own.S, rows)
+
+    def _scaled(self, B: Operator, S: Operator | None, rows: Vector | None = None) -> Operator:
+        """``diag(rows) (B - S) diag(1 / scale)``."""
         B = B if S is None else B - S
-        rows = None if own is None or own.weights is None else np.sqrt(own.weights)
         cols = None if self.scale is None else 1 / self.scale
         return B if rows is None and cols is None else Scaled(B, rows, cols)
 
@@ -124,7 +134,7 @@ class Prepared:
         """
         assert self.own is not None
         _, after, e = self.own.in_units
-        return squares_in_units(after, self.scale, e, self.of(self.own.A))
+        return squares_in_units(after, self.scale, e, self.of_own)
 
     @property
     def total_variance(self) -> tuple[float, int]:

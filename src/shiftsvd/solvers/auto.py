@@ -27,6 +27,8 @@ BY_NAME: dict[str, type[Solver]] = {
 }
 # Seconds by the model below which nobody waits: the answer may as well have all its digits.
 AT_ONCE = 0.02
+# Seconds by the model that squares have to save before they are tried in its place.
+SAVED = 7e-5
 # `Exact` and `Gram` hold n x n numbers; beyond these sides it must be asked for by name.
 EXACT_SIDE, GRAM_SIDE = 1000, 10_000
 
@@ -45,7 +47,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     -------
     Solver
         The cheapest of `Exact` (short side at most 1000), `Gram` and `BlockLanczos` by the model in
-        ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway.
+        ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway, and where these are
+        dense data in memory of more than some 30 columns, ``Exact(tol)``: squares, if they are as good.
 
     Examples
     --------
@@ -58,7 +61,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     exact = next((solver for solver in costs if isinstance(solver, Exact)), None)
     best = min(costs, key=lambda solver: costs[solver].seconds)
     if exact is not None and costs[exact].seconds <= AT_ONCE:
-        best = exact
+        best = Exact(tol) if _squares_pay(A, costs[exact], k) else exact
     told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
     object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
     return best
@@ -72,11 +75,18 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
     if work.n <= EXACT_SIDE or count > 0.8 * work.n:
         costs[Exact()] = work.exact()
     if work.n <= GRAM_SIDE:
-        costs[Gram(tol)] = work.gram(count)
+        costs[Gram(tol, last_pass=False)] = work.gram(count)
     if count + 2 * BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
         costs[lanczos] = work.lanczos(count, lanczos.block(count, A), lanczos.basis_columns(count, A))
     return costs
+
+
+def _squares_pay(A: Operator, exact: Cost, k: int | float) -> bool:
+    """Whether squares save time where `Exact` is quick: of dense data in memory, which are read twice at worst."""
+    work = Work.of(A)
+    at_hand = not work.sparse and work.costs.gram_reads == 1 and not (work.costs.file_bytes or work.costs.square_bytes)
+    return at_hand and k < work.n and exact.seconds - work.gram(0).seconds >= SAVED
 
 
 def check_solver(solver: Any, k: Any) -> None:

@@ -1,29 +1,45 @@
-"""The deterministic SVD: one pass that keeps the triangular factor, block by block."""
+"""The deterministic SVD: one pass that keeps the triangular factor, block by block; or squares, where they will do."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import QR_ENTRIES, triangle
+from shiftsvd.algebra.generic import QR_ENTRIES, gram_matrix, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors, long_factor, rounding
+from shiftsvd.solvers.factors import PART, Factors, long_factor, rounding, squares_rounding
+
+# So many times the rounding of squares has to be left over, so that the norm of what is left has its digits.
+LEAST_REST = 1000.0
+EPS = float(np.finfo(np.float64).eps)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Exact(Solver):
     """All digits: a QR factorization of row blocks, one after the other, then the SVD of the last R.
 
     Nothing of the long side is held: blocks of the shifted matrix are made dense one by one, in double
     precision. Operators that know no blocks are multiplied by the identity.
 
+    Parameters
+    ----------
+    tol : float
+        0, the default, means all digits. Else squares are tried first: the eigenvalues of ``A^H A``, several times
+        quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
+        That is how `auto_solver` asks for it where the data are small.
+
     Notes
     -----
     One pass, ``2 m n^2`` operations and ``n^2`` numbers for an m x n matrix with m >= n; meant for
     ``n <= 1000``, or for a larger n where all components are wanted.
+
+    With a `tol`, a pass and ``m n^2`` operations come first. The computed eigenvalues are those of a matrix within
+    ``max(m, n) eps (||A||_F^2 + ||shift||_F^2)`` of ``A^H A``, which moves sigma_k by half of that over sigma_k. Where
+    this is more than a tenth of ``tol sigma_k``, where next to nothing is left over, where all components are wanted
+    and with ``certify=True``, what was found is thrown away.
 
     References
     ----------
@@ -37,8 +53,17 @@ class Exact(Solver):
     array([3., 2.])
     """
 
+    tol: float = 0.0
+
     takes_shares = True
     remedy = "The values are right to rounding, which their bounds are too coarse to show: these come from squares"
+
+    def __post_init__(self) -> None:
+        if not self.tol >= 0:
+            raise ValueError(f"tol must be at least 0, got {self.tol}")
+
+    def __repr__(self) -> str:
+        return f"Exact(tol={self.tol!r})" if self.tol > 0 else "Exact()"
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """The factors of A or of its adjoint, whichever is tall."""
@@ -46,16 +71,38 @@ class Exact(Solver):
 
     def _tall(self, A: Operator, share: int | float) -> Factors:
         """A is m x n with m >= n."""
-        n = A.shape[1]
+        n, squared = A.shape[1], self.tol > 0 and not self.certify and share != A.shape[1]
+        factors = self._of_squares(A, share) if squared else None
+        if factors is not None:
+            return factors
         _, S, Vh = np.linalg.svd(_triangle(A), full_matrices=False)
         k = components_for(S**2, share) if isinstance(share, float) else share
-        eps = min(A.costs.gram_eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
+        eps = A.costs.gram_eps
+        eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
         missed, rest = (float(S[k] + rounding(A, eps) * S[0]) if k < n else 0.0), float(np.linalg.norm(S[k:]))
         S, Vh = S[:k], Vh[:k]
-        return Factors(lambda: long_factor(A, Vh.conj().T), S, Vh, 1, n, 1, missed_below=missed, rest=rest, eps=eps)
+        n_passes = 2 if squared else 1
+        return Factors(
+            lambda: long_factor(A, Vh.conj().T), S, Vh, n_passes, n, 1, missed_below=missed, rest=rest, eps=eps
+        )
+
+    def _of_squares(self, A: Operator, share: int | float) -> Factors | None:
+        """The same from the eigenvalues of ``A^H A``; None where their rounding might take too much of a value."""
+        G = gram_matrix(A)
+        theta, Z = np.linalg.eigh(G)
+        theta, V = np.maximum(theta[::-1], 0), Z[:, ::-1]
+        k = components_for(theta, share) if isinstance(share, float) else share
+        eps = A.costs.gram_eps
+        noise, rest = squares_rounding(A, G), float(theta[k:].sum())
+        if not (noise < 2 * PART * self.tol * theta[k - 1] and rest >= LEAST_REST * noise):
+            return None
+        missed = float(np.sqrt(theta[k] + noise))
+        S, V = np.sqrt(theta[:k]), V[:, :k]
+        U = lambda: long_factor(A, V)  # noqa: E731
+        return Factors(U, S, V.conj().T, 1, len(theta), 1, missed_below=missed, rest=float(np.sqrt(rest)), eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One."""
+        """One; one more where squares turn out not to do."""
         return 1.0
 
     def peak_bytes(self, A: Operator, k: int) -> int:

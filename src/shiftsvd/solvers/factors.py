@@ -10,6 +10,9 @@ from shiftsvd.numerics.orth import graded_basis
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Lazy
 
+# What the rounding of squares may take of the tolerance where no value is read off the data themselves.
+PART = 0.1
+
 
 class Factors(NamedTuple):
     """What an algorithm returns: at least k values and vectors, the long-side factor as a function."""
@@ -48,6 +51,16 @@ def rounding(A: Operator, eps: float) -> float:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
     return max(double, eps * float(np.sqrt(max(A.shape))) if eps > 1e-10 else 0.0)
+
+
+def squares_rounding(A: Operator, G: Panel) -> float:
+    """By how much the eigenvalues of a formed ``G = A^H A`` may be off: a sum of m products by m units of their sizes.
+
+    A shift that is not subtracted from the entries themselves rounds at the level of the data.
+    """
+    _, shift = unshifted(A)
+    square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0)
+    return rounding(A, A.costs.gram_eps) * square
 
 
 def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:

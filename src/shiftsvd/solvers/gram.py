@@ -1,6 +1,6 @@
 """The Gram matrix of the short side, formed in one pass; its leading part solved, then checked against the data."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,7 @@ from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings
-from shiftsvd.solvers.factors import Factors, rank_floor
+from shiftsvd.solvers.factors import PART, Factors, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.reading import read
@@ -23,6 +23,8 @@ from shiftsvd.solvers.run import Run
 
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
+# Up to this side, too, if squares have the digits: LAPACK takes 2 ms for all of 200, block Lanczos 7 for ten of them.
+SIDE = 300
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class Gram(Solver):
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     missed_tol, miss_probability : float
         As in `BlockLanczos`; where all eigenvalues are computed, nothing is missed.
+    last_pass : bool
+        False: none where all eigenvalues are computed and their rounding is proven to move no value by more than a
+        tenth of `tol`. That is how `auto_solver` asks for it.
 
     Notes
     -----
@@ -61,6 +66,7 @@ class Gram(Solver):
     tol: float = TOL
     missed_tol: float = field(default=MISSED_TOL, repr=False)
     miss_probability: float = field(default=PROBABILITY, repr=False)
+    last_pass: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         self._leading()  # which checks the settings that both have
@@ -78,16 +84,28 @@ class Gram(Solver):
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
-        if isinstance(k, int) and k + 8 <= MANY * n:
-            run = Run(self._leading(), Formed(G), k, rng, A)
-            return run().factors(A, 1 + run.products.n_passes, n)
+        few = isinstance(k, int) and k + 8 <= MANY * n
+        if few and n > SIDE:
+            return self._few(A, G, k, rng)
         theta, Z = np.linalg.eigh(G)
         theta, Z = np.maximum(theta[::-1], 0), Z[:, ::-1]
         k = components_for(theta, k) if isinstance(k, float) else k
-        zero = rank_floor(A, float(np.sqrt(theta[0]))) ** 2
+        noise = squares_rounding(A, G)
+        proven = noise < 2 * PART * self.tol * theta[k - 1]
+        if few and not proven:  # leading values may have to be set apart
+            return self._few(A, G, k, rng)
+        V, zero = Z[:, :k], rank_floor(A, float(np.sqrt(theta[0]))) ** 2
         rest = Ritz(theta[k:], np.zeros((0, n - k)), A.costs.gram_eps, level=-np.inf, zero=zero)
-        reading = read(A, Z[:, :k], k, rest, self.tol, self.missed_tol)
+        product = None
+        if proven and not self.last_pass:
+            product, rest = G @ V, replace(rest, measured=noise)
+        reading = read(A, V, k, rest, self.tol, self.missed_tol, product=product)
         return reading.factors(A, 1 + reading.n_passes, n)
+
+    def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
+        """The leading components of ``G = A^H A`` by block Lanczos."""
+        run = Run(self._leading(), Formed(G), k, rng, A)
+        return run().factors(A, 1 + run.products.n_passes, len(G))
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """One to form the matrix, one to read the components."""
