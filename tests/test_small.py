@@ -197,6 +197,36 @@ def test_the_gram_way_misses_nothing_where_all_eigenvalues_are_quick(k: int) -> 
     assert np.all(np.abs(F.S - S[:k]) <= F.info.value_errors * S[:k] + 10 * EPS)
 
 
+# Of a short side of 300 to 1000, the few leading eigenvalues of squares alone.
+TAILS = {
+    "falling": np.linspace(3, 0.5, 400),
+    "flat": np.append([3.0, 2.0], np.ones(398)),
+    "copies across k": np.concatenate([np.full(12, 2.0), np.linspace(1, 0.5, 388)]),
+    "a copy below k": np.concatenate([np.linspace(3, 2, 9), [2.0, 1.9999999], np.linspace(1, 0, 389)]),
+    "of rank 30": np.append(np.linspace(3, 2, 30), np.zeros(370)),
+}
+
+
+@pytest.mark.parametrize("last_pass", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize("tail", TAILS)
+def test_leading_eigenvalues_alone_tell_what_may_be_missed(tail: str, dtype: type, last_pass: bool) -> None:
+    k, S = 10, TAILS[tail]
+    X = with_values((450, 400), S, dtype)
+    exact = np.linalg.svd(X.astype(np.result_type(dtype, np.float64)), compute_uv=False)
+    F = ss.svd(X, k, solver=ss.Gram(1e-6, last_pass=last_pass), rng=0)
+    assert F.info.converged
+    error = np.abs(F.S - exact[:k]) / exact[:k]
+    assert np.all(error <= F.info.value_errors + 10 * EPS)
+    assert np.all(F.info.value_errors <= 1e-6)
+    assert exact[k] * (1 - 10 * EPS) <= F.info.missed_below <= exact[k] * (1 + 1e-9) + 1e-6 * exact[0]
+    apart = exact[k - 1] > 1.01 * exact[k]
+    V = F.Vh.conj().T
+    sines = np.linalg.norm(X.conj().T @ (X @ V) - V * F.S**2, axis=0)
+    assert np.all(sines <= 1e-5 * exact[0] ** 2)
+    assert not apart or np.all(F.info.vector_errors < 1)
+
+
 # --- what a fit asks the system -------------------------------------------------------------------------------
 
 

@@ -78,7 +78,8 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
         costs[Gram(tol, last_pass=False)] = work.gram(count)
     if count + 2 * BLOCK <= work.n or not costs:
         lanczos = BlockLanczos(tol)
-        costs[lanczos] = work.lanczos(count, lanczos.block(count, A), lanczos.basis_columns(count, A))
+        shape = lanczos.shape(count, A)
+        costs[lanczos] = work.lanczos(count, shape.block, shape.columns)
     return costs
 
 
@@ -168,7 +169,7 @@ def estimate(
     if probe:
         tall = A if A.shape[0] >= A.shape[1] else A.H
         # As wide as a step of block Lanczos, and in its precision.
-        V = np.ones((tall.shape[1], BlockLanczos().block(k, A)), A.dtype)
+        V = np.ones((tall.shape[1], BlockLanczos().shape(k, A).block), A.dtype)
         with threads(A.costs.n_threads):
             seconds = gram_seconds(tall, V)
     return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)

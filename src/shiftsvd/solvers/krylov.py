@@ -132,12 +132,13 @@ class Basis:
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
         near = max(0, old - self.last)
         coefficients, part = np.zeros((end, self.width), self.H.dtype), np.zeros((0, self.width))
+        self.scale = self.scale or float(np.max(_lengths(W), initial=0))
         for lo in (near, 0):
-            part = self._project(W, end, lo)
+            part = self._project(W, end, lo, self.scale)
             coefficients[lo:] += part
         left = _lengths(W)
         if np.any(left < TWICE * np.hypot(left, _lengths(part))):
-            self._project(W, end)
+            self._project(W, end, 0, self.scale)
         self.scale = max(self.scale, float(np.max(np.hypot(left, _lengths(coefficients)), initial=0)))
         D = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
@@ -169,18 +170,36 @@ class Basis:
         out = self._times(Z)
         return orth(out) if self.single else out
 
+    def coupling(self, V: Panel, W: Panel, count: int) -> float:
+        """The norm of what ``W = G V`` has along the first columns of B, but not along V."""
+        R = W - V @ inner(V, W)
+        size = float(np.max(_lengths(R), initial=0))
+        if size == 0:
+            return 0.0
+        return float(np.linalg.norm(inner(self.B[:, :count], (R / size).astype(self.B.dtype)), 2)) * size
+
     def _times(self, Z: Panel) -> Panel:
         """``B Z``."""
         out = np.zeros((self.B.shape[0], Z.shape[1]), self.H.dtype)
         subtract_product(out, self.B[:, : self.size], -Z)
         return out
 
-    def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
-        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients."""
+    def _project(self, W: Panel, end: int, start: int = 0, size: float = 1.0) -> Panel:
+        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients.
+
+        Where B is in single precision, W is about so large: what is that much less than 1 would be lost there.
+        """
         B = self.B[:, start:end]
-        part = inner(B, W.astype(B.dtype, copy=False))
+        if not self.single:
+            part = inner(B, W)
+            subtract_product(W, B, part)
+            return part
+        exponent = int(np.frexp(size)[1])
+        W *= 2.0**-exponent
+        part = inner(B, W.astype(B.dtype))
         subtract_product(W, B, part)
-        return part
+        W *= 2.0**exponent
+        return part * 2.0**exponent
 
     def restart(self, theta: Vector, Z: Panel) -> None:
         """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
@@ -238,7 +257,7 @@ class Basis:
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
             W = W - Q @ inner(Q, W)
-            self._project(W, end)
+            self._project(W, end, 0, self.scale)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""

@@ -12,9 +12,10 @@ from shiftsvd.solvers.base import TOL, Solver
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.products import SINGLE
+from shiftsvd.solvers.products import SINGLE, Products
 from shiftsvd.solvers.ritz import residual_rounding
 from shiftsvd.solvers.run import Run
+from shiftsvd.solvers.shape import Shape
 
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 # So many roundings must fit into the tolerance before double data are multiplied in single precision.
@@ -101,30 +102,29 @@ class BlockLanczos(Solver):
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
         """A is m x n with m >= n."""
         B = fused(A, self._expected_steps(k))
-        run = Run(self, B, k, rng, B)
+        run = self.run(B, k, rng, B)
         return run().factors(A, run.products.n_passes, run.products.widest)
 
-    def block(self, k: int | float, A: Operator) -> int:
-        """Columns of a product: as many as its kernels want, fewer for few components."""
+    def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
+        """A run on what is multiplied as `G`, whose components are read off `source`."""
+        products = Products(G, precise=not self.single(G))
+        return Run(self, self.shape(k, source), products, k, rng, source)
+
+    def shape(self, k: int | float, A: Operator) -> Shape:
+        """Products as wide as their kernels want, less for few components; a basis of these and a few steps."""
         least, most = A.costs.panel_columns
         if A.dtype != np.float32 and self.single(A):
             most *= 2  # as many bytes
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
-        return min(self.block_size or wide, *A.shape)
+        n, b = min(A.shape), min(self.block_size or wide, *A.shape)
+        wanted = min(10 + b if isinstance(k, float) else int(k), n)
+        columns = min(max(self.max_basis or 2 * wanted + 12 * b, wanted + 8 * b), n)
+        return Shape(b, wanted, columns, min(columns + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
         roundings = 1 if A.dtype == np.float32 else DOUBT
         return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
-
-    def basis_columns(self, k: int, A: Operator) -> int:
-        """Columns of the basis before it is restarted: room for the components, a probe, and a few steps."""
-        n, b = min(A.shape), self.block(k, A)
-        return min(max(self.max_basis or 2 * k + 12 * b, k + 8 * b), n)
-
-    def probe_columns(self, k: int, A: Operator) -> int:
-        """Columns that a probe is likely to add to those."""
-        return min((SWEEPS + 1) * self.block(k, A), min(A.shape) - self.basis_columns(k, A))
 
     def _expected_steps(self, k: int | float) -> float:
         """Products that a run is likely to take: what decides whether it pays to sort the data first."""
@@ -132,12 +132,12 @@ class BlockLanczos(Solver):
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """By the model of costs."""
-        return Work.of(A).lanczos(k, self.block(k, A), self.basis_columns(k, A)).n_passes
+        shape = self.shape(k, A)
+        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
-        n, b = min(A.shape), self.block(k, A)
+        n, b, _, _, room = min(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
-        columns = self.basis_columns(k, A) + self.probe_columns(k, A) + panels
-        return 8 * n * columns + surroundings(A) + long_vectors(A, k)
+        return 8 * n * (room + panels) + surroundings(A) + long_vectors(A, k)

@@ -39,10 +39,12 @@ def read(
     missed_tol: float,
     block: Panel | None = None,
     product: Panel | None = None,
+    mixed: float = 0.0,
 ) -> Reading:
     """k components from the span of V by one product with A; `rest` are the values that follow, as far as known.
 
-    `block` holds the directions in which `rest` tells residuals, `product` is ``A^H A V`` where it is known.
+    `block` holds the directions in which `rest` tells residuals, `product` is ``A^H A V`` where it is known, `mixed` is
+    what couples V to the vectors of the rest, which otherwise are Ritz vectors of one basis.
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
@@ -65,6 +67,7 @@ def read(
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
         rounded += _mixed(theta, np.append(theta, rest.theta), np.linalg.norm(R, axis=0), rest.r, here.noise())
+    rounded = rounded + mixed / (2 * np.maximum(theta, TINY))
     seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
     errors = seen.errors(k, S) + np.where(S > 0, rounded, 0.0)

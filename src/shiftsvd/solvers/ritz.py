@@ -201,6 +201,13 @@ class Ritz:
         """The first vectors alone; of what is orthogonal to them nothing is known."""
         return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
+    def grown(self, noise: float) -> "Ritz":
+        """The same with values, and residuals, larger by `noise`: what they may be of products that round so."""
+        there = self.r > 1e-6 * noise
+        longer = self.E * (1 + noise / np.where(there, self.r, np.inf))
+        # Residuals of 0 are as long along a direction of their own.
+        return replace(self, theta=self.theta + noise, E=np.vstack([longer, np.where(there, 0.0, noise)[None]]))
+
     def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
         """How many times each error is above `tol`; where that is 0, each residual above rounding."""
         if tol > 0:

@@ -18,6 +18,7 @@ from shiftsvd.solvers.missed import Missed, reduced
 from shiftsvd.solvers.products import Products
 from shiftsvd.solvers.reading import Reading, read, together
 from shiftsvd.solvers.ritz import SHARE, TINY, Needs, Ritz, allowed
+from shiftsvd.solvers.shape import Shape
 from shiftsvd.solvers.start import checked, first_block
 
 if TYPE_CHECKING:
@@ -49,18 +50,23 @@ class Found:
 class Run:
     """One run: the state that a frozen solver cannot have. Components of G are read off the operator `source`."""
 
+    basis: Basis
+
     def __init__(
-        self, solver: "BlockLanczos", G: Operator, k: int | float, rng: Generator, source: Operator, leader: float = 0.0
+        self,
+        solver: "BlockLanczos",
+        shape: Shape,
+        products: Products,
+        k: int | float,
+        rng: Generator,
+        source: Operator,
     ) -> None:
-        self.solver, self.k, self.rng, self.source = solver, k, rng, source
-        self.products = Products(G, precise=not solver.single(G), leader=leader)
-        self.n, self.dtype, self.b = G.shape[1], self.products.dtype, solver.block(k, source)
+        self.solver, self.shape, self.products = solver, shape, products
+        self.k, self.rng, self.source = k, rng, source
+        self.n, self.dtype, self.b = products.G.shape[1], products.dtype, shape.block
         self.share = float(k) if isinstance(k, float) else None
         self.total = self._total() if self.share else 0.0
-        self.wanted = min(10 + self.b if self.share else int(k), self.n)
-        self.columns = solver.basis_columns(self.wanted, source)  # of the basis before it is restarted
-        self.room = self.columns + solver.probe_columns(self.wanted, source)
-        self.basis = Basis.of(self.n, self.room, self.dtype, rng, single=not self.products.precise)
+        self.columns = shape.columns  # of the basis before it is restarted
         self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
         self.missed = Missed(self.b, solver.miss_probability)
         self.pause = Work.of(source).steps_per_check(self.b, self.columns)
@@ -69,7 +75,7 @@ class Run:
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
         start = checked(self.solver.start, self.n, self.dtype)
-        self.basis.begin(first_block(start, self.n, self.b, self.dtype, self.rng))
+        self._begin(first_block(start, self.n, self.b, self.dtype, self.rng))
         due, history, readings = self._first_check(start), [(0.0, np.inf)], 0
         while True:
             self._step()
@@ -116,7 +122,7 @@ class Run:
         self.products.widest = max(self.products.widest, basis.width)
         W = self.products(basis.block)
         if self.products.precise and basis.single:  # as the first product may say
-            self._begin_anew(basis.block)
+            self._begin(basis.block)
             basis, W = self.basis, self.products(self.basis.block)
         basis.extend(W)
 
@@ -219,9 +225,14 @@ class Run:
         measured = ritz.measured if single or self.products.precise else 0.0
         left = V.shape[1]
         rest = Ritz(ritz.theta[left:], ritz.E[:, left:], eps, ritz.level, measured, self.missed.limit(k), ritz.zero)
+        mixed = 0.0
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
-            rest = replace(rest, E=rest.E * (1 + ritz.noise() / np.maximum(rest.r, TINY)))
-        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product)
+            rest = rest.grown(ritz.noise())
+            if product is None:
+                product = np.asarray(self.source.gram(V), self.dtype)
+                self.products.n_passes += self.source.costs.gram_reads
+            mixed = self.basis.coupling(V, product, len(ritz.theta))
+        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product, mixed)
         self.products.n_passes += reading.n_passes
         return reading
 
@@ -248,16 +259,16 @@ class Run:
         """Begin again from what was found, which is given back, with products in double precision."""
         self.products.precise = True
         start = self.basis.vectors(Z[:, : k + self.b])
-        self._begin_anew(first_block(start, self.n, self.b, self.dtype, self.rng))
+        self._begin(first_block(start, self.n, self.b, self.dtype, self.rng))
         return start
 
-    def _begin_anew(self, Q: Panel) -> None:
-        """An empty basis of the precision of the products, and a block to begin with."""
+    def _begin(self, Q: Panel) -> None:
+        """Begin with a block and an empty basis, of the precision of the products."""
         self.checked = None
         self.missed.forget()
         Q = Q.astype(self.dtype)
-        del self.basis  # before the next one takes room
-        self.basis = Basis.of(self.n, self.room, self.dtype, self.rng, single=not self.products.precise)
+        vars(self).pop("basis", None)  # before the next one takes room
+        self.basis = Basis.of(self.n, self.shape.room, self.dtype, self.rng, single=not self.products.precise)
         self.basis.begin(Q)
 
     def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
@@ -292,7 +303,7 @@ class Run:
         solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)
         B = Deflated(self.source, V)  # not of a formed G, which has lost them already
         leader = max(self.products.leader, float(np.sqrt(ritz.theta[0])))
-        rest = Run(solver, B, k - count, self.rng, B, leader)
+        rest = Run(solver, self.shape, Products(B, precise=True, leader=leader), k - count, self.rng, B)
         reading = rest()
         self.products.n_passes += rest.products.n_passes
         self.products.widest = max(self.products.widest, rest.products.widest)
@@ -308,7 +319,7 @@ class Run:
 
     def _first_check(self, start: Panel | None) -> int:
         """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""
-        return -(-(2 * self.wanted if start is None else start.shape[1]) // self.b) + 1
+        return -(-(2 * self.shape.wanted if start is None else start.shape[1]) // self.b) + 1
 
     def _total(self) -> float:
         """The sum of all squared singular values."""
@@ -332,6 +343,6 @@ def _steps_to_go(history: list[tuple[float, float]], pause: float) -> int:
         return 1
     least = min(pause, np.log10(worst1))
     if not np.isfinite(worst0) or not worst1 < worst0:
-        return int(np.clip(least, 2, 4))
+        return int(np.clip(least, 2, 3))
     rate = np.log(worst0 / worst1) / (step1 - step0)
     return int(np.clip(max(0.5 * np.log(worst1) / rate, least), 1, 4))
