@@ -25,7 +25,7 @@ from shiftsvd.solvers.ritz import Ritz
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
 # Up to this side, too, if squares have the digits: LAPACK takes 2 ms for all of 200, block Lanczos 7 for ten of them.
-# Up to the next one it takes the leading ones alone: 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 80.
+# Up to the next one it takes the leading ones alone: 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
 SIDE, LEADING_SIDE = 300, 1000
 
 
@@ -42,10 +42,10 @@ class Gram(Solver):
     tol : float
         Bound of ``|sigma - exact| / sigma`` for every component. 0 means down to the rounding of the products.
     missed_tol, miss_probability : float
-        As in `BlockLanczos`; where all eigenvalues are computed, nothing is missed.
+        As in `BlockLanczos`; up to a short side of 1000, LAPACK finds the eigenvalues and nothing is missed.
     last_pass : bool
-        False: none where all eigenvalues are computed and their rounding is proven to move no value by more than a
-        tenth of `tol`. That is how `auto_solver` asks for it.
+        False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
+        `tol`. That is how `auto_solver` asks for it.
 
     Notes
     -----
