@@ -501,3 +501,37 @@ def test_no_step_follows_a_probe_that_has_found_nothing(tol: float, monkeypatch:
     assert np.all(np.abs(F.S - d[:30]) / d[:30] <= F.info.value_errors)
     assert len(after) == 1
     assert len(A.calls) - after[0] <= 1  # a reading, if the probe has not taken it along
+
+
+@pytest.mark.parametrize("storage", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_basis_in_single_precision_ends_where_only_rounding_is_left(storage, seed: int) -> None:
+    # What a probe saw of rows that stand three times was rounding alone: taken for directions, it cost everything.
+    rng = np.random.default_rng(seed)
+    m, n, k = (174, 309, 44) if seed % 2 else (60, 260, 25)
+    X = np.where(rng.random((m, n)) < 0.1, rng.random((m, n)), 0).astype(np.float32)
+    X = np.vstack([X, X, X[::-1]])
+    exact = np.linalg.svd(X.astype(float) - X.mean(axis=0, dtype=float), compute_uv=False)[:k]
+    F = ss.svd(storage(X), k, shift="mean", solver="lanczos", rng=seed)
+    assert F.info.converged
+    assert np.all(np.abs(F.S - exact) <= F.info.value_errors * exact)
+    assert F.info.n_passes <= 40
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_basis_in_single_precision_stays_orthonormal_to_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, worst = np.random.default_rng(seed), []
+    extend = Basis.extend
+
+    def watched(basis: Basis, W: np.ndarray) -> None:
+        extend(basis, W)
+        assert basis.single
+        B = basis.B[:, : basis.size + basis.width].astype(float)
+        worst.append(np.linalg.norm(B.T @ B - np.eye(B.shape[1]), 2))
+
+    monkeypatch.setattr(Basis, "extend", watched)
+    S = 10.0 ** -np.linspace(0, (0.7, 1, 3)[seed], 300)
+    U, V = (np.linalg.qr(rng.standard_normal((size, 300)))[0] for size in (900, 300))
+    F = ss.svd(((U * S) @ V.T).astype(np.float32), 10, solver=ss.BlockLanczos(1e-3), rng=seed)
+    assert F.info.converged
+    assert max(worst) <= 1e-5

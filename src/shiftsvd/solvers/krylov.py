@@ -11,6 +11,8 @@ from shiftsvd.operators import Panel
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
 TWICE = 0.1
+# What a product in single precision adds that is no longer than this, relative to the longest product, is rounding.
+SINGLE_ROUNDING = 2 * float(np.finfo(np.float32).eps)
 # Squares of what is shorter than this, relative to the longest, are lost in rounding, or nearly so.
 TOLD_BY_SQUARES = 1e-6
 
@@ -115,7 +117,7 @@ class Basis:
         known = np.zeros((end, D.shape[1]), D.dtype)
         for _ in range(2):
             known += self._project(D, end)
-        Q = self._independent(D, _column_rounding(D), self.B.shape[0] - end, end, whole=1.0)
+        Q = self._independent(D, self._rounding, self.B.shape[0] - end, end, whole=1.0)
         border = np.zeros((self.width + Q.shape[1], self.size), self.H.dtype)
         border[: self.width, self.size - self.last :] = self.C
         border[: self.width, : C.shape[1]] += known[self.size :] @ C
@@ -215,7 +217,12 @@ class Basis:
 
     def dropped(self) -> float:
         """The length up to which what a product adds is taken for rounding."""
-        return _column_rounding(self.B) * self.scale
+        return self._rounding * self.scale
+
+    @property
+    def _rounding(self) -> float:
+        """What rounding leaves of a column of length 1 that should be 0."""
+        return SINGLE_ROUNDING if self.single else _column_rounding(self.B)
 
     def _next(self, W: Panel) -> Panel:
         """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
@@ -224,7 +231,7 @@ class Basis:
         """
         n, end = self.B.shape[0], self.size
         width = min(W.shape[1], n - end, self.B.shape[1] - end)
-        Q = self._independent(W, _column_rounding(W) * self.scale, width, end)
+        Q = self._independent(W, self.dropped(), width, end)
         if Q.shape[1] < width and self.aside is None:
             self.B[:, end : end + Q.shape[1]] = Q
             Q = np.hstack([Q, self._fresh(end + Q.shape[1], width - Q.shape[1])])
@@ -246,7 +253,8 @@ class Basis:
                 return Q
             F = np.zeros((W.shape[0], len(there)), W.dtype)
             subtract_product(F, W, -P[:, there] / lengths[there])
-            if Q.shape[1] or lengths[there[0]] < TWICE**2 * max(float(lengths[-1]), whole):
+            shortest = TWICE if self.single else TWICE**2
+            if Q.shape[1] or lengths[there[0]] < shortest * max(float(lengths[-1]), whole):
                 for _ in range(2):  # short columns have rounding along B
                     self._project(F, end)
                     subtract_product(F, Q, inner(Q, F))
