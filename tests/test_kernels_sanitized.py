@@ -101,9 +101,9 @@ def test_the_sanitizer_sees_a_read_past_the_end(watched, isa):
 
 @pytest.mark.parametrize("isa", SETS)
 def test_no_kernel_reads_or_writes_outside_its_arrays(watched, isa):
-    tests = str(ROOT / "tests" / "test_kernels.py")
+    tests = [str(path) for path in (ROOT / "tests" / "test_kernels.py", ROOT / "tests" / "test_kernels_panels.py")]
     options = ("-q", "-p", "no:cacheprovider", "-o", "timeout=900")
-    done = watched("-m", "pytest", *options, tests, SHIFTSVD_ISA=isa, SHIFTSVD_KERNELS="require")
+    done = watched("-m", "pytest", *options, *tests, SHIFTSVD_ISA=isa, SHIFTSVD_KERNELS="require")
     output = done.stdout + done.stderr
     assert "AddressSanitizer" not in output, output[-5000:]
     assert done.returncode == 0, output[-5000:]
@@ -115,7 +115,7 @@ def test_no_instruction_set_lends_another_its_code(build):
     if shutil.which("nm") is None:
         pytest.skip("needs nm")
     shared = {}
-    for path in build.glob("CMakeFiles/kernels_*.dir/**/rows.cpp.o"):
+    for path in build.glob("CMakeFiles/kernels_*.dir/**/*.cpp.o"):
         lines = [line.split() for line in _run("nm", "--defined-only", str(path)).stdout.splitlines()]
         # The linker keeps one of all weak functions of a name, whichever set it was compiled for.
         for name in (line[-1] for line in lines if line[-2] in "TWu"):

@@ -8,8 +8,6 @@ import numpy as np
 if TYPE_CHECKING:
     from shiftsvd.algebra.operator import Operator
 
-PANEL_CACHE = 2**20  # bytes of one panel that stays in the cache of a core beside another
-
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
@@ -61,14 +59,12 @@ class Costs:
         """The costs of A by what is known of it; by itself, those of a dense matrix."""
         (m, n), dtype = A.shape, A.dtype
         eps, stored = known.get("eps", float(np.finfo(dtype).eps)), known.get("stored", m * n)
-        # Where two panels leave the cache, 8 columns take as long each as 16, and a run needs fewer of them.
-        sparse = (8, 8) if 16 * dtype.itemsize * min(m, n) > PANEL_CACHE else (8, 16)
         guessed = {
             "eps": eps,
             "stored": stored,
             "gram_eps": eps,
             "gram_in_single": dtype == np.float32,
             "gram_pairs": stored**2 / m,
-            "panel_columns": (16, 32) if stored == m * n else sparse,
+            "panel_columns": (16, 32) if stored == m * n else (8, 16),
         }
         return cls(**guessed | known)

@@ -1,6 +1,6 @@
 """SciPy sparse matrices: CSR as it is, CSC as the adjoint of a CSR; never densified."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.algebra.costs import PANEL_CACHE
 from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
+from shiftsvd.kernels.sums import add_up
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import apart, joined
@@ -27,6 +27,8 @@ CANCELLED = 1e-8
 ENTRIES = 2**19
 # Entries of a block for each column, by which sums of panels take a tenth of the time of products.
 SUMS = 64
+# Bytes of one panel that stays in the cache of a core beside another.
+PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
@@ -126,12 +128,12 @@ class SparseRows(Blocked):
         for lo in range(0, W.shape[1], at_once):
             part = W[:, lo : lo + at_once]
 
-            def scattered(rows: Rows, part: Panel = part) -> Groups:
+            def scattered(rows: Rows, part: Panel = part) -> tuple[Groups, Panel]:
                 X, place = self.inside.block(rows)
-                return self.kernels.scatter(X, place, part[rows[0] : rows[1]], np.float64)
+                here, L = part[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]]
+                return self.kernels.scatter(X, place, here, np.float64), L.conj().T @ here
 
-            (Z[:, lo : lo + at_once],) = self._totals((values,) for _, values in self._each(scattered))
-        _subtract_thin(Z, self.outside.R, self.outside.L.conj().T @ W)
+            self._add_up(scattered, Z[:, lo : lo + at_once])
         return Z
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -140,16 +142,16 @@ class SparseRows(Blocked):
             return joined(self.gram(apart(V), weights))
         single = V.dtype == np.float32 and self.dtype.kind == "f"
         P = self.kernels.panel(V, np.float32 if single else np.float64)
-        C = self.kernels.panel(self.outside.R.conj().T @ V, P.flat.dtype)
+        C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
 
-        def part(rows: Rows) -> tuple[Groups, Groups]:
+        def part(rows: Rows) -> tuple[Groups, Panel]:
             X, place = self.inside.block(rows)
             w = slice_of(weights, rows)
-            return self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
+            Z, sums = self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
+            return Z, sums.join()
 
-        Z, sums = self._totals(values for _, values in self._each(part))
-        _subtract_thin(Z, self.outside.R, sums)
-        return Z
+        dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
+        return self._add_up(part, np.empty((self.shape[1], V.shape[1]), dtype))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
@@ -312,14 +314,10 @@ class SparseRows(Blocked):
         X = self.inside.made(everything, self.inside.dtype) if self.inside.ready is None else self.inside.ready
         return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
-    def _totals(self, parts: Iterator[tuple[Groups, ...]]) -> list[Panel]:
-        """The sums of panels in their order, in double precision."""
-        first = next(parts)
-        totals = [part.flat.astype(np.result_type(part.flat, np.float64), copy=False) for part in first]
-        for values in parts:
-            for total, part in zip(totals, values, strict=True):
-                self.kernels.add(part.flat, total)
-        return [part.empty_like(total).join() for part, total in zip(first, totals, strict=True)]
+    def _add_up(self, part: Callable[[Rows], tuple[Groups, Panel]], Y: Panel) -> Panel:
+        """``Y = sum_b (Z_b - R S_b)`` of what all blocks give."""
+        add_up(self.kernels, (values for _, values in self._each(part)), self.outside.R, Y, self.n_threads)
+        return Y
 
     def _comes_apart(self, V: Panel) -> bool:
         """Whether real kernels meet a complex panel."""

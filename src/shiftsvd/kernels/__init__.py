@@ -49,6 +49,17 @@ class Kernels(Protocol):
     def subtract(self, X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
         """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
 
+    def inner(self, B: Array, W: Array) -> Array:
+        """``B^H W`` of two tall panels, in double precision."""
+
+    def subtract_product(self, W: Array, B: Array, C: Array) -> None:
+        """``W -= B C`` in place, the product in the precision of B, which C has."""
+
+    def total(
+        self, parts: list[Groups], before: Array | None, L: Array, C: Array, rows: tuple[int, int], Y: Array
+    ) -> None:
+        """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
+
     def add(self, part: Array, total: Array) -> None:
         """``total += part`` for vectors; `total` is in double precision."""
 

@@ -16,6 +16,11 @@ Range = tuple[int, int]  # first row and one past the last
 # Entries of a range that all groups of columns pass over before the next range is read: 4 MiB stay in cache.
 ENTRIES = 2**19
 
+REAL = np.dtype(np.float32), np.dtype(np.float64)
+# Products of a tall panel of at least so many columns, and one of at most so many, are made here; others are left to
+# BLAS, as those are that it makes as fast (benchmarks/kernels.py).
+LEAST, NARROW = 4, {"AVX-512": 64, "AVX2": 16, "baseline": 0}
+
 instruction_set: str = _compiled.instruction_set
 
 
@@ -60,6 +65,59 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
     out = np.empty(X.shape, dtype)
     _compiled.subtract(X, L, Rt, out)
     return out
+
+
+def inner(B: Array, W: Array) -> Array:
+    """``B^T W`` of two tall panels, in double precision."""
+    if not _thin(B, W):
+        return twin.inner(B, W)
+    padded = _registers(W)
+    out = np.zeros((B.shape[1], padded.shape[1]))
+    _compiled.inner(B, padded, out)
+    return out[:, : W.shape[1]]
+
+
+def subtract_product(W: Array, B: Array, C: Array) -> None:
+    """``W -= B C`` in place, the product in the precision of B, which C has."""
+    if not _thin(B, W):
+        twin.subtract_product(W, B, C)
+        return
+    padded = _registers(W)
+    _compiled.subtract_product(B, _registers(np.ascontiguousarray(C)), padded)
+    if padded is not W:
+        W[:] = padded[:, : W.shape[1]]
+
+
+def _thin(B: Array, W: Array) -> bool:
+    """Whether these are panels for the kernels: real, of one precision, W narrow."""
+    return (
+        B.dtype == W.dtype
+        and B.dtype in REAL
+        and LEAST <= B.shape[1]
+        and 0 < W.shape[1] <= NARROW[instruction_set]
+        and (_rows_lie(B) or _rows_lie(B.T))
+    )
+
+
+def _rows_lie(W: Array) -> bool:
+    """Whether the rows of W are contiguous, one after the other in steps of whole entries."""
+    return W.strides[1] == W.itemsize and W.strides[0] % W.itemsize == 0
+
+
+def _registers(W: Array) -> Array:
+    """W, or a copy whose columns fill registers, and whose rows are contiguous."""
+    lanes = _compiled.register_bytes // W.itemsize
+    if W.shape[1] % lanes == 0 and _rows_lie(W):
+        return W
+    padded = np.zeros((W.shape[0], -(-W.shape[1] // lanes) * lanes), W.dtype)
+    padded[:, : W.shape[1]] = W
+    return padded
+
+
+def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:
+    """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
+    widths = [part.shape[1] for part in parts[0].parts]
+    _compiled.total([part.flat for part in parts], before, widths, L, C, rows[0], Y)
 
 
 def add(part: Array, total: Array) -> None:

@@ -74,7 +74,7 @@ def zeros(rows: int, width: int, dtype: Any) -> Groups:
     cut = widths(width, dtype)
     dtype = np.dtype(dtype)
     raw = np.zeros(rows * sum(cut) * dtype.itemsize + LINE, np.uint8)
-    start = -raw.ctypes.data % LINE
+    start = -raw.__array_interface__["data"][0] % LINE
     flat = raw[start : start + rows * sum(cut) * dtype.itemsize].view(dtype)
     return Groups(flat, _views(flat, rows, cut), width)
 

@@ -1,5 +1,6 @@
 """What the compiled kernels do, by SciPy's routines: the fallback, the oracle of the tests, and complex data."""
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,25 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
     """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
     double = np.result_type(dtype, np.float64)
     return np.asarray(np.subtract(X, L @ Rt, dtype=double).astype(dtype, copy=False))
+
+
+def inner(B: Array, W: Array) -> Array:
+    """``B^H W`` of two tall panels, in double precision."""
+    return np.asarray((B.conj().T @ W).astype(np.result_type(B, W, np.float64), copy=False))
+
+
+def subtract_product(W: Array, B: Array, C: Array) -> None:
+    """``W -= B C`` in place, the product in the precision of B."""
+    # Transposed, BLAS does a thin product in less than half of the time.
+    W -= (C.T @ B.T).T
+
+
+def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:
+    """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
+    here = slice(*rows)
+    flats = [part.parts[0][here] for part in parts]
+    first = np.zeros(1) if before is None else parts[0].empty_like(before).parts[0][here]
+    Y[:] = reduce(np.add, flats, first.astype(np.result_type(first, flats[0]), copy=False)) - L[here] @ C
 
 
 def add(part: Array, total: Array) -> None:

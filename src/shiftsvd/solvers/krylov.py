@@ -13,6 +13,8 @@ from shiftsvd.operators import Panel
 TWICE = 0.1
 # What a product in single precision adds that is no longer than this, relative to the longest product, is rounding.
 SINGLE_ROUNDING = 2 * float(np.finfo(np.float32).eps)
+# Rows of a block that are put into the basis at once, whose columns are contiguous: they stay in the first cache.
+TRANSPOSED = 512
 # Squares of what is shorter than this, relative to the longest, are lost in rounding, or nearly so.
 TOLD_BY_SQUARES = 1e-6
 
@@ -97,9 +99,10 @@ class Basis:
         n, end = self.B.shape[0], self.size
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, n - end))
-        F = Omega.copy()
+        F = Omega
         self.reserve(end + F.shape[1])
         for _ in range(2):
+            F = self._held(F)
             self._project(F, end)
             F = orth(F)
         self.width, self.last = F.shape[1], 0
@@ -127,30 +130,32 @@ class Basis:
 
     def extend(self, W: Panel) -> None:
         """Take in ``W = G Q``; the part of it that is new becomes the next block."""
-        # An operator may return what it was given, or a view of it, or what must not be written to.
-        if not W.flags.writeable or np.may_share_memory(W, self.B):
-            W = W.copy(order="K")
+        self.scale = self.scale or float(np.max(_lengths(W), initial=0))
+        W, unit = self._scaled(W)
         old, end = self.size, self.size + self.width
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
         near = max(0, old - self.last)
         coefficients, part = np.zeros((end, self.width), self.H.dtype), np.zeros((0, self.width))
-        self.scale = self.scale or float(np.max(_lengths(W), initial=0))
         for lo in (near, 0):
-            part = self._project(W, end, lo, self.scale)
+            part = self._project(W, end, lo)
             coefficients[lo:] += part
-        left = _lengths(W)
+        squares = inner(W, W)
+        left = np.sqrt(np.diagonal(squares).real)
         if np.any(left < TWICE * np.hypot(left, _lengths(part))):
-            self._project(W, end, 0, self.scale)
-        self.scale = max(self.scale, float(np.max(np.hypot(left, _lengths(coefficients)), initial=0)))
+            self._project(W, end)
+            squares = inner(W, W)
+        self.scale = max(self.scale, unit * float(np.max(np.hypot(left, _lengths(coefficients)), initial=0)))
+        coefficients *= unit
         D = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
         self.H[old:end, :old] = coefficients[:old].conj().T
         self.H[old:end, old:end] = (D + D.conj().T) / 2
         self.size, self.last = end, self.width
-        Q = self._next(W)
-        self.C = Q.conj().T @ W
+        Q = self._next(W, squares, self.dropped() / unit)
+        self.C = inner(Q, W) * unit
         self.width = Q.shape[1]
-        self.B[:, end : end + self.width] = Q
+        for lo in range(0, len(Q), TRANSPOSED):
+            self.B[lo : lo + TRANSPOSED, end : end + self.width] = Q[lo : lo + TRANSPOSED]
         # The next projection finds these again; a check before it needs nothing but C.
 
     def values(self) -> tuple[Vector, Panel, Panel]:
@@ -170,7 +175,7 @@ class Basis:
     def vectors(self, Z: Panel) -> Panel:
         """``B Z`` for orthonormal Z, orthonormal in double precision."""
         out = self._times(Z)
-        return orth(out) if self.single else out
+        return orth(out.astype(self.H.dtype)) if self.single else out
 
     def coupling(self, V: Panel, W: Panel, count: int) -> float:
         """The norm of what ``W = G V`` has along the first columns of B, but not along V."""
@@ -181,27 +186,31 @@ class Basis:
         return float(np.linalg.norm(inner(self.B[:, :count], (R / size).astype(self.B.dtype)), 2)) * size
 
     def _times(self, Z: Panel) -> Panel:
-        """``B Z``."""
-        out = np.zeros((self.B.shape[0], Z.shape[1]), self.H.dtype)
+        """``B Z``, in the precision of B."""
+        out = np.zeros((self.B.shape[0], Z.shape[1]), self.B.dtype)
         subtract_product(out, self.B[:, : self.size], -Z)
         return out
 
-    def _project(self, W: Panel, end: int, start: int = 0, size: float = 1.0) -> Panel:
-        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients.
+    def _held(self, W: Panel) -> Panel:
+        """A copy of W in the precision of B."""
+        return W.astype(self.B.dtype)
 
-        Where B is in single precision, W is about so large: what is that much less than 1 would be lost there.
-        """
+    def _scaled(self, W: Panel) -> tuple[Panel, float]:
+        """W divided by a unit, and the unit: what is much less than 1 would be lost in single precision."""
+        unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
+        # An operator may return what it was given, or a view of it, or what must not be written to.
+        if W.dtype != self.B.dtype or not W.flags.writeable or np.may_share_memory(W, self.B):
+            W = (W / unit).astype(self.B.dtype)
+        elif unit != 1:
+            W /= W.dtype.type(unit)
+        return W, unit
+
+    def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
+        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients."""
         B = self.B[:, start:end]
-        if not self.single:
-            part = inner(B, W)
-            subtract_product(W, B, part)
-            return part
-        exponent = int(np.frexp(size)[1])
-        W *= 2.0**-exponent
-        part = inner(B, W.astype(B.dtype))
+        part = inner(B, W)
         subtract_product(W, B, part)
-        W *= 2.0**exponent
-        return part * 2.0**exponent
+        return part
 
     def restart(self, theta: Vector, Z: Panel) -> None:
         """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
@@ -224,28 +233,33 @@ class Basis:
         """What rounding leaves of a column of length 1 that should be 0."""
         return SINGLE_ROUNDING if self.single else _column_rounding(self.B)
 
-    def _next(self, W: Panel) -> Panel:
+    def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
         """Orthonormal columns along those of W that are more than rounding, filled up with fresh ones.
+
+        `squares` is ``W^H W``.
 
         Those of a probe are not filled up: they must know of nothing but its first block.
         """
         n, end = self.B.shape[0], self.size
         width = min(W.shape[1], n - end, self.B.shape[1] - end)
-        Q = self._independent(W, self.dropped(), width, end)
+        Q = self._independent(W, noise, width, end, squares=squares)
         if Q.shape[1] < width and self.aside is None:
             self.B[:, end : end + Q.shape[1]] = Q
             Q = np.hstack([Q, self._fresh(end + Q.shape[1], width - Q.shape[1])])
         return Q
 
-    def _independent(self, W: Panel, noise: float, width: int, end: int, whole: float = 0.0) -> Panel:
+    def _independent(
+        self, W: Panel, noise: float, width: int, end: int, whole: float = 0.0, squares: Panel | None = None
+    ) -> Panel:
         """At most so many orthonormal columns, orthogonal to the first `end` of B, along what of W is above noise.
 
-        W is orthogonal to those but for rounding; `whole` is the length that its columns had before.
+        W is orthogonal to those but for rounding; `whole` is the length that its columns had before, `squares` is
+        ``W^H W``.
         """
         Q, width = np.zeros((W.shape[0], 0), W.dtype), min(width, W.shape[1])
         while True:
-            squares, P = np.linalg.eigh(inner(W, W))
-            lengths = np.sqrt(np.maximum(squares, 0))
+            lengths, P = np.linalg.eigh(inner(W, W) if squares is None else squares)
+            lengths, squares = np.sqrt(np.maximum(lengths, 0)), None
             least = max(noise, TOLD_BY_SQUARES * float(lengths[-1])) if len(lengths) else noise
             short = lengths <= least
             there = np.flatnonzero(~short)[max(0, len(lengths) - short.sum() - (width - Q.shape[1])) :]
@@ -258,20 +272,21 @@ class Basis:
                 for _ in range(2):  # short columns have rounding along B
                     self._project(F, end)
                     subtract_product(F, Q, inner(Q, F))
-                    F = orth(F)
+                    F = self._held(orth(F))
             elif not self.single:  # to single precision they are
                 F = orth(F)
             Q = np.hstack([Q, F]) if Q.shape[1] else F
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
-            W = W - Q @ inner(Q, W)
-            self._project(W, end, 0, self.scale)
+            W = W.copy()
+            subtract_product(W, Q, inner(Q, W))
+            self._project(W, end)
 
     def _fresh(self, end: int, columns: int) -> Panel:
         """Random orthonormal directions orthogonal to the first `end` columns of B."""
         F = self._normal(columns)
         for _ in range(2):
-            F = orth(F)
+            F = self._held(orth(F))
             self._project(F, end)
         return orth(F)
 

@@ -113,8 +113,6 @@ class BlockLanczos(Solver):
     def shape(self, k: int | float, A: Operator) -> Shape:
         """Products as wide as their kernels want, less for few components; a basis of these and a few steps."""
         least, most = A.costs.panel_columns
-        if A.dtype != np.float32 and self.single(A):
-            most *= 2  # as many bytes
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or wide, *A.shape)
         wanted = min(10 + b if isinstance(k, float) else int(k), n)

@@ -44,14 +44,14 @@ class Products:
         return residual_rounding(self.eps) * self.leader * first if self.precise else self.measured
 
     def __call__(self, V: Panel) -> Panel:
-        """``G V``, in double precision from the first product on if single precision cannot hold that."""
+        """``G V``, in single precision, unless from the first product on that cannot hold it."""
         self.n_passes += self.G.costs.gram_reads
         self.n_steps += 1
         if not self.precise:
             with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
                 W = self.G.gram(V.astype(np.float32, copy=False))
             if self.n_steps > 1 or self._measured(V, W):
-                return np.asarray(W, self.dtype)
+                return W
             self.precise = True
         return np.asarray(self.G.gram(V.astype(self.dtype, copy=False)), self.dtype)
 

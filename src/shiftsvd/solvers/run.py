@@ -217,6 +217,7 @@ class Run:
         single = self._reads_in_single
         if single:
             product = self.products(V) if product is None else product
+            product = np.asarray(product, self.dtype)
             self.products.judge(V, product, self.rng)
             ritz = replace(ritz, measured=self.products.measured)
             if ritz.loss(k) > SHARE * self.solver.tol:

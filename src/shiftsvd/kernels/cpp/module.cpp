@@ -3,12 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "panels.hpp"
 #include "rows.hpp"
 
 namespace nb = nanobind;
@@ -45,37 +48,38 @@ Isa pick() {
 
 Isa isa = Isa::baseline;
 
+// The table of the instruction set that was picked: `get` takes one of the tags of isa.hpp.
+template <class F>
+auto table(F get) {
+#ifdef SHIFTSVD_X86
+  if (isa == Isa::avx512) return get(Avx512());
+  if (isa == Isa::avx2) return get(Avx2());
+#endif
+  return get(Baseline());
+}
+
 template <class D, class T, class I>
 const Products<D, T, I> &products() {
-  static const Products<D, T, I> table =
-#ifdef SHIFTSVD_X86
-      isa == Isa::avx512 ? Tables<Avx512>::products<D, T, I>()
-      : isa == Isa::avx2 ? Tables<Avx2>::products<D, T, I>()
-                         :
-#endif
-                         Tables<Baseline>::products<D, T, I>();
-  return table;
+  static const auto found = table([](auto set) { return Tables<decltype(set)>::template products<D, T, I>(); });
+  return found;
 }
 
 template <class D, class I>
 const Statistics<D, I> &statistics() {
-  static const Statistics<D, I> table =
-#ifdef SHIFTSVD_X86
-      isa == Isa::avx512 ? Tables<Avx512>::statistics<D, I>()
-      : isa == Isa::avx2 ? Tables<Avx2>::statistics<D, I>()
-                         :
-#endif
-                         Tables<Baseline>::statistics<D, I>();
-  return table;
+  static const auto found = table([](auto set) { return Tables<decltype(set)>::template statistics<D, I>(); });
+  return found;
 }
 
 template <class T>
 Subtract<T> subtract() {
-#ifdef SHIFTSVD_X86
-  if (isa == Isa::avx512) return Tables<Avx512>::subtract<T>();
-  if (isa == Isa::avx2) return Tables<Avx2>::subtract<T>();
-#endif
-  return Tables<Baseline>::subtract<T>();
+  static const auto found = table([](auto set) { return Tables<decltype(set)>::template subtract<T>(); });
+  return found;
+}
+
+template <class T>
+const TallProducts<T> &tall_products() {
+  static const auto found = table([](auto set) { return TallTables<decltype(set)>::template products<T>(); });
+  return found;
 }
 
 void require(bool sound, const char *rule) {
@@ -192,6 +196,76 @@ void define_subtract(nb::module_ &m) {
       nb::arg("X").noconvert(), nb::arg("L").noconvert(), nb::arg("Rt").noconvert(), nb::arg("out").noconvert());
 }
 
+template <class T>
+Tall<T> tall(const Strided<const T> &B) {
+  Tall<T> panel{B.data(), std::int64_t(B.shape(0)), std::int64_t(B.shape(1)), B.stride(0), B.stride(1)};
+  require(panel.down == 1 || panel.right == 1, "rows or columns of B must be contiguous");
+  return panel;
+}
+
+template <class T, class S>
+Narrow<S> narrow(const Strided<S> &W, const Tall<T> &B) {
+  std::int64_t columns = W.shape(1), bytes = columns * sizeof(T);
+  require(W.shape(0) == std::size_t(B.rows) && W.stride(1) == 1, "W must have a contiguous row for each of B");
+  require(bytes % tall_products<T>().register_bytes == 0, "the columns of W must fill registers");
+  return {W.data(), columns, W.stride(0)};
+}
+
+template <class T>
+void define_tall(nb::module_ &m) {
+  m.def(
+      "inner",
+      [](Strided<const T> B, Strided<const T> W, Matrix<double> out) {
+        auto left = tall(B);
+        auto right = narrow(W, left);
+        require(out.shape(0) == B.shape(1) && out.shape(1) == W.shape(1), "out is like B^T W");
+        nb::gil_scoped_release released;
+        tall_products<T>().inner(left, right, out.data());
+      },
+      nb::arg("B").noconvert(), nb::arg("W").noconvert(), nb::arg("out").noconvert());
+  m.def(
+      "subtract_product",
+      [](Strided<const T> B, Matrix<const T> C, Strided<T> W) {
+        auto left = tall(B);
+        auto right = narrow(W, left);
+        require(C.shape(0) == B.shape(1) && C.shape(1) == W.shape(1), "W is like B C");
+        nb::gil_scoped_release released;
+        tall_products<T>().subtract(left, C.data(), right);
+      },
+      nb::arg("B").noconvert(), nb::arg("C").noconvert(), nb::arg("W").noconvert());
+}
+
+template <class T>
+void define_total(nb::module_ &m) {
+  m.def(
+      "total",
+      [](std::vector<Vector<const T>> parts, std::optional<Vector<const double>> before, std::vector<int> widths,
+         Matrix<const double> L, Matrix<const double> C, std::int64_t lo, Strided<T> Y) {
+        std::int64_t rows = L.shape(0), hi = lo + std::int64_t(Y.shape(0)), columns = Y.shape(1), offset = 0, first = 0;
+        require(0 <= lo && hi <= rows, "rows out of range");
+        require(Y.stride(1) == 1 || columns <= 1, "the rows of Y must be contiguous");
+        require(C.shape(0) == L.shape(1) && C.shape(1) == Y.shape(1), "L C must have the columns of Y");
+        for (int width : widths) width_of<T>(width), first += width;
+        require(columns <= first && (columns == 0 || first - widths.back() < columns), "groups must cover Y");
+        std::vector<const T *> values;
+        for (auto &part : parts) {
+          require(part.shape(0) == std::size_t(rows * first), "parts of different size");
+          values.push_back(part.data());
+        }
+        require(!before || before->shape(0) == std::size_t(rows * first), "sums of different length");
+        Parts<T> S{values.data(), std::int64_t(values.size()), before ? before->data() : nullptr, rows, L.data(),
+                   C.data(),      std::int64_t(L.shape(1))};
+        nb::gil_scoped_release released;
+        first = 0;
+        for (int width : widths) {
+          tall_products<T>().total(S, offset, width, first, lo, hi, {Y.data(), columns, Y.stride(0)});
+          offset += rows * width, first += width;
+        }
+      },
+      nb::arg("parts").noconvert(), nb::arg("before").none(), nb::arg("widths"), nb::arg("L").noconvert(),
+      nb::arg("C").noconvert(), nb::arg("lo"), nb::arg("Y").noconvert());
+}
+
 template <class I>
 void define_counts(nb::module_ &m) {
   m.def(
@@ -295,6 +369,10 @@ NB_MODULE(_compiled, m) {
   define_products<double, double, std::int64_t>(m);
   define_subtract<float>(m);
   define_subtract<double>(m);
+  define_tall<float>(m);
+  define_tall<double>(m);
+  define_total<float>(m);
+  define_total<double>(m);
   define_counts<std::int32_t>(m);
   define_counts<std::int64_t>(m);
   define_add<float>(m);
@@ -306,4 +384,5 @@ NB_MODULE(_compiled, m) {
   const char *names[] = {"baseline", "AVX2", "AVX-512"};
   m.attr("instruction_set") = names[int(isa)];
   m.attr("panel_bytes") = panel_bytes;
+  m.attr("register_bytes") = tall_products<float>().register_bytes;
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "isa.hpp"
+
 namespace shiftsvd {
 
 // Rows lo to hi of a CSR matrix. Indices are sound: they were checked before they came here.
@@ -87,9 +89,5 @@ struct Tables {
   template <class T>
   static Subtract<T> subtract();
 };
-
-struct Baseline {};
-struct Avx2 {};
-struct Avx512 {};
 
 }  // namespace shiftsvd

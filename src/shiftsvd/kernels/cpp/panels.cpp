@@ -1,0 +1,182 @@
+// One source for every instruction set: compiled once for each, with ISA naming which.
+//
+// BLAS packs both factors before it multiplies, which takes as long as a product with 16 columns; here the tall one is
+// read where it lies, and each of its entries meets a whole row of the narrow one in registers.
+#include "panels.hpp"
+
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+
+namespace shiftsvd {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int register_bytes = 64, registers = 16;
+#elif defined(__AVX2__)
+constexpr int register_bytes = 32, registers = 12;
+#else
+constexpr int register_bytes = 16, registers = 8;
+#endif
+
+// Columns of the narrow panel that are worked on at once, in bytes, and rows, whose part of it stays in the first
+// cache.
+constexpr int widest_bytes = 128;
+constexpr std::int64_t most_rows = 256;
+
+// W columns of a row, as registers hold them.
+template <class T, int W>
+struct Row {
+  static constexpr int bytes = register_bytes, lanes = bytes / int(sizeof(T)), count = W / lanes;
+  // So many columns of the tall panel at once as leave registers for the rest.
+  static constexpr int tile = registers / count;
+  typedef T Vector __attribute__((vector_size(bytes), aligned(sizeof(T)), may_alias));
+  static Vector load(const T *p) {
+    return *reinterpret_cast<const Vector *>(p);
+  }
+  static void store(T *p, Vector v) {
+    *reinterpret_cast<Vector *>(p) = v;
+  }
+};
+
+// Entry (i, j) of a tall panel; the compiler knows which of its strides is 1.
+template <bool by_columns, class T>
+inline T entry(const T *B, std::int64_t stride, std::int64_t i, int j) {
+  return by_columns ? B[j * stride + i] : B[i * stride + j];
+}
+
+template <int W, int C, bool by_columns, class T>
+void inner_tile(const T *B, std::int64_t stride, std::int64_t rows, Narrow<const T> Y, double *out) {
+  using R = Row<T, W>;
+  typename R::Vector sum[C][R::count] = {};
+  for (std::int64_t i = 0; i < rows; i++) {
+    typename R::Vector y[R::count];
+    for (int r = 0; r < R::count; r++) y[r] = R::load(Y.values + i * Y.stride + r * R::lanes);
+    for (int j = 0; j < C; j++) {
+      T b = entry<by_columns>(B, stride, i, j);
+      for (int r = 0; r < R::count; r++) sum[j][r] += b * y[r];
+    }
+  }
+  for (int j = 0; j < C; j++) {
+    for (int r = 0; r < W; r++) out[j * Y.columns + r] += sum[j][r / R::lanes][r % R::lanes];
+  }
+}
+
+// Two sums for each row, since each addition waits four cycles for the one before.
+template <int W, int C, bool by_columns, class T>
+void subtract_tile(const T *B, std::int64_t stride, std::int64_t rows, const T *factor, Narrow<T> Y) {
+  using R = Row<T, W>;
+  typename R::Vector c[C][R::count];
+  for (int j = 0; j < C; j++) {
+    for (int r = 0; r < R::count; r++) c[j][r] = R::load(factor + j * Y.columns + r * R::lanes);
+  }
+  for (std::int64_t i = 0; i < rows; i++) {
+    for (int r = 0; r < R::count; r++) {
+      T *place = Y.values + i * Y.stride + r * R::lanes;
+      typename R::Vector even = R::load(place), odd = {};
+      for (int j = 0; j < C; j++) {
+        T b = entry<by_columns>(B, stride, i, j);
+        j % 2 ? odd += b * c[j][r] : even -= b * c[j][r];
+      }
+      R::store(place, even - odd);
+    }
+  }
+}
+
+// Calls f(tile) for tiles of C columns, then of half as many, until all are done.
+template <int C, class F>
+void in_tiles(std::int64_t from, std::int64_t columns, F f) {
+  for (; from + C <= columns; from += C) f(std::integral_constant<int, C>(), from);
+  if constexpr (C > 1) in_tiles<C / 2>(from, columns, f);
+}
+
+// Calls f(width, first) for groups of columns that fill registers, the widest first.
+template <class T, int W = widest_bytes / int(sizeof(T)), class F>
+void in_groups(std::int64_t from, std::int64_t columns, F f) {
+  for (; from + W <= columns; from += W) f(std::integral_constant<int, W>(), from);
+  if constexpr (W > Row<T, W>::lanes) in_groups<T, W / 2>(from, columns, f);
+}
+
+// Calls f(width, tile, rows, B, first row, first column of B, first column of W) for all that fits the registers.
+template <class T, class F>
+void in_parts(Tall<T> B, std::int64_t columns, F f) {
+  for (std::int64_t lo = 0; lo < B.rows; lo += most_rows) {
+    std::int64_t rows = B.rows - lo < most_rows ? B.rows - lo : most_rows;
+    in_groups<T>(0, columns, [&](auto w, std::int64_t first) {
+      in_tiles<Row<T, w()>::tile>(0, B.columns, [&](auto c, std::int64_t j) { f(w, c, lo, rows, j, first); });
+    });
+  }
+}
+
+template <bool by_columns, class T>
+void inner_in(Tall<T> B, Narrow<const T> W, double *out) {
+  in_parts(B, W.columns, [&](auto w, auto c, std::int64_t lo, std::int64_t rows, std::int64_t j, std::int64_t first) {
+    Narrow<const T> part{W.values + lo * W.stride + first, W.columns, W.stride};
+    inner_tile<w(), c(), by_columns>(B.values + lo * B.down + j * B.right, by_columns ? B.right : B.down, rows, part,
+                                     out + j * W.columns + first);
+  });
+}
+
+template <bool by_columns, class T>
+void subtract_in(Tall<T> B, const T *C, Narrow<T> W) {
+  in_parts(B, W.columns, [&](auto w, auto c, std::int64_t lo, std::int64_t rows, std::int64_t j, std::int64_t first) {
+    Narrow<T> part{W.values + lo * W.stride + first, W.columns, W.stride};
+    subtract_tile<w(), c(), by_columns>(B.values + lo * B.down + j * B.right, by_columns ? B.right : B.down, rows,
+                                        C + j * W.columns + first, part);
+  });
+}
+
+template <class T>
+void inner(Tall<T> B, Narrow<const T> W, double *out) {
+  B.down == 1 ? inner_in<true>(B, W, out) : inner_in<false>(B, W, out);
+}
+
+template <class T>
+void subtract(Tall<T> B, const T *C, Narrow<T> W) {
+  B.down == 1 ? subtract_in<true>(B, C, W) : subtract_in<false>(B, C, W);
+}
+
+template <int W, class T>
+void total_of(Parts<T> S, std::int64_t offset, std::int64_t first, std::int64_t lo, std::int64_t hi, Narrow<T> Y) {
+  std::int64_t width = Y.columns - first < W ? Y.columns - first : W;
+  for (std::int64_t i = lo; i < hi; i++) {
+    double sum[W] = {};
+    if (S.before) std::memcpy(sum, S.before + offset + i * W, sizeof(sum));
+    for (std::int64_t b = 0; b < S.count; b++) {
+      const T *part = S.values[b] + offset + i * W;
+      for (int r = 0; r < W; r++) sum[r] += part[r];
+    }
+    for (std::int64_t s = 0; s < S.rank; s++) {
+      double left = S.left[i * S.rank + s];
+      const double *right = S.right + s * Y.columns + first;
+      for (std::int64_t r = 0; r < width; r++) sum[r] -= left * right[r];
+    }
+    T *out = Y.values + (i - lo) * Y.stride + first;
+    for (std::int64_t r = 0; r < width; r++) out[r] = T(sum[r]);
+  }
+}
+
+template <class T>
+void total(Parts<T> S, std::int64_t offset, int width, std::int64_t first, std::int64_t lo, std::int64_t hi,
+           Narrow<T> Y) {
+  switch (width) {
+    case 1: return total_of<1>(S, offset, first, lo, hi, Y);
+    case 2: return total_of<2>(S, offset, first, lo, hi, Y);
+    case 4: return total_of<4>(S, offset, first, lo, hi, Y);
+    case 8: return total_of<8>(S, offset, first, lo, hi, Y);
+    case 16: return total_of<16>(S, offset, first, lo, hi, Y);
+    default: return total_of<widest_bytes / int(sizeof(T))>(S, offset, first, lo, hi, Y);
+  }
+}
+
+}  // namespace
+
+template <>
+template <class T>
+TallProducts<T> TallTables<ISA>::products() {
+  return {inner<T>, subtract<T>, total<T>, register_bytes};
+}
+template TallProducts<float> TallTables<ISA>::products();
+template TallProducts<double> TallTables<ISA>::products();
+
+}  // namespace shiftsvd

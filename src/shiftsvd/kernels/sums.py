@@ -1,0 +1,39 @@
+"""What the blocks of a sparse matrix give, added up: in one go, in double precision, in the order of the blocks."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from shiftsvd.kernels import Kernels, ordered
+from shiftsvd.kernels.groups import Array, Groups
+
+# Panels that are kept to be added up at once, and numbers of the sum that a thread makes at a time.
+HELD, ROUNDED = 8, 2**18
+
+
+def add_up(kernels: Kernels, parts: Iterator[tuple[Groups, Array]], R: Array, Y: Array, n_threads: int) -> None:
+    """``Y = sum_b Z_b - R sum_b S_b`` of the pairs (Z_b, S_b), rounded once."""
+    held: list[Groups] = []
+    before, sums = None, np.zeros(())
+    for Z, S in parts:
+        if len(held) == HELD:
+            before, held = _folded(kernels, held, before), []
+        held.append(Z)
+        sums = sums + S.astype(np.complex128 if np.iscomplexobj(S) else np.float64, copy=False)
+    R = np.ascontiguousarray(R)
+
+    def rounded(lo: int) -> None:
+        kernels.total(held, before, R, sums, (lo, min(lo + step, len(Y))), Y[lo : lo + step])
+
+    step = max(ROUNDED // max(Y.shape[1], 1), 1)
+    for _ in ordered(rounded, range(0, len(Y), step), n_threads):
+        pass
+
+
+def _folded(kernels: Kernels, panels: list[Groups], before: Array | None) -> Array:
+    """The panels added to what has been added up so far."""
+    flat = panels[0].flat
+    total = np.zeros(flat.shape, np.result_type(flat, np.float64)) if before is None else before
+    for panel in panels:
+        kernels.add(panel.flat, total)
+    return total
