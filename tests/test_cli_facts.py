@@ -82,6 +82,8 @@ def test_estimate_says_what_the_library_says(file: Path, X: sparse.csr_array) ->
     expected = shiftsvd.estimate(X, 5, "lanczos")
     assert facts["peak_bytes"] == expected.peak_bytes
     assert facts["n_passes"] == expected.n_passes
+    assert facts["passes_range"] == list(expected.passes_range)
+    assert expected.passes_range[0] <= expected.n_passes <= expected.passes_range[1]
     assert facts["seconds_per_pass"] > 0
     assert facts["seconds"] == pytest.approx(facts["seconds_per_pass"] * facts["n_passes"])
     assert "peak_bytes" in invoke("estimate", file, "-k", 5).stdout

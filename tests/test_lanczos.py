@@ -361,8 +361,23 @@ def test_estimate_foresees_passes_and_memory_without_reading() -> None:
         assert seen.peak_bytes > 0
         assert seen.seconds_per_pass is None
     assert ss.estimate(X, 10, probe=True).seconds_per_pass > 0
+    assert ss.estimate(X, 10, "exact").passes_range == (1, 1)
+    assert ss.estimate(X, 10, ss.Exact(1e-4)).passes_range == (1, 2)
+    assert ss.estimate(X, 10, "gram").passes_range == (2, 2)
+    assert ss.estimate(X, 10, ss.Gram(last_pass=False)).passes_range == (1, 2)
     with pytest.raises(ValueError, match="k must be"):
         ss.estimate(X, 401)
+
+
+@pytest.mark.parametrize("k", [5, 20, 50])
+@pytest.mark.parametrize("spectrum", ["j**-2.0", "j**-0.5", "np.exp(-j / 60)", "1 - j / 2000", "0.8 ** (j // 7)"])
+def test_the_reads_of_fast_and_slow_spectra_lie_within_what_was_foreseen(spectrum: str, k: int) -> None:
+    rng, j = np.random.default_rng(k), np.arange(1.0, 1001)
+    Q = np.linalg.qr(rng.normal(size=(1000, 1000)))[0]
+    X = eval(spectrum, {"np": np, "j": j})[:, None] * Q
+    solver = ss.BlockLanczos()
+    least, most = ss.estimate(X, k, solver).passes_range
+    assert least <= ss.svd(X, k, solver=solver, rng=0).info.n_passes <= most
 
 
 def test_the_choice_does_not_depend_on_the_number_of_threads() -> None:

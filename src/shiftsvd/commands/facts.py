@@ -140,6 +140,7 @@ def estimated(given: dict[str, Any]) -> Facts:
         "reason": foreseen.solver.reason or None,
         "peak_bytes": foreseen.peak_bytes,
         "n_passes": foreseen.n_passes,
+        "passes_range": list(foreseen.passes_range),
         "seconds_per_pass": seconds,
         "seconds": None if seconds is None else seconds * foreseen.n_passes,
     }

@@ -124,6 +124,8 @@ class Estimate:
         Memory beyond X that holding the operator, the solver, and the right singular vectors takes.
     n_passes : int
         Reads of the data that are expected.
+    passes_range : (int, int)
+        The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
     seconds_per_pass : float or None
         From a product with a few columns, if that was asked for.
     """
@@ -131,6 +133,7 @@ class Estimate:
     solver: Solver
     peak_bytes: int
     n_passes: int
+    passes_range: tuple[int, int]
     seconds_per_pass: float | None = None
 
 
@@ -172,4 +175,5 @@ def estimate(
         V = np.ones((tall.shape[1], BlockLanczos().shape(k, A).block), A.dtype)
         with threads(A.costs.n_threads):
             seconds = gram_seconds(tall, V)
-    return Estimate(chosen, chosen.peak_bytes(A, count), round(chosen.expected_passes(A, count)), seconds)
+    expected, likely = round(chosen.expected_passes(A, count)), chosen.passes_range(A, count)
+    return Estimate(chosen, chosen.peak_bytes(A, count), expected, likely, seconds)

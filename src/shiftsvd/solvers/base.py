@@ -62,6 +62,11 @@ class Solver(ABC):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Reads of the data, as far as they can be foreseen."""
 
+    def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
+        """The fewest and the most reads of the data that are likely: the same where the data do not decide."""
+        expected = round(self.expected_passes(A, k))
+        return expected, expected
+
     def check_share(self, k: int | float) -> None:
         """Refuse a share of the variance that this solver cannot find."""
         if _is_share(k) and not self.takes_shares:

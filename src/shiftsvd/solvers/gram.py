@@ -113,6 +113,10 @@ class Gram(Solver):
         """One to form the matrix, one to read the components."""
         return 2.0
 
+    def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
+        """The one that forms the matrix may do for the components."""
+        return 2 if self.last_pass else 1, 2
+
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
         n = min(A.shape)

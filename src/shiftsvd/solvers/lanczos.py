@@ -17,6 +17,8 @@ from shiftsvd.solvers.ritz import residual_rounding
 from shiftsvd.solvers.run import Run
 from shiftsvd.solvers.shape import Shape
 
+# Reads beside those that bring k columns in, at the least; and reads of slow spectra, in units of those expected.
+QUICKEST, SLOWEST = 2, 2.5
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 # So many roundings must fit into the tolerance before double data are multiplied in single precision.
 DOUBT = 100
@@ -132,6 +134,11 @@ class BlockLanczos(Solver):
         """By the model of costs."""
         shape = self.shape(k, A)
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
+
+    def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
+        """From a spectrum that falls like 1 / j^2 to a flat one; held to 40 of them by benchmarks/foreseen.py."""
+        least = -(-k // self.shape(k, A).block) + QUICKEST
+        return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
