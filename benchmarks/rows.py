@@ -12,6 +12,7 @@ from scipy.io import mmread
 from scipy.sparse import csr_array, issparse, load_npz, save_npz
 
 import data
+import middle
 import text
 from contestants import Case
 from errors import load, make_reference
@@ -68,6 +69,8 @@ ROWS = {
     "wide": Row(100, "uniform nonzeros", lambda s, *_: data.uniform(round(330 * s), 2_000_000, round(6_600_000 * s))),
     "digits": Row(10, "8 x 8 images of digits", _digits),
     "digits64": Row(64, "8 x 8 images of digits, all components", _digits),
+    # Those of medium size, whole: a tenth of them would be small.
+    **{name: Row(k, "of medium size", lambda *_, make=make: make()) for name, (k, make) in middle.available().items()},
 }
 
 
