@@ -1,4 +1,4 @@
-"""Compiled products of sparse rows against SciPy's, one core and two; and against what the caches allow.
+"""Compiled products of sparse rows against SciPy's, one core and two; against what the caches allow; and BLAS.
 
 The matrices have 10 % nonzeros at random places. The roof of a kernel is its own rate with a panel of 64 rows, which
 stays in the first cache; below it, 2 000 rows of a panel live in the second cache, 30 000 in the third.
@@ -99,6 +99,38 @@ def against_caches() -> None:
             print(f"| {np.dtype(dtype)} | {name} | {roof:.3f} | {shares} |")
 
 
+def against_blas() -> None:
+    """A basis by columns times a block: ours, and NumPy's BLAS as it was called before."""
+    from shiftsvd.kernels import compiled, twin
+
+    narrow, compiled.NARROW = compiled.NARROW, dict.fromkeys(compiled.NARROW, 1000)
+    most = narrow[instruction_set()]
+    print(
+        f"\ntall panels of 250 columns, one core, {instruction_set()}; GFlop/s; ours are taken up to {most} columns\n"
+    )
+    print("| data | rows | columns | B^T W: BLAS | ours | W - B C: BLAS | ours |")
+    print("|---|---|---|---|---|---|---|")
+    for dtype in (np.float32, np.float64):
+        for rows in (2_000, 8_000):
+            for columns in (8, 16, 32, 50, 64, 100):
+                rng = np.random.default_rng(0)
+                B = np.asfortranarray(rng.standard_normal((rows, 250)).astype(dtype))
+                W = rng.standard_normal((rows, columns)).astype(dtype)
+                C = (B.T @ W) / rows
+                seconds = alternate(
+                    {
+                        "BLAS": lambda B=B, W=W: twin.inner(B, W),
+                        "ours": lambda B=B, W=W: compiled.inner(B, W),
+                        "BLAS less": lambda B=B, W=W, C=C: twin.subtract_product(W, B, C),
+                        "ours less": lambda B=B, W=W, C=C: compiled.subtract_product(W, B, C),
+                    }
+                )
+                rates = " | ".join(f"{2 * rows * 250 * columns / s / 1e9:.0f}" for s in seconds.values())
+                print(f"| {np.dtype(dtype)} | {rows:,} | {columns} | {rates} |")
+    compiled.NARROW = narrow
+
+
 if __name__ == "__main__":
     against_scipy()
     against_caches()
+    against_blas()

@@ -262,3 +262,15 @@ def test_the_command_writes_all_it_writes_at_any_scale(power: int, tmp_path: Pat
     assert sorted(path.name for path in (tmp_path / "far").iterdir()) == sorted(
         path.name for path in (tmp_path / "one").iterdir()
     )
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e9, 1e13])
+@pytest.mark.parametrize("dense", [False, True])
+def test_single_precision_finds_the_same_where_squares_of_products_leave_its_range(unit: float, dense: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((900, 300), density=0.1, rng=rng, format="csr")
+    X = X.toarray() if dense else X
+    G = ss.svd(X, 10, shift="mean", solver="lanczos", rng=0)
+    F = ss.svd((X * unit).astype(np.float32), 10, shift="mean", solver="lanczos", rng=0)
+    assert F.info.converged
+    np.testing.assert_allclose(F.S / unit, G.S, rtol=1e-4)

@@ -303,5 +303,6 @@ def _column_rounding(W: Panel) -> float:
 
 
 def _lengths(W: Panel) -> Vector:
-    """Norms of the columns."""
+    """Norms of the columns; squares of single precision would leave its range."""
+    W = W.astype(np.result_type(W, np.float64), copy=False)
     return np.asarray(np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real))
