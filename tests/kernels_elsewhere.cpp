@@ -1,0 +1,141 @@
+// The kernels beside plain loops, in a program of its own: for processors that no Python is at hand for.
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <vector>
+
+#include "panels.hpp"
+#include "rows.hpp"
+
+using namespace shiftsvd;
+
+std::mt19937 random_bits(7);
+int failures = 0, checks = 0;
+
+double draw() {
+  return std::uniform_real_distribution<double>(-1, 1)(random_bits);
+}
+
+template <class T>
+std::vector<T> numbers(std::size_t count) {
+  std::vector<T> out(count);
+  for (T &x : out) x = T(draw());
+  return out;
+}
+
+template <class T>
+void agree(const char *what, const std::vector<T> &found, const std::vector<double> &want, double terms) {
+  double bound = (sizeof(T) == 4 ? 6e-8 : 1.2e-16) * (terms + 8) * 4;
+  for (std::size_t i = 0; i < want.size(); i++) {
+    checks++;
+    if (!(std::fabs(found[i] - want[i]) <= bound)) {
+      if (failures++ < 10) std::printf("%s [%zu]: %.9g, not %.9g\n", what, i, double(found[i]), want[i]);
+    }
+  }
+}
+
+template <class D, class T, class I>
+void sparse(int width) {
+  const std::int64_t m = 23, n = 19, rank = 2;
+  std::vector<D> data;
+  std::vector<I> indices, indptr{0};
+  std::vector<double> X(m * n);
+  for (std::int64_t i = 0; i < m; i++) {
+    for (std::int64_t j = 0; j < n; j++) {
+      if (random_bits() % 3) continue;
+      data.push_back(D(draw())), indices.push_back(I(j)), X[i * n + j] = data.back();
+    }
+    indptr.push_back(I(data.size()));
+  }
+  Rows<D, I> rows{data.data(), indices.data(), indptr.data(), 2, m - 1};
+  std::int64_t count = rows.hi - rows.lo;
+  auto V = numbers<T>(n * width), W = numbers<T>(count * width), C = numbers<T>(rank * width);
+  auto left = numbers<double>(count * rank), weights = numbers<double>(count);
+  std::vector<T> Y(count * width), Z(n * width), G(n * width), sums(rank * width);
+  auto kernels = Tables<Baseline>::products<D, T, I>();
+  kernels.gather(rows, V.data(), width, Panel<T>{Y.data(), width, width});
+  kernels.scatter(rows, Panel<const T>{W.data(), width, width}, width, Z.data());
+  kernels.gram(rows, V.data(), width, Shift<T>{left.data(), rank, C.data(), sums.data(), weights.data()}, G.data());
+  std::vector<double> y(count * width), z(n * width), g(n * width), s(rank * width);
+  for (std::int64_t i = 0; i < count; i++) {
+    for (int c = 0; c < width; c++) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < n; j++) sum += X[(rows.lo + i) * n + j] * V[j * width + c];
+      y[i * width + c] = sum;
+      for (std::int64_t r = 0; r < rank; r++) sum -= left[i * rank + r] * C[r * width + c];
+      sum *= weights[i];
+      for (std::int64_t r = 0; r < rank; r++) s[r * width + c] += left[i * rank + r] * sum;
+      for (std::int64_t j = 0; j < n; j++) {
+        z[j * width + c] += X[(rows.lo + i) * n + j] * W[i * width + c];
+        g[j * width + c] += X[(rows.lo + i) * n + j] * sum;
+      }
+    }
+  }
+  agree("gather", Y, y, n), agree("scatter", Z, z, m), agree("gram", G, g, 4 * m * n),
+      agree("sums", sums, s, 4 * m * n);
+}
+
+template <class T>
+void tall(std::int64_t rows, std::int64_t columns, int registers, bool by_columns) {
+  auto kernels = TallTables<Baseline>::products<T>();
+  std::int64_t width = registers * kernels.register_bytes / std::int64_t(sizeof(T));
+  auto B = numbers<T>(rows * columns), W = numbers<T>(rows * width), C = numbers<T>(columns * width);
+  std::int64_t down = by_columns ? 1 : columns, right = by_columns ? rows : 1;
+  Tall<T> left{B.data(), rows, columns, down, right};
+  std::vector<double> found(columns * width), want(columns * width), less(W.begin(), W.end());
+  kernels.inner(left, Narrow<const T>{W.data(), width, width}, found.data());
+  for (std::int64_t i = 0; i < rows; i++) {
+    for (std::int64_t j = 0; j < columns; j++) {
+      for (std::int64_t c = 0; c < width; c++) {
+        double b = B[i * down + j * right];
+        want[j * width + c] += b * W[i * width + c];
+        less[i * width + c] -= b * C[j * width + c];
+      }
+    }
+  }
+  agree("inner", std::vector<T>(found.begin(), found.end()), want, double(rows));
+  kernels.subtract(left, C.data(), Narrow<T>{W.data(), width, width});
+  agree("subtract", W, less, double(columns));
+}
+
+template <class T>
+void sums(int width) {
+  const std::int64_t rows = 31, count = 3, rank = 2, used = width > 2 ? width - 1 : width;
+  std::vector<std::vector<T>> parts;
+  std::vector<const T *> values;
+  for (int b = 0; b < count; b++) parts.push_back(numbers<T>(rows * width));
+  for (auto &part : parts) values.push_back(part.data());
+  auto before = numbers<double>(rows * width), L = numbers<double>(rows * rank), C = numbers<double>(rank * used);
+  std::vector<T> Y(rows * used);
+  Parts<T> all{values.data(), count, before.data(), rows, L.data(), C.data(), rank};
+  TallTables<Baseline>::products<T>().total(all, 0, width, 0, 0, rows, Narrow<T>{Y.data(), used, used});
+  std::vector<double> want(rows * used);
+  for (std::int64_t i = 0; i < rows; i++) {
+    for (std::int64_t c = 0; c < used; c++) {
+      double sum = before[i * width + c];
+      for (auto &part : parts) sum += part[i * width + c];
+      for (std::int64_t r = 0; r < rank; r++) sum -= L[i * rank + r] * C[r * used + c];
+      want[i * used + c] = sum;
+    }
+  }
+  agree("total", Y, want, 8);
+}
+
+int main() {
+  for (int width : {1, 2, 4, 8, 16, 32}) {
+    sparse<float, float, std::int32_t>(width), sparse<float, float, std::int64_t>(width), sums<float>(width);
+    if (width == 32) continue;
+    sparse<float, double, std::int32_t>(width), sparse<double, double, std::int64_t>(width), sums<double>(width);
+  }
+  for (std::int64_t rows : {1, 5, 256, 700}) {
+    for (std::int64_t columns : {1, 3, 16, 33}) {
+      for (int registers : {1, 2, 5, 11}) {
+        for (bool by_columns : {false, true}) {
+          tall<float>(rows, columns, registers, by_columns), tall<double>(rows, columns, registers, by_columns);
+        }
+      }
+    }
+  }
+  std::printf("%d of %d numbers differ\n", failures, checks);
+  return failures ? 1 : 0;
+}
