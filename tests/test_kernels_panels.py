@@ -135,9 +135,8 @@ def test_sums_of_panels_are_those_of_numpy_in_double(dtype, width, rank, count):
     for kernels, cut in ((compiled, grouped), (twin, twin.panel)):
         for threads in (1, 3):
             room = np.full((n + 2, width + 2), 7, dtype)
-            sums.add_up(
-                kernels, ((cut(P, dtype), S) for P, S in zip(panels, small, strict=True)), R, room[1:-1, 1:-1], threads
-            )
+            parts = ((cut(P.copy(), dtype), S) for P, S in zip(panels, small, strict=True))
+            sums.add_up(kernels, parts, count, R, room[1:-1, 1:-1], threads)
             assert np.abs(room[1:-1, 1:-1] - want).max() <= bound
             room[1:-1, 1:-1] = 7
             assert (room == 7).all()
@@ -149,7 +148,7 @@ def test_threads_change_no_bit_of_a_sum(monkeypatch):
     found = []
     for threads in (1, 2, 5):
         Y = np.empty((5000, 20), np.float32)
-        sums.add_up(compiled, iter(parts), panel(5000, 2, seed=5), Y, threads)
+        sums.add_up(compiled, iter(parts), len(parts), panel(5000, 2, seed=5), Y, threads)
         found.append(Y)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

@@ -316,7 +316,8 @@ class SparseRows(Blocked):
 
     def _add_up(self, part: Callable[[Rows], tuple[Groups, Panel]], Y: Panel) -> Panel:
         """``Y = sum_b (Z_b - R S_b)`` of what all blocks give."""
-        add_up(self.kernels, (values for _, values in self._each(part)), self.outside.R, Y, self.n_threads)
+        parts = (values for _, values in self._each(part))
+        add_up(self.kernels, parts, len(self.blocks()), self.outside.R, Y, self.n_threads)
         return Y
 
     def _comes_apart(self, V: Panel) -> bool:

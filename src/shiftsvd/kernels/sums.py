@@ -7,17 +7,20 @@ import numpy as np
 from shiftsvd.kernels import Kernels, ordered
 from shiftsvd.kernels.groups import Array, Groups
 
-# Panels that are kept to be added up at once, and numbers of the sum that a thread makes at a time.
-HELD, ROUNDED = 8, 2**18
+# So many panels are kept to be added up at once; of more, each is added as it comes, which takes less memory, and next
+# to no time beside the products of as many blocks. And numbers of the sum that a thread makes at a time.
+HELD, ROUNDED = 4, 2**18
 
 
-def add_up(kernels: Kernels, parts: Iterator[tuple[Groups, Array]], R: Array, Y: Array, n_threads: int) -> None:
-    """``Y = sum_b Z_b - R sum_b S_b`` of the pairs (Z_b, S_b), rounded once."""
+def add_up(
+    kernels: Kernels, parts: Iterator[tuple[Groups, Array]], count: int, R: Array, Y: Array, n_threads: int
+) -> None:
+    """``Y = sum_b Z_b - R sum_b S_b`` of so many pairs (Z_b, S_b), rounded once."""
     held: list[Groups] = []
     before, sums = None, np.zeros(())
     for Z, S in parts:
-        if len(held) == HELD:
-            before, held = _folded(kernels, held, before), []
+        if held and count > HELD:
+            before = _folded(kernels, held.pop(), before)
         held.append(Z)
         sums = sums + S.astype(np.complex128 if np.iscomplexobj(S) else np.float64, copy=False)
     R = np.ascontiguousarray(R)
@@ -30,10 +33,9 @@ def add_up(kernels: Kernels, parts: Iterator[tuple[Groups, Array]], R: Array, Y:
         pass
 
 
-def _folded(kernels: Kernels, panels: list[Groups], before: Array | None) -> Array:
-    """The panels added to what has been added up so far."""
-    flat = panels[0].flat
-    total = np.zeros(flat.shape, np.result_type(flat, np.float64)) if before is None else before
-    for panel in panels:
-        kernels.add(panel.flat, total)
-    return total
+def _folded(kernels: Kernels, panel: Groups, before: Array | None) -> Array:
+    """The panel added to what has been added up so far."""
+    if before is None:
+        return panel.flat.astype(np.result_type(panel.flat, np.float64), copy=False)
+    kernels.add(panel.flat, before)
+    return before
