@@ -34,6 +34,7 @@ class Transform(ABC):
     """
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
+    learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and told(self) == told(other)
@@ -111,6 +112,18 @@ class Fitted:
     smooth: Smooth | None = None
     table: Panel | None = None
     single: bool = False
+
+    def check(self, n: int) -> None:
+        """Refuse what cannot have been learned of n columns, such as a damaged file may hold."""
+        q, count = self.how.learns
+        sizes = [(self.columns, (n, q)), (self.known, (count,))]
+        sizes += [] if self.right is None else [(self.right, (n, self.right.shape[-1]))]
+        sizes += [] if self.table is None else [(self.table, (len(self.table), 3))]
+        sizes += [] if self.smooth is None else [(self.smooth.offsets, (n,)), (self.smooth.scale, (n,))]
+        if any(F.shape != size or F.dtype != np.float64 or np.isnan(F).any() for F, size in sizes):
+            raise ValueError(f"what {self.how} has learned must be numbers of {n} columns; the file is damaged")
+        if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
+            raise ValueError(f"what zeros become by {self.how} must be finite, and there where they change")
 
     def rows(self, A: Operator) -> Panel:
         """The quantities of the rows of A; a read, where there are any."""

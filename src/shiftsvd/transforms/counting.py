@@ -1,7 +1,7 @@
 """Weights of counts by their rows and columns: normalised counts, text, co-occurrence, compositions."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -41,14 +41,17 @@ class LogNormalize(Transform):
            [0.        , 1.60943791]])
     """
 
+    learns: ClassVar[tuple[int, int]] = (1, 1)
     target_sum: float | None = 1e4
     exclude_highly_expressed: bool = False
     max_fraction: float = 0.05
-    size_factors: Any = field(default=None, repr=False)
+    size_factors: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.target_sum is not None and not self.target_sum > 0:
             raise ValueError(f"target_sum must be above 0, or None, got {self.target_sum!r}")
+        if self.size_factors is not None:
+            object.__setattr__(self, "size_factors", np.array(self.size_factors, np.float64))
         if not 0 < self.max_fraction < 1:
             raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
 
@@ -67,7 +70,7 @@ class LogNormalize(Transform):
         """The columns that count, and t."""
         counted = np.ones((A.shape[1], 1))
         if self.size_factors is not None:
-            s = np.asarray(self.size_factors, np.float64)
+            s = self.size_factors
             if s.shape != (A.shape[0],) or not np.all(s > 0):
                 raise ValueError(f"size_factors must be positive, one for each of the {A.shape[0]} rows, got {s.shape}")
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
@@ -82,7 +85,7 @@ class LogNormalize(Transform):
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``log(1 + x t / r_i)``."""
         not_negative(x, self)
-        return log1p(x * r[0])
+        return np.asarray(np.log1p(x * r[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,7 @@ class TfIdf(Transform):
            [0., 2.]])
     """
 
+    learns: ClassVar[tuple[int, int]] = (1, 0)
     norm: Literal["l1", "l2"] | None = "l2"
     use_idf: bool = True
     smooth_idf: bool = True
@@ -187,6 +191,7 @@ class BM25(Transform):
     (2, 2)
     """
 
+    learns: ClassVar[tuple[int, int]] = (1, 1)
     k1: float = 1.2
     b: float = 0.75
 
@@ -247,6 +252,7 @@ class PMI(Transform):
            [-0.91629073,  0.47000363]])
     """
 
+    learns: ClassVar[tuple[int, int]] = (1, 0)
     smoothing: float = 1.0
     context_power: float = 0.75
     positive: bool = False
@@ -376,13 +382,6 @@ class CLR(Transform):
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         """Minus the means."""
         return np.negative(R)
-
-
-def log1p(y: Vector) -> Vector:
-    """``log(1 + y)`` by a logarithm, which runs several times faster; to a few roundings (Kahan)."""
-    u = 1 + y
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(u == 1, y, np.log(u) * (y / (u - 1))))
 
 
 def _over(target: float, sums: Panel) -> Panel:

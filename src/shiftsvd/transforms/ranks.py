@@ -1,6 +1,7 @@
 """Ranks within columns, ties averaged: principal components by Spearman's correlation."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,7 +37,8 @@ class Ranks(Transform):
            [1.5, 3. ]])
     """
 
-    keeps_zeros = False
+    keeps_zeros: ClassVar[bool] = False
+    learns: ClassVar[tuple[int, int]] = (3, 1)
     quantiles: int | None = None
 
     def __post_init__(self) -> None:

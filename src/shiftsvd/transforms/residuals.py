@@ -12,6 +12,8 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
 from shiftsvd.transforms.smooth import Smooth
 
+# Where a logarithm is a series in the square of ``(x - mu) / (x + mu)``, and its coefficients.
+NEAR, SERIES = 0.1, [1 / (2 * j + 3) for j in range(9)]
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
@@ -52,13 +54,17 @@ class PearsonResiduals(Transform):
     """
 
     keeps_zeros: ClassVar[bool] = False
-    theta: Any = 100.0
+    learns: ClassVar[tuple[int, int]] = (3, 1)
+    theta: float | Vector | Literal["estimate"] = 100.0
     clip: float | None = None
-    log_rates: Any = field(default=None, repr=False)
+    log_rates: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.theta, str) and self.theta == "estimate"):
             positive("theta", self.theta, 'a number above 0, inf, a vector of them or "estimate"')
+            object.__setattr__(self, "theta", own(self.theta))
+        if self.log_rates is not None:
+            object.__setattr__(self, "log_rates", own(self.log_rates))
         if self.clip is not None:
             positive("clip", self.clip, "a number above 0, or None")
 
@@ -76,7 +82,7 @@ class PearsonResiduals(Transform):
         with np.errstate(divide="ignore"):
             # Where mu exceeds clip^2 / (1 - clip^2 / theta), a zero is cut off.
             beyond = rates * np.maximum(1 / clip**2 - 1 / theta, 0)
-        fitted = _null_model(self, "pearson", np.stack([rates, theta, beyond], axis=1), r, tol)
+        fitted = _null_model(self, "pearson", np.stack([rates, 1 / theta, beyond], axis=1), r, tol)
         return replace(fitted, known=np.array([clip])), r[:, None]
 
     def _theta(self, A: Operator, r: Vector, rates: Vector, weights: Vector) -> Vector:
@@ -94,12 +100,13 @@ class PearsonResiduals(Transform):
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``clip((x - mu) / sd) + mu / sd``."""
         mu, (clip,) = r[0] * c[0], known
+        variance = mu * (1 + mu * c[1])
         with np.errstate(divide="ignore", invalid="ignore"):
-            sd = np.sqrt(mu * (1 + mu / c[1]))
-            residual, zero = (x - mu) / sd, mu / sd
-            # Where nothing is cut off, without the difference.
-            change = np.where(np.abs(residual) > clip, np.copysign(clip, residual) + zero, x / sd)
-        return np.where(mu > 0, change, 0)
+            change = x / np.sqrt(variance)  # without the difference, where nothing is cut off
+            cut = (x - mu) ** 2 > clip**2 * variance
+            if cut.any():
+                change = np.where(cut, np.copysign(clip, x - mu) + mu / np.sqrt(variance), change)
+        return change if mu.all() else np.where(mu > 0, change, 0)
 
     def stored_zeros(self) -> tuple[int, int]:
         """Those whose expectation is so large that they are cut off."""
@@ -151,13 +158,15 @@ class DevianceResiduals(Transform):
     """
 
     keeps_zeros: ClassVar[bool] = False
+    learns: ClassVar[tuple[int, int]] = (2, 0)
     model: DevianceName = "poisson"
-    theta: Any = 100.0
+    theta: float | Vector = 100.0
 
     def __post_init__(self) -> None:
         if self.model not in ("poisson", "binomial", "nb"):
             raise ValueError(f'model must be "poisson", "binomial" or "nb", got {self.model!r}')
         positive("theta", self.theta, "a number above 0, inf, or a vector of them")
+        object.__setattr__(self, "theta", own(self.theta))
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
         """Counts."""
@@ -175,25 +184,35 @@ class DevianceResiduals(Transform):
                     "leave the column out, or give at least two columns that have counts"
                 )
             right = -np.sqrt(-2 * np.log1p(-rates))
-            return Fitted(self, rates[:, None], np.zeros(0), right[:, None]), r[:, None]
+            columns = np.stack([rates, np.zeros(len(rates))], axis=1)
+            return Fitted(self, columns, np.zeros(0), right[:, None]), r[:, None]
         theta = of_columns("theta", self.theta if self.model == "nb" else np.inf, rates)
-        return _null_model(self, "deviance", np.stack([rates, theta], axis=1), r, tol), r[:, None]
+        return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``sign(x - mu) sqrt(D)`` less that of a zero."""
         mu = r[0] * c[0]
-        return np.where(mu > 0, self._root(x, mu, r[0], c) - self._root(np.zeros_like(x), mu, r[0], c), 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half, zero = getattr(self, f"_{self.model}")(x, mu, r, c)
+            root = np.copysign(np.sqrt(2 * np.maximum(half, 0)), x - mu)
+        return np.where(mu > 0, root + np.sqrt(2 * zero), 0)
 
-    def _root(self, x: Vector, mu: Vector, total: Vector, c: Quantities) -> Vector:
-        """Of each count."""
-        if self.model == "binomial":
-            half = loss(x, mu) + loss(np.maximum(total - x, 0), total * (1 - c[0]))
-        elif self.model == "poisson":
-            half = loss(x, mu)
-        else:
-            theta = np.where(np.isinf(c[1]), 1, c[1])
-            half = np.where(np.isinf(c[1]), loss(x, mu), loss(x, mu) - loss(x + theta, mu + theta))
-        return np.asarray(np.sign(x - mu) * np.sqrt(2 * np.maximum(half, 0)))
+    def _poisson(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """Half of the deviance of each count, and of a zero in its place."""
+        return loss(x, mu), mu
+
+    def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """The same."""
+        return loss(x, mu) + loss(np.maximum(r[0] - x, 0), r[0] * (1 - c[0])), -r[0] * np.log1p(-c[0])
+
+    def _nb(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """The same; infinite theta is the Poisson model."""
+        poisson = c[1] == 0
+        if poisson.all():
+            return self._poisson(x, mu, r, c)
+        theta = 1 / c[1]
+        more = np.where(poisson, 0, loss(x + theta, mu + theta))  # which falls to 0 as theta grows
+        return loss(x, mu) - more, np.where(poisson, mu, theta * np.log1p(mu * c[1]))
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         """The roots of the sums of rows."""
@@ -202,23 +221,25 @@ class DevianceResiduals(Transform):
 
 def loss(x: Vector, mu: Vector) -> Vector:
     """``x log(x / mu) + mu - x`` without cancellation, mu for zeros (Loader 2000, section 3)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        v = (x - mu) / (x + mu)
-        far = np.where(x > 0, x * np.log(x / mu), 0) + mu - x
-        near = (x - mu) * v + 2 * x * v * sum(v ** (2 * j) / (2 * j + 1) for j in range(1, 10))
-    return np.where(np.abs(v) < 0.1, near, far)
+    v = (x - mu) / (x + mu)
+    far = x * np.log(np.where(x > 0, x, 1) / mu) + mu - x
+    near = np.abs(v) < NEAR
+    if near.any():
+        s, d, u = v[near] ** 2, x[near] - mu[near], x[near] * v[near]
+        far[near] = d * v[near] + 2 * u * s * np.polynomial.polynomial.polyval(s, SERIES)
+    return np.asarray(far)
 
 
 def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:
-    """What zeros become by the rates and overdispersion of the columns: of rank 1 where that is infinite."""
-    rates, theta = columns[:, 0], columns[:, 1]
-    poisson = np.isinf(theta)
+    """What zeros become by the rates and one over theta of the columns: of rank 1 where that is 0."""
+    rates, inverse = columns[:, 0], columns[:, 1]
+    poisson = inverse == 0
     right = np.where(poisson, -np.sqrt(rates * (2 if name == "deviance" else 1)), 0)[:, None]
     with np.errstate(divide="ignore"):
-        offsets = np.where(poisson, -np.inf, np.log(rates) - np.log(theta))
+        offsets = np.where(poisson, -np.inf, np.log(rates) + np.log(inverse))
     smooth = None
     if np.isfinite(offsets).any():
-        scale = np.where(poisson, 0, np.sqrt(np.where(poisson, 1, theta)))
+        scale = np.where(poisson, 0, 1 / np.sqrt(np.where(poisson, 1, inverse)))
         smooth = Smooth(name, offsets, scale, float(max(r.max(), 1)), tol)
     return Fitted(how, columns, np.zeros(0), right, smooth)
 
@@ -228,6 +249,11 @@ def positive(name: str, value: Any, rule: str) -> None:
     numbers = np.asarray(value)
     if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def own(value: Any) -> float | Vector:
+    """A number, or a copy of a vector: what the caller does to his is his."""
+    return np.array(value, np.float64) if np.ndim(value) else float(value)
 
 
 def of_columns(name: str, value: Any, like: Vector) -> Vector:
