@@ -88,7 +88,7 @@ def log_normalized(target: float | None, most: float | None = None) -> Dense:
             counted = ~(X > most * X.sum(axis=1, keepdims=True)).any(axis=0)
         r, own = Y[:, counted].sum(axis=1), X[:, counted].sum(axis=1)
         t = np.median(own[own > 0]) if target is None else target
-        scale = np.where(r > 0, t / np.where(r > 0, r, 1), 0)
+        scale = np.where(r > 0, t / np.where(r > 0, r, 1), 1)
         return np.log1p(Y * scale[:, None])
 
     return of

@@ -21,7 +21,7 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
-from shiftsvd.solvers.known import off_by
+from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform, as_transforms
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
@@ -175,7 +175,7 @@ def decompose(
     chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     affordable(chosen.peak_bytes(A, count), memory_limit, what)
-    return off_by(chosen(A, k, rng, tol=tol), error, getattr(chosen, "tol", tol))
+    return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
 
 
 def accuracy(solver: str | Solver, tol: float) -> float:

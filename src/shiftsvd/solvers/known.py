@@ -1,12 +1,33 @@
 """Components of a matrix that is known to a norm only: what its error adds to the bounds of a fit."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
+from shiftsvd.solvers.base import Solver
+
+# The share of the tolerance that is left to what the matrix is off by.
+SHARE = 0.1
+# Tolerances below this ask for rounding, which what zeros become has, too.
+ROUNDING = 1e-11
+
+
+def known_to(
+    error: float, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
+) -> SVDResult:
+    """Components of A, which is E off where ``||E|| <= error``, each to `tol` with what that adds."""
+    own: Any = solver
+    asked = getattr(solver, "tol", tol)
+    stricter = replace(own, tol=(1 - SHARE) * asked) if hasattr(solver, "tol") else solver
+    F = stricter(A, k, rng, tol=(1 - SHARE) * tol)
+    F.info = replace(F.info, solver=repr(solver))
+    return off_by(F, error, asked)
 
 
 def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
@@ -16,8 +37,6 @@ def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
     certain to `tol` any more is said.
     """
     info = F.info
-    if error == 0:
-        return F
     # `missed_below` is of A + E, too.
     missed = None if info.missed_below is None else info.missed_below + error
     if info.value_errors is None:
@@ -26,7 +45,7 @@ def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = info.value_errors + np.where(F.S > 0, error / F.S, 0)
     vectors = None if info.vector_errors is None else _vectors(info.vector_errors, F.S, missed, error)
-    late = (errors > tol) & (info.value_errors <= tol)
+    late = errors > max(tol, ROUNDING)
     if late.any() and info.converged:
         warn(
             f"{int(late.sum())} components are not certain to tol={tol:g}, since what zeros become is known to "

@@ -30,8 +30,8 @@ class LogNormalize(Transform):
 
     Notes
     -----
-    As ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, rows of zeros too. One read, two where highly
-    expressed columns are left out.
+    As ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, and rows whose sum is 0 are not multiplied by
+    anything. One read, three where highly expressed columns are left out.
 
     Examples
     --------
@@ -385,8 +385,8 @@ class CLR(Transform):
 
 
 def _over(target: float, sums: Panel) -> Panel:
-    """``target / sums``, 0 where there is nothing."""
-    return np.where(sums > 0, target / np.where(sums > 0, sums, 1), 0)
+    """``target / sums``, 1 where there is nothing."""
+    return np.where(sums > 0, target / np.where(sums > 0, sums, 1), 1)
 
 
 def _median(values: Vector, weights: Vector) -> float:

@@ -21,7 +21,7 @@ STEP, BELOW, BEYOND = 0.125, 72.0, 1.0
 CHECKED, MARGIN = 400, 2.0
 # Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is taken to be
 # at least a thousandth of the Frobenius norm. What is left over is bounded afterwards, whatever it is.
-SHARE, LEAST = 1e-4, 4e-15
+SHARE, LEAST = 1e-4, 1e-14
 
 
 def value(name: str, t: Panel) -> Panel:
