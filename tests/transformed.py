@@ -68,6 +68,7 @@ def rooted(D: Array, sign: Array) -> Array:
 
 def deviance(model: str, theta: Any = np.inf) -> Dense:
     def of(X: Array, Y: Array) -> Array:
+        X, Y = X.astype(np.longdouble), Y.astype(np.longdouble)  # differences of logarithms cancel near mu
         mu, total = expected(X, Y), Y.sum(axis=1, keepdims=True)
         with np.errstate(divide="ignore", invalid="ignore"):
             if model == "poisson":
@@ -76,7 +77,7 @@ def deviance(model: str, theta: Any = np.inf) -> Dense:
                 D = 2 * (xlogy(Y, Y / mu) + xlogy(total - Y, (total - Y) / (total - mu)))
             else:
                 D = 2 * (xlogy(Y, Y / mu) - (Y + theta) * np.log((Y + theta) / (mu + theta)))
-        return rooted(D, Y - mu)
+        return rooted(D, Y - mu).astype(float)
 
     return of
 

@@ -243,14 +243,19 @@ def _file_changed(A: DiskRows, change: Change) -> Operator:
     return replace(A, source=ChangedEntries(A.source, change), memo=kept)
 
 
-def bytes_kept(A: Operator, itemsize: int = 8) -> int:
+def bytes_kept(A: Operator, itemsize: int) -> int:
     """What the changed entries of a matrix in memory take, if there is room for them; of others they are not kept."""
     if isinstance(A, Adjoint):
         return bytes_kept(A.A, itemsize)
     if not isinstance(A, SparseRows | DenseRows):
         return 0
     needed = int(A.costs.stored) * itemsize
-    return needed if spare(needed, _limit(A)) else 0
+    return needed if _room(A, needed) else 0
+
+
+def _room(A: SparseRows | DenseRows, needed: float) -> bool:
+    """Whether a copy leaves as much as it takes to whoever multiplies."""
+    return spare(2 * needed, _limit(A))
 
 
 def _limit(A: SparseRows | DenseRows) -> int | str | None:
@@ -262,7 +267,7 @@ def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
     """Kept where there is room, else made again for each product."""
     _bare(A)
     size = np.dtype(change.dtype).itemsize
-    if not spare(A.costs.stored * size + change.n_more() * (size + 4), _limit(A)):
+    if not _room(A, A.costs.stored * size + change.n_more() * (size + 4)):
         return DiskRows(ChangedEntries(InMemory(A.X), change), n_threads=A.n_threads, memory_limit=_limit(A))
     blocks = A.blocks()
     made = ordered(lambda rows: changed_rows(_rows(A, rows), change.rows(*rows)), blocks, A.n_threads)

@@ -183,5 +183,5 @@ def estimate(
         V = np.ones((tall.shape[1], BlockLanczos().shape(k, A).block), A.dtype)
         with threads(A.costs.n_threads):
             seconds = gram_seconds(tall, V)
-    peak = chosen.peak_bytes(A, count) + kept_bytes(as_transforms(preprocess), A)
+    peak = chosen.peak_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     return Estimate(chosen, peak, round(chosen.expected_passes(A, count)), seconds)

@@ -22,6 +22,8 @@ from shiftsvd.transforms.smooth import Smooth
 SINGLE = 1e-5
 # The share of its entries that a matrix may store more of for zeros that are cut off.
 MORE = 0.25
+# The rank of what zeros become, about, where it is interpolated.
+RANK = 16
 SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
 
 
@@ -101,8 +103,9 @@ class Fitted:
         What is added to it by interpolation.
     table : array of shape (t, 3), or None
         The values of all columns, one after another, where what becomes of them is learned from them: see `Ranks`.
-    single : bool
-        Whether entries of single precision data are rounded to single precision.
+    tol : float
+        Relative accuracy of singular values that changed entries are to allow: they are held in single precision
+        where the data are, and this is not below `SINGLE`.
     """
 
     how: Transform
@@ -111,7 +114,7 @@ class Fitted:
     right: Panel | None = None
     smooth: Smooth | None = None
     table: Panel | None = None
-    single: bool = False
+    tol: float = 0.0
 
     def check(self, n: int) -> None:
         """Refuse what cannot have been learned of n columns, such as a damaged file may hold."""
@@ -141,8 +144,7 @@ class Fitted:
                 f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
             )
         R = self.rows(A) if R is None else R
-        dtype = A.dtype if A.dtype == np.float32 and self.single else np.dtype(np.float64)
-        B = generic.with_entries(A, self.change(A, R, dtype))
+        B = generic.with_entries(A, self.change(A, R, held_as(A, self.tol)))
         Z = self.zeros(R)
         return B if Z is None else B - Z
 
@@ -219,9 +221,18 @@ def margins(how: Transform, A: Operator, weights: Vector) -> tuple[Vector, Vecto
     return r[:, 0], c[:, 0], c[:, 1]
 
 
-def kept_bytes(how: tuple[Transform, ...], A: Operator) -> int:
-    """Memory that the changed entries of A will take: what is foreseen before anything is changed."""
-    return bytes_kept(A) * min(len(how), 2)
+def held_as(A: Operator, tol: float) -> np.dtype[Any]:
+    """The precision of the changed entries of A."""
+    return np.dtype(np.float32 if A.dtype == np.float32 and tol >= SINGLE else np.float64)
+
+
+def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
+    """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
+    if not how:
+        return 0
+    # Several copies while one is made of another; and L of what zeros become, of some rank.
+    entries = bytes_kept(A, held_as(A, tol).itemsize) * min(len(how), 2)
+    return entries + (0 if how[-1].keeps_zeros else 8 * RANK * A.shape[0])
 
 
 # --- several, one after another -------------------------------------------------------------------------------------
@@ -246,7 +257,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     errors: Vector | float = 0.0
     for each in how:
         fitted, R = each.learn_rows(B, w, tol)
-        fitted = replace(fitted, single=tol >= SINGLE)
+        fitted = replace(fitted, tol=tol)
         errors = fitted.errors(R, weights)
         B = fitted.of(B, R)
         known.append(fitted)

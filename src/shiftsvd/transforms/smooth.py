@@ -132,14 +132,14 @@ def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
     """Nodes in an interval, as many as the Bernstein ellipse says that this accuracy takes.
 
     With h half of its length, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is
-    ``0.9 pi / h``, and the error is at most ``4 M rho^-q / (rho - 1)`` (Trefethen 2013, theorem 8.2), rho being the sum
-    of both half axes.
+    ``0.9 pi / h``, and the error is at most ``4 M rho^(1 - q) / (rho - 1)`` (Trefethen 2013, theorem 8.2), rho being
+    the sum of both half axes.
     """
     half = max((hi - lo) / 2, 1e-3)
     minor = STRIP * pi / half
     rho = minor + sqrt(1 + minor**2)
     bound = 1 / sqrt(sin((1 - STRIP) * pi))
-    q = max(2, ceil(log(4 * bound / ((rho - 1) * accuracy)) / log(rho)))
+    q = 1 + max(1, ceil(log(4 * bound / ((rho - 1) * accuracy)) / log(rho)))
     return (lo + hi) / 2 + half * np.cos(np.pi * (2 * np.arange(q) + 1) / (2 * q))
 
 
