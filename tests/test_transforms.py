@@ -221,6 +221,7 @@ A_LITTLE = 64  # bytes
         (ss.PearsonResiduals(clip=0.1), X, "stored entries"),
         (ss.PearsonResiduals(VECTOR[1:]), X, "24 columns"),
         (ss.PearsonResiduals(), X + 1j, "real"),
+        (ss.Elementwise(lambda x: np.divide(1, x - 3, out=np.full(len(x), np.inf), where=x != 3)), X, "finite"),
     ],
 )
 def test_what_means_nothing_is_refused(how: Any, data: np.ndarray, message: str) -> None:
@@ -254,6 +255,50 @@ def test_what_cannot_be_looked_at_cannot_be_transformed() -> None:
     shifted = ss.centered(sparse.csr_array(X))
     with pytest.raises(ValueError, match="before shifts"):
         ss.svd(shifted, 2, preprocess=ss.LogNormalize())
+
+
+def test_scores_of_a_dask_array_are_lazy() -> None:
+    da = pytest.importorskip("dask.array")
+    pca = ss.PCA(3, preprocess=[ss.LogNormalize(), ss.CLR()], random_state=0).fit(X)
+    lazy = pca.transform(da.from_array(NEW, chunks=(7, -1)))
+    assert isinstance(lazy, da.Array)
+    np.testing.assert_allclose(lazy.compute(), pca.transform(NEW), rtol=1e-10, atol=1e-10)
+
+
+def test_size_factors_are_those_of_the_rows_they_are_given_for() -> None:
+    total = X.sum(axis=1) + 1
+    some = sparse.csr_array(X[:, 3:9])  # whose sums are taken over all columns
+    A = ss.preprocess(some, ss.LogNormalize(size_factors=total / 100))
+    np.testing.assert_allclose(formed(A), np.log1p(X[:, 3:9] * (100 / total)[:, None]), **CLOSE)
+    pca = ss.PCA(2, preprocess=ss.LogNormalize(size_factors=total)).fit(some)
+    with pytest.raises(ValueError, match="other rows have none"):
+        pca.transform(some[:4])
+    with pytest.raises(ValueError, match="one for each of the 80 rows"):
+        ss.preprocess(some, ss.LogNormalize(size_factors=total[1:]))
+
+
+def test_given_rates_take_the_place_of_those_of_the_columns() -> None:
+    rates = X.sum(axis=0) / X.sum()
+    A = ss.preprocess(X, ss.PearsonResiduals(log_rates=np.log(rates)))
+    np.testing.assert_allclose(formed(A), DENSE["pearson"], atol=1e-7)
+
+
+def test_quantiles_of_ranks_are_as_near_as_they_say() -> None:
+    heavy = np.random.default_rng(0).standard_cauchy((5000, 3)).round(2) * np.array([1, 100, 0.01])
+    A, B = (formed(ss.preprocess(heavy, how)) for how in (ss.Ranks(), ss.Ranks(quantiles=50)))
+    assert 0 < np.abs(A - B).max() <= 5000 / 50
+    learned = ss.Ranks(quantiles=50).learn(heavy).table
+    assert learned is not None
+    assert len(learned) <= 3 * 130
+
+
+def test_single_precision_is_kept_where_the_tolerance_allows() -> None:
+    A = sparse.csr_array(X.astype(np.float32))
+    for tol, dtype in ((1e-4, np.float32), (1e-8, np.float64)):
+        own = learn_all((ss.PearsonResiduals(),), ss.as_operator(A), None, tol)
+        stored: Any = own.B.unshifted()[0]  # type: ignore[attr-defined]
+        assert stored.X.dtype == dtype
+        np.testing.assert_allclose(formed(own.B), DENSE["pearson"], atol=2e-6 if tol > 1e-5 else 1e-9)
 
 
 def test_values_compare_by_what_they_ask_for() -> None:

@@ -166,7 +166,10 @@ class InMemory(RowSource):
 
     def read(self, lo: int, hi: int) -> Any:
         """These rows, sharing the memory."""
-        return take_rows(self.X, lo, hi) if self.sparse else self.X[lo:hi]
+        if not self.sparse:
+            return self.X[lo:hi]
+        X = take_rows(self.X, lo, hi)  # in a container of its own, which whoever checks it may change
+        return csr_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
 
 
 class ChangedEntries(RowSource):

@@ -113,7 +113,7 @@ class Change(Sides):
             part = slice(lo, lo + AT_ONCE)
             r, c = (tuple(q.take(at[part]) for q in Q) for Q, at in ((R, i), (C, j)))
             out[part] = self.f(x[part].astype(np.float64, copy=False), r, c)
-        return out
+        return _finite(out)
 
     def block(self, X: Panel) -> Panel:
         """A dense block with its entries changed, its zeros as well."""
@@ -125,7 +125,7 @@ class Change(Sides):
             i = np.repeat(np.arange(lo, lo + len(part)), n)
             x = part.astype(np.float64).ravel()
             out[lo : lo + step] = self.of(x, i, np.tile(j, len(part))).reshape(part.shape)
-        return out
+        return _finite(out)
 
     def n_more(self) -> int:
         """How many places have a product above 1, from the sorted quantities."""
@@ -179,6 +179,16 @@ class Swapped:
         """The function, with what it gives for rows and columns the other way round."""
         found = self.f(x, c, r)
         return found[::-1] if isinstance(found, tuple) else found
+
+
+def _finite(changed: Panel) -> Panel:
+    """Changed entries, if they are numbers."""
+    if not np.isfinite(changed).all():
+        n_bad = int((~np.isfinite(changed)).sum())
+        raise ValueError(
+            f"transformed entries must be finite, got {n_bad} that are not; leave out what has no finite value"
+        )
+    return changed
 
 
 def _taken(Q: Panel, at: Vector) -> Quantities:

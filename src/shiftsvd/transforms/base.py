@@ -155,13 +155,16 @@ class Fitted:
         if places is None:
             return change
         change = replace(change, more=places)
-        (m, n), stored, more = A.shape, A.costs.stored, change.n_more()
+        more = change.n_more()
+        if not more:
+            return replace(change, more=None)
+        (m, n), stored = A.shape, A.costs.stored
         if more > MORE * stored and stored < m * n:
             raise ValueError(
                 f"{self.how} makes up to {more} zeros stored entries, more than {MORE:.0%} of the {stored} that there "
                 "are, since it cuts them off; raise clip, or give theta a number of at most clip^2"
             )
-        return change if more else replace(change, more=None)
+        return change
 
     def zeros(self, R: Panel) -> LowRank | None:
         """Minus what zeros become in rows of these quantities; None where they stay zeros."""
