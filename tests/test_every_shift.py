@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
 from helpers import Array, Duck, assert_close, streamed, values
-from shiftsvd.front import prepared
+from shiftsvd.preparation.prepare import Preparation
 
 KINDS = {
     "csr": csr_array,
@@ -185,12 +185,8 @@ def test_drawn_combinations_equal_the_explicit_matrix(
     if s.min() <= 1e-6:  # columns without variance have tests of their own
         return
     E = np.sqrt(w)[:, None] * (case.D - case.explicit(shift, w)) / s
-    A = prepared(
-        ss.as_operator(KINDS[kind](case.X)),
-        case.svd_shift(shift),
-        scale_argument(case, scale),
-        weights=w if weighted else None,
-    )
+    preparation = Preparation(case.svd_shift(shift), scale_argument(case, scale), w if weighted else None)
+    A = preparation.learn(B := ss.as_operator(KINDS[kind](case.X))).of(B)
     size = np.sqrt(w.max()) * np.linalg.norm(case.D, 2) / min(1, s.min())
     bound = BOUND[dtype] * size
     S = np.linalg.svd(E, compute_uv=False)

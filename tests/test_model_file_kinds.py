@@ -396,7 +396,7 @@ def test_a_function_of_ones_own_cannot_be_stored(tmp_path: Path) -> None:
         ({"how": ss.PearsonResiduals(10)}, "as preprocess="),
         ({"columns": np.ones((23, 3))}, "of 24 columns"),
         ({"columns": np.full((24, 3), np.nan)}, "of 24 columns"),
-        ({"known": np.ones(2)}, "of 24 columns"),
+        ({"known": np.ones(3)}, "of 24 columns"),
         ({"right": None}, "what zeros become"),
         ({"right": np.full((24, 1), np.inf)}, "what zeros become"),
     ],

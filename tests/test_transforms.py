@@ -283,6 +283,28 @@ def test_given_rates_take_the_place_of_those_of_the_columns() -> None:
     np.testing.assert_allclose(formed(A), DENSE["pearson"], atol=1e-7)
 
 
+@pytest.mark.parametrize("name", [name for name in ROWS if "pearson" in name or "deviance" in name])
+def test_rows_that_lack_columns_are_expected_to_have_been_as_large(name: str) -> None:
+    # Of rows as the model expects them, those that are left say the same of the others.
+    fitted = ROWS[name].how.learn(X, tol=0.0)
+    rates, sizes = X.sum(axis=0) / X.sum(), np.arange(1.0, 6.0)
+    model, there = np.outer(sizes, rates), np.flatnonzero(np.arange(24) % 3)
+    R = sizes[:, None]
+    part, whole = fitted.at(there), fitted.zeros(R)
+    sums = model[:, there].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(part.how.quantities(sums, part), R, rtol=1e-12)
+    found, wanted = part.zeros(R), whole
+    assert found is not None
+    assert wanted is not None
+    np.testing.assert_allclose(formed(found), formed(wanted)[:, there], atol=1e-9)
+    mask = np.isin(np.arange(24), there)
+    A, B = (fitted.at(which).of(NEW[:, there]) for which in (there, mask))
+    np.testing.assert_array_equal(formed(A), formed(B))
+    whole_rows = fitted.of(NEW, R=(NEW[:, there].sum(axis=1) / rates[there].sum())[:, None])
+    if "binomial" not in name:  # which knows how many counts a row has
+        np.testing.assert_allclose(formed(A), formed(whole_rows)[:, there], atol=1e-8)
+
+
 def test_quantiles_of_ranks_are_as_near_as_they_say() -> None:
     heavy = np.random.default_rng(0).standard_cauchy((5000, 3)).round(2) * np.array([1, 100, 0.01])
     A, B = (formed(ss.preprocess(heavy, how)) for how in (ss.Ranks(), ss.Ranks(quantiles=50)))

@@ -64,6 +64,10 @@ class Transform(ABC):
         """L of what zeros become, ``L R^T``, from the quantities of the rows."""
         return np.ones((len(R), 1))
 
+    def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
+        """What is known of all where rows have only the columns at these places."""
+        return known
+
     def stored_zeros(self) -> tuple[int, int] | None:
         """Which quantities of a row and a column have a product above 1 where a zero becomes a stored entry."""
         return None
@@ -127,6 +131,22 @@ class Fitted:
             raise ValueError(f"what {self.how} has learned must be numbers of {n} columns; the file is damaged")
         if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
             raise ValueError(f"what zeros become by {self.how} must be finite, and there where they change")
+
+    def at(self, places: Any) -> "Fitted":
+        """The same for rows that have only some of the columns: a mask, or their places in the order of those rows.
+
+        Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
+        of ``c_j / T``, both over the columns that are there. Other sums and lengths of rows are those of what there is.
+        """
+        j = np.arange(len(self.columns))[places]
+        smooth = self.smooth
+        return replace(
+            self,
+            columns=self.columns[j],
+            known=self.how.of_some(self.known, self.columns, j),
+            right=None if self.right is None else self.right[j],
+            smooth=None if smooth is None else replace(smooth, offsets=smooth.offsets[j], scale=smooth.scale[j]),
+        )
 
     def rows(self, A: Operator) -> Panel:
         """The quantities of the rows of A; a read, where there are any."""

@@ -18,7 +18,35 @@ DevianceName = Literal["poisson", "binomial", "nb"]
 
 
 @dataclass(frozen=True, eq=False)
-class PearsonResiduals(Transform):
+class NullModel(Transform):
+    """What is left of counts beyond ``mu_ij = r_i q_j``; `known` ends with how much of a row its columns hold."""
+
+    keeps_zeros: ClassVar[bool] = False
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Counts."""
+        counts(x, self)
+        return (x,)
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """The counts that a row would have in all columns."""
+        return np.asarray(sums / fitted.known[-1])
+
+    def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
+        """As large a share of rows as the rates of these columns are of all rates."""
+        rates = columns[:, 0]
+        share = known[-1] * rates[places].sum() / rates.sum()
+        if not share > 0:
+            raise ValueError(f"{self} expects no counts in the columns that are there, which tell nothing then")
+        return np.append(known[:-1], share)
+
+    def left(self, R: Panel, fitted: Fitted) -> Panel:
+        """The roots of the sums of rows, for columns of the Poisson model, and for the binomial one."""
+        return np.sqrt(R)
+
+
+@dataclass(frozen=True, eq=False)
+class PearsonResiduals(NullModel):
     """Analytic Pearson residuals, ``clip((x - mu) / sqrt(mu + mu^2 / theta))`` with ``mu_ij = r_i c_j / T``.
 
     Parameters
@@ -53,8 +81,7 @@ class PearsonResiduals(Transform):
     (3,)
     """
 
-    keeps_zeros: ClassVar[bool] = False
-    learns: ClassVar[tuple[int, int]] = (3, 1)
+    learns: ClassVar[tuple[int, int]] = (3, 2)
     theta: float | Vector | Literal["estimate"] = 100.0
     clip: float | None = None
     log_rates: Vector | None = field(default=None, repr=False)
@@ -68,11 +95,6 @@ class PearsonResiduals(Transform):
         if self.clip is not None:
             positive("clip", self.clip, "a number above 0, or None")
 
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Counts."""
-        counts(x, self)
-        return (x,)
-
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """The rates and overdispersion of the columns."""
         r, c, _ = margins(self, A, weights)
@@ -83,7 +105,7 @@ class PearsonResiduals(Transform):
             # Where mu exceeds clip^2 / (1 - clip^2 / theta), a zero is cut off.
             beyond = rates * np.maximum(1 / clip**2 - 1 / theta, 0)
         fitted = _null_model(self, "pearson", np.stack([rates, 1 / theta, beyond], axis=1), r, tol)
-        return replace(fitted, known=np.array([clip])), r[:, None]
+        return replace(fitted, known=np.array([clip, 1.0])), r[:, None]
 
     def _theta(self, A: Operator, r: Vector, rates: Vector, weights: Vector) -> Vector:
         """Of each column."""
@@ -99,7 +121,7 @@ class PearsonResiduals(Transform):
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``clip((x - mu) / sd) + mu / sd``."""
-        mu, (clip,) = r[0] * c[0], known
+        mu, clip = r[0] * c[0], known[0]
         variance = mu * (1 + mu * c[1])
         with np.errstate(divide="ignore", invalid="ignore"):
             change = x / np.sqrt(variance)  # without the difference, where nothing is cut off
@@ -112,10 +134,6 @@ class PearsonResiduals(Transform):
         """Those whose expectation is so large that they are cut off."""
         return 0, 2
 
-    def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """The roots of the sums of rows, for columns of the Poisson model."""
-        return np.sqrt(R)
-
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
@@ -127,7 +145,7 @@ class Scatter:
 
 
 @dataclass(frozen=True, eq=False)
-class DevianceResiduals(Transform):
+class DevianceResiduals(NullModel):
     """Signed roots of the deviance of each count from what a null model expects, ``mu_ij = r_i c_j / T``.
 
     Parameters
@@ -157,8 +175,7 @@ class DevianceResiduals(Transform):
     (3,)
     """
 
-    keeps_zeros: ClassVar[bool] = False
-    learns: ClassVar[tuple[int, int]] = (2, 0)
+    learns: ClassVar[tuple[int, int]] = (2, 1)
     model: DevianceName = "poisson"
     theta: float | Vector = 100.0
 
@@ -167,11 +184,6 @@ class DevianceResiduals(Transform):
             raise ValueError(f'model must be "poisson", "binomial" or "nb", got {self.model!r}')
         positive("theta", self.theta, "a number above 0, inf, or a vector of them")
         object.__setattr__(self, "theta", own(self.theta))
-
-    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Counts."""
-        counts(x, self)
-        return (x,)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """The rates of the columns."""
@@ -185,7 +197,7 @@ class DevianceResiduals(Transform):
                 )
             right = -np.sqrt(-2 * np.log1p(-rates))
             columns = np.stack([rates, np.zeros(len(rates))], axis=1)
-            return Fitted(self, columns, np.zeros(0), right[:, None]), r[:, None]
+            return Fitted(self, columns, np.ones(1), right[:, None]), r[:, None]
         theta = of_columns("theta", self.theta if self.model == "nb" else np.inf, rates)
         return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
 
@@ -214,10 +226,6 @@ class DevianceResiduals(Transform):
         more = np.where(poisson, 0, loss(x + theta, mu + theta))  # which falls to 0 as theta grows
         return loss(x, mu) - more, np.where(poisson, mu, theta * np.log1p(mu * c[1]))
 
-    def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """The roots of the sums of rows."""
-        return np.sqrt(R)
-
 
 def loss(x: Vector, mu: Vector) -> Vector:
     """``x log(x / mu) + mu - x`` without cancellation, mu for zeros (Loader 2000, section 3)."""
@@ -241,7 +249,7 @@ def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float
     if np.isfinite(offsets).any():
         scale = np.where(poisson, 0, 1 / np.sqrt(np.where(poisson, 1, inverse)))
         smooth = Smooth(name, offsets, scale, float(max(r.max(), 1)), tol)
-    return Fitted(how, columns, np.zeros(0), right, smooth)
+    return Fitted(how, columns, np.ones(1), right, smooth)
 
 
 def positive(name: str, value: Any, rule: str) -> None:
