@@ -1,7 +1,8 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
 from shiftsvd.transforms.base import Fitted, Transform, preprocess
-from shiftsvd.transforms.counting import BM25, CLR, PMI, LogNormalize, TfIdf
+from shiftsvd.transforms.compositions import CLR
+from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
 from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, FreemanTukey, Sqrt
 from shiftsvd.transforms.ranks import Ranks
 from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
