@@ -114,3 +114,42 @@ def test_damaged_record_is_refused(damage: bytes, tmp_path: Path) -> None:
     (tmp_path / "run" / "read-00001.npz").write_bytes(damage)
     with pytest.raises(ValueError, match="damaged"), ss.checkpoint(tmp_path / "run"):
         ss.PCA(**settings("lanczos")).fit(DiskRows(Held(sparse_rows(), ROWS)))
+
+
+# ---- transformations
+
+RAW = sparse_rows()
+HOW = {
+    "pearson": ss.PearsonResiduals(10),
+    "composed": [ss.LogNormalize(), ss.CLR()],
+    "two reads": ss.TfIdf(),
+    "ranks": ss.Ranks(),
+}
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_a_broken_run_of_a_transformed_file_goes_on_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    whole = Held(RAW, ROWS)
+    how = settings("lanczos") | {"preprocess": HOW[name]}
+    want = ss.PCA(**how).fit(DiskRows(whole, n_threads=1))
+    for last in (1, 4, 7, whole.n_reads - 4):
+        folder = tmp_path / str(last)
+        with pytest.raises(KeyboardInterrupt), ss.checkpoint(folder):
+            ss.PCA(**how).fit(DiskRows(Dying(RAW, last), n_threads=1))
+        with ss.checkpoint(folder):
+            found = ss.PCA(**how).fit(DiskRows(again := Held(RAW, ROWS), n_threads=1))
+        assert again.n_reads <= whole.n_reads - last // 3 * 3 + 3 * (len(want.preprocess_) - 1)
+        for attribute in ("components_", "singular_values_", "mean_"):
+            np.testing.assert_array_equal(getattr(found, attribute), getattr(want, attribute))
+
+
+@pytest.mark.parametrize(
+    "other", [None, ss.PearsonResiduals(11), ss.PearsonResiduals(10, clip=3), ss.DevianceResiduals("nb", 10), ss.Sqrt()]
+)
+@pytest.mark.parametrize("last", [1, 3, 5])
+def test_reads_of_another_transformation_are_refused(other: Any, last: int, tmp_path: Path) -> None:
+    first = settings("lanczos") | {"preprocess": ss.PearsonResiduals(10)}
+    with pytest.raises(KeyboardInterrupt), ss.checkpoint(tmp_path):
+        ss.PCA(**first).fit(DiskRows(Dying(RAW, 3 * last), n_threads=1))
+    with pytest.raises(ValueError, match="another run"), ss.checkpoint(tmp_path):
+        ss.PCA(**settings("lanczos") | {"preprocess": other}).fit(DiskRows(Held(RAW, ROWS), n_threads=1))

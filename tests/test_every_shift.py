@@ -11,7 +11,7 @@ from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
 from helpers import Array, Duck, assert_close, streamed, values
-from shiftsvd.front import prepared
+from shiftsvd.preparation.prepare import Preparation
 
 KINDS = {
     "csr": csr_array,
@@ -26,6 +26,10 @@ OF_PCA = tuple(shift for shift in SHIFTS if shift != "low rank")
 SCALES = ("none", "std", "pareto", "vector")
 SHAPES = {"tall": (23, 7), "wide": (9, 26)}
 BOUND = {np.float64: 1e-10, np.float32: 2e-5}
+
+
+def prepared(A: ss.Operator, shift: Any, scale: Any, weights: Array | None = None) -> ss.Operator:
+    return Preparation(shift, scale, weights).learn(A).of(A)
 
 
 class Case:

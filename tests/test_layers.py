@@ -16,7 +16,7 @@ LAYERS = (
     ("operators",),
     ("sketch", "runs"),
     ("backends",),
-    ("io",),
+    ("io", "transforms"),
     ("result",),
     ("accuracy",),
     ("solvers",),

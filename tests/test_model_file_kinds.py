@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from shiftsvd.genetics.alleles import Samples, Variants
 from shiftsvd.model_file import describe, save_model
 from shiftsvd.model_file.kinds import KINDS
 from test_model_file import assert_same_values, data, first_version, written_by_hand
+from transformed import ROWS, counts
 
 pd = pytest.importorskip("pandas")
 
@@ -362,3 +363,46 @@ def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path
     refused = CliRunner().invoke(main, ["transform", str(path), str(tmp_path / "X.npy"), "-o", "-"])
     assert refused.exit_code == 1
     assert "words.safetensors cannot be read: it holds a LSA, where a PCA is wanted" in refused.stderr
+
+
+# ---- transformations
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("cls", [ss.PCA, ss.TruncatedSVD])
+@pytest.mark.filterwarnings("ignore:the first component is the mean")
+def test_what_transformations_have_learned_survives(tmp_path: Path, name: str, cls: Any) -> None:
+    X, new, how = counts(), 2 * counts(31, seed=3), ROWS[name].how
+    model = cls(3, preprocess=how, random_state=0).fit(X)
+    loaded = through_file(model, tmp_path)
+    assert loaded.preprocess == how
+    np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
+    several = [ss.LogNormalize(), ss.Sqrt(), ss.CLR()]
+    model = cls(3, preprocess=several, random_state=0).fit(X)
+    loaded = through_file(model, tmp_path)
+    assert loaded.preprocess == several
+    np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
+
+
+def test_a_function_of_ones_own_cannot_be_stored(tmp_path: Path) -> None:
+    model = ss.PCA(2, preprocess=ss.Elementwise(lambda x: x**2)).fit(counts())
+    with pytest.raises(ValueError, match="cannot be stored"):
+        save_model(model, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"how": ss.PearsonResiduals(10)}, "as preprocess="),
+        ({"columns": np.ones((23, 3))}, "of 24 columns"),
+        ({"columns": np.full((24, 3), np.nan)}, "of 24 columns"),
+        ({"known": np.ones(3)}, "of 24 columns"),
+        ({"right": None}, "what zeros become"),
+        ({"right": np.full((24, 1), np.inf)}, "what zeros become"),
+    ],
+)
+def test_what_cannot_have_been_learned_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    model = ss.PCA(2, preprocess=ss.PearsonResiduals()).fit(counts())
+    model.preprocess_ = (replace(model.preprocess_[0], **change),)
+    with pytest.raises(ValueError, match=message):
+        save_model(model, tmp_path / "model")

@@ -239,14 +239,11 @@ def test_what_cannot_be_is_refused_before_anything_is_read(how: dict[str, Any]) 
 @EVERY
 def test_entries_are_changed_before_anything_is_learned_in_their_order(shift: str) -> None:
     kind, data = SHIFTS[shift]
-    doubled = (
-        lambda A: ss.operators.Scaled(A, cols=np.full(N, 2.0)),
-        lambda A: A - ss.LowRank(np.ones(A.shape[0]), VECTOR),
-    )
-    found = Preparation(kind, "std", W, entries=doubled).learn(A := ss.as_operator(X))
-    want = Preparation(kind, "std", W).learn(B := ss.as_operator(2 * X - VECTOR))
+    how = (ss.Sqrt(), ss.Elementwise(np.cos))
+    found = Preparation(kind, "std", W, entries=how).learn(A := ss.as_operator(X))
+    want = Preparation(kind, "std", W).learn(B := ss.as_operator(np.cos(np.sqrt(X))))
     assert_close(dense(found.of(A)), dense(want.of(B)), 10 * SIZE / want.scale.min())
-    changed = dense(want.of(ss.as_operator(2 * NEW - VECTOR), data))
+    changed = dense(want.of(ss.as_operator(np.cos(np.sqrt(NEW))), data))
     assert_close(dense(found.of(ss.as_operator(NEW), data)), changed, 10 * SIZE / want.scale.min())
 
 
@@ -258,7 +255,7 @@ USERS = {
     "PCA": lambda: ss.PCA(2, scale=True, solver="exact").fit(X),
     "TruncatedSVD": lambda: ss.TruncatedSVD(2, solver="exact").fit(X),
     "suggest_k": lambda: ss.suggest_k(X, "gavish-donoho", scale="std", max_k=3),
-    "resampling": lambda: rows_of(X, "mean", "std", None, None).operator(),
+    "resampling": lambda: rows_of(X, "mean", "std").operator(),
 }
 
 

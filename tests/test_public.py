@@ -34,7 +34,7 @@ def test_public_module_comes_with_the_package_in_a_fresh_interpreter(name: str) 
 
 
 def test_public_modules_are_those_that_the_guides_name() -> None:
-    wanted = "events genetics io plot report scanpy shifts sketch solvers testing xarray"
+    wanted = "events genetics io plot report scanpy shifts sketch solvers testing transforms xarray"
     assert set(wanted.split()) <= set(shiftsvd._MODULES)
 
 

@@ -17,6 +17,7 @@ from sklearn.preprocessing import MaxAbsScaler
 import shiftsvd as ss
 from helpers import EPS, Counting, Minimal, assert_close, assert_is, panel, values
 from shiftsvd.algebra.generic import fused
+from shiftsvd.preparation.prepare import Preparation
 
 X = values((40, 6), density=1.0) + 3
 GROUPS = np.array(["x", "y", "z", "y"] * 10)
@@ -81,9 +82,7 @@ def test_shifted_over_scaled_over_adjoint_in_any_order_is_the_dense_matrix(make)
 @pytest.mark.parametrize("shift", ["mean", "rows", "both", ss.Covariates(C), ss.GroupMeans(GROUPS)])
 @pytest.mark.parametrize("make", [np.array, csr_array])
 def test_every_shift_and_scale_keeps_the_gram_of_one_read(make, shift):
-    from shiftsvd.front import prepared
-
-    A = prepared(ss.as_operator(make(X)), shift, "std", weights=np.linspace(1, 2, 40))
+    A = Preparation(shift, "std", np.linspace(1, 2, 40)).learn(B := ss.as_operator(make(X))).of(B)
     assert A.costs.gram_reads == 1
     assert fused(ss.operators.Shifted(ss.as_operator(make(X)), low_rank(2)), 50).costs.gram_reads == 1
 
@@ -127,9 +126,7 @@ def test_covariates_and_groups_take_one_read_beside_the_moments(shift):
 
 
 def test_double_centring_leaves_no_mean_in_rows_and_columns():
-    from shiftsvd.front import prepared
-
-    A = prepared(ss.as_operator(csr_array(X)), "both", None)
+    A = Preparation("both").learn(B := ss.as_operator(csr_array(X))).of(B)
     assert np.abs(A @ np.ones(6)).max() <= 100 * EPS * np.linalg.norm(X)
     assert np.abs(A.H @ np.ones(40)).max() <= 100 * EPS * np.linalg.norm(X)
 

@@ -115,13 +115,18 @@ def test_frames_and_precision_are_kept():
         (data(), {"tol": 1e-3, "solver": ss.Exact()}, "solver object"),
         (data(), {"solver": "magic"}, "solver must be"),
         (np.full((3, 3), np.nan), {}, "9 NaN"),
-        (Minimal(data()), {}, "variances"),
+        (Minimal(np.ones((3, 1001))), {}, "variances"),
         (Minimal(data().astype(complex)), {}, "Complex"),
     ],
 )
 def test_what_cannot_be_is_refused(X, settings, message):
     with pytest.raises(ValueError, match=message):
         ss.TruncatedSVD(**settings).fit(X)
+
+
+def test_variances_of_what_only_multiplies_are_made_by_products():
+    svd, known = (ss.TruncatedSVD(2, solver="exact").fit(X) for X in (Minimal(data()), data()))
+    np.testing.assert_allclose(svd.explained_variance_ratio_, known.explained_variance_ratio_, rtol=1e-10)
 
 
 def test_scores_need_the_right_shape():

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shiftsvd import sketch as sketch
     from shiftsvd import solvers as solvers
     from shiftsvd import testing as testing
+    from shiftsvd import transforms as transforms
     from shiftsvd import xarray as xarray
     from shiftsvd.accuracy import frobenius_error as frobenius_error
     from shiftsvd.accuracy import halko_bound as halko_bound
@@ -52,6 +53,20 @@ if TYPE_CHECKING:
     from shiftsvd.solvers import ShiftedRandomizedSVD as ShiftedRandomizedSVD
     from shiftsvd.solvers import auto_solver as auto_solver
     from shiftsvd.solvers import estimate as estimate
+    from shiftsvd.transforms import BM25 as BM25
+    from shiftsvd.transforms import CLR as CLR
+    from shiftsvd.transforms import PMI as PMI
+    from shiftsvd.transforms import Anscombe as Anscombe
+    from shiftsvd.transforms import Binarize as Binarize
+    from shiftsvd.transforms import DevianceResiduals as DevianceResiduals
+    from shiftsvd.transforms import Elementwise as Elementwise
+    from shiftsvd.transforms import FreemanTukey as FreemanTukey
+    from shiftsvd.transforms import LogNormalize as LogNormalize
+    from shiftsvd.transforms import PearsonResiduals as PearsonResiduals
+    from shiftsvd.transforms import Ranks as Ranks
+    from shiftsvd.transforms import Sqrt as Sqrt
+    from shiftsvd.transforms import TfIdf as TfIdf
+    from shiftsvd.transforms import preprocess as preprocess
 
 # The public names, by the module that each lives in. Nothing is imported before it is asked for:
 # `import shiftsvd` costs a millisecond, and the command answers `--help` at once.
@@ -74,6 +89,22 @@ _NAMES = {
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),
     "solvers": ("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD", "auto_solver", "estimate"),
+    "transforms": (
+        "BM25",
+        "CLR",
+        "PMI",
+        "Anscombe",
+        "Binarize",
+        "DevianceResiduals",
+        "Elementwise",
+        "FreemanTukey",
+        "LogNormalize",
+        "PearsonResiduals",
+        "Ranks",
+        "Sqrt",
+        "TfIdf",
+        "preprocess",
+    ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 # Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
@@ -89,6 +120,7 @@ _MODULES = (
     "sketch",
     "solvers",
     "testing",
+    "transforms",
     "xarray",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -10,7 +11,6 @@ import numpy as np
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
-from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
@@ -21,6 +21,8 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.solvers.known import known_to
+from shiftsvd.transforms.base import Transform, as_transforms
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
 
@@ -43,6 +45,7 @@ def svd(
     unobserved: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
+    preprocess: Transform | Sequence[Transform] | None = None,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -91,6 +94,9 @@ def svd(
         Of the completion: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
+    preprocess : transformation, or list of them
+        What is done to the entries before anything else, such as `LogNormalize` or `PearsonResiduals`: see
+        `shiftsvd.transforms`. Nothing becomes dense. Weights mean repeated rows. X may have no missing entries.
 
     Returns
     -------
@@ -138,22 +144,19 @@ def svd(
         elif not 0 < share < 1:
             raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
         weights = row_weights(sample_weight, A.shape[0])
-        Preparation(shift, scale, ddof=scale_ddof).check(A.shape[1])
+        entries = as_transforms(preprocess)
+        check_complete(entries, missing)
+        preparation = Preparation(shift, scale, weights, scale_ddof, entries, accuracy(solver, tol))
+        preparation.check(A.shape[1])
         check_solver(solver, k)
         moments, account = None, Account()
         if not isinstance(A, Operator):
             A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
-        A = prepared(A, shift, scale, scale_ddof, weights, moments)
-        F = decompose(A, k if share is None else share, solver, tol, rng, memory_limit, certify)
+        prepared = preparation.learn(A, moments)
+        B, k = prepared.of(A), k if share is None else share
+        F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.error)
         F.info = account.told(F.info)
         return F
-
-
-def prepared(
-    A: Operator, shift: Any, scale: Any, ddof: int = 0, weights: Vector | None = None, moments: Moments | None = None
-) -> Operator:
-    """``diag(sqrt(weights)) (A - shift) diag(1 / scale)``; moments that are not known are taken if need be."""
-    return Preparation(shift, scale, weights, ddof).learn(A, moments).of(A)
 
 
 def decompose(
@@ -164,11 +167,28 @@ def decompose(
     rng: int | np.random.Generator | None,
     memory_limit: int | str | None,
     certify: bool = False,
+    error: float = 0.0,
 ) -> SVDResult:
-    """The components of a prepared operator, after a look at the memory."""
+    """The components of a prepared operator that is known to `error`, a norm, after a look at the memory."""
     count = min(A.shape) if isinstance(k, float) else int(k)
     chosen = solver_named(solver, A, k, tol)
     chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     affordable(chosen.peak_bytes(A, count), memory_limit, what)
-    return chosen(A, k, rng, tol=tol)
+    return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
+
+
+def accuracy(solver: str | Solver, tol: float) -> float:
+    """The relative accuracy of values that is asked for; 0 is rounding, of solvers that know no tolerance."""
+    if isinstance(solver, Solver):
+        return float(getattr(solver, "tol", 0.0))
+    return 0.0 if solver == "exact" else tol
+
+
+def check_complete(entries: tuple[Transform, ...], missing: str) -> None:
+    """Refuse transformations of matrices with missing entries."""
+    if entries and missing != "error":
+        raise ValueError(
+            f'preprocess needs missing="error", got {missing!r}: sums of rows and columns with gaps are not those that '
+            "transformations mean"
+        )

@@ -13,6 +13,7 @@ import numpy as np
 
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.numerics.entrywise import Change, Table, Terms, Values
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded, r_factor
 from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype
@@ -219,3 +220,27 @@ def row_exponents(A: "Operator") -> Vector | None:
 def ldexp(A: "Operator", rows: Vector | int, cols: Vector | int) -> "Operator | None":
     """``diag(2^rows) A diag(2^cols)`` without rounding, as an operator of the same kind; None if it cannot."""
     return None
+
+
+# What nobody knows by products alone: `backends/entries.py` registers the kinds whose entries can be seen.
+
+
+@singledispatch
+def entry_sums(A: "Operator", terms: Terms) -> tuple[Panel, Panel]:
+    """Sums over the rows and over the columns of numbers made of each stored entry, shapes (m, p) and (n, q); a read.
+
+    For transformations, which learn from such sums.
+    """
+    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+
+
+@singledispatch
+def entry_values(A: "Operator", values: Values) -> Table:
+    """The distinct values of each column and how often they are there, in ascending order; a read."""
+    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+
+
+@singledispatch
+def with_entries(A: "Operator", change: Change) -> "Operator":
+    """The same matrix with its entries changed: kept where the memory allows, else made block by block."""
+    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")

@@ -13,13 +13,15 @@ from shiftsvd.backends.validation import from_frame, is_frame
 from shiftsvd.choosing.spectrum import Found, evidence
 from shiftsvd.front import decompose
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator, Scaled
+from shiftsvd.operators import Adjoint, Operator, Scaled
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers.base import TOL
+from shiftsvd.transforms.base import Transform, learn_all
 
+UNLIMITED: Final = Resources()
 ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation
 
 
@@ -49,18 +51,36 @@ class Rows:
         return decompose(A, k, "auto", tol, rng, self.resources.memory_limit)
 
 
-def rows_of(X: Any, shift: Any, scale: Any, n_threads: int | None, memory_limit: int | str | None) -> Rows:
+def rows_of(
+    X: Any, shift: Any, scale: Any, entries: tuple[Transform, ...] = (), resources: Resources = UNLIMITED
+) -> Rows:
     """The data, checked, with the vectors that shift and scale mean."""
     if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
         raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
     X = from_frame(X) if is_frame(X) else X
     known_zeros = issparse(X)
     X = csr_array(X) if known_zeros else np.asarray(X)
-    A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
+    A = as_operator(X, **vars(resources))
+    if entries:
+        A, X = _transformed(A, X, entries)
     if not (shift is None or (isinstance(shift, str) and shift == "mean") or isinstance(shift, list | np.ndarray)):
         raise ValueError(f'"parallel" and "cv" take shift="mean", None or a vector, got {shift!r}')
     prepared = Preparation(shift, scale).learn(A)
-    return Rows(X, None if shift is None else prepared.points(1)[0], prepared.scale, Resources(memory_limit, n_threads))
+    return Rows(X, None if shift is None else prepared.points(1)[0], prepared.scale, resources)
+
+
+def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[Operator, Any]:
+    """(operator, array or CSR) of transformed data, whose zeros are zeros still."""
+    if changes := [each for each in entries if not each.keeps_zeros]:
+        raise ValueError(
+            f'"parallel" and "cv" take stored entries apart, and {changes[0]} makes zeros into other numbers; '
+            'use "elbow" or "gavish-donoho"'
+        )
+    B = learn_all(entries, A, None, TOL).B
+    stored = B.H if isinstance(B, Adjoint) else B
+    if not hasattr(stored, "X"):
+        raise ValueError('"parallel" and "cv" need room for the transformed entries; raise memory_limit')
+    return B, stored.X if stored is B else csr_array(stored.X.T) if issparse(X) else stored.X.T
 
 
 def permuted(X: Any, rng: Generator) -> Any:

@@ -1,5 +1,6 @@
 """How many components: four rules, each with the evidence it decided on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -9,17 +10,20 @@ from numpy.random import Generator
 from shiftsvd.backends import as_operator
 from shiftsvd.choosing.resampling import bi_cross_validation, parallel, rows_of
 from shiftsvd.choosing.spectrum import elbow, hard_threshold, of_result, spectrum_of
-from shiftsvd.front import decompose, prepared
+from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
+from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.warned import warn
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.transforms.base import Transform, as_transforms
 
 METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30
@@ -79,6 +83,7 @@ def suggest_k(
     rng: int | Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
+    preprocess: Transform | Sequence[Transform] | None = None,
 ) -> Suggestion:
     """How many components stand out, by one of four rules.
 
@@ -103,6 +108,9 @@ def suggest_k(
         "cv" holds out one of so many parts of the rows together with one of so many parts of the columns.
     rng : int, Generator or None
     n_threads, memory_limit : as in `svd`
+    preprocess : transformation, or list of them
+        Of data, and of those of an SVDResult, as in `svd`; an estimator brings its own. "parallel" and "cv" take those
+        that keep zeros.
 
     Returns
     -------
@@ -157,16 +165,19 @@ def suggest_k(
         X = fitted if X is None else X
     elif not isinstance(fitted, SVDResult):
         shift, scale = _vector_shift(fitted), getattr(fitted, "scale_", None)
+        preprocess = getattr(fitted, "preprocess", None)
+    entries = as_transforms(preprocess)
     with threads(n_threads):
         if method in SPECTRAL:
             if known is None:
                 A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
-                F = decompose(prepared(A, shift, scale), _looked_at(max_k, A.shape), "auto", TOL, rng, memory_limit)
+                B = Preparation(shift, scale, entries=entries).learn(A).of(A)
+                F = decompose(B, _looked_at(max_k, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
             return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method)
         if X is None:
             raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
-        rows = rows_of(X, shift, scale, n_threads, memory_limit)
+        rows = rows_of(X, shift, scale, entries, Resources(memory_limit, n_threads))
         most = _looked_at(max_k, rows.X.shape)
         if method == "parallel":
             return _told(*parallel(rows, most, n_draws, n_deviations, rng), method)

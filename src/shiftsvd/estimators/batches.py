@@ -80,6 +80,11 @@ class BatchPCA(FittedPCA):
         """
         if self.missing != "error":
             raise ValueError(f'partial_fit needs missing="error", got {self.missing!r}; fill the gaps first')
+        if self.preprocess is not None:
+            raise ValueError(
+                f"partial_fit cannot learn preprocess={self.preprocess!r}, which would change with every batch; "
+                "use fit, or give partial_fit what is transformed already"
+            )
         stream = self._stream
         A = self._operator(X, reset=stream is None)
         weights = _weights(sample_weight, A.shape[0])

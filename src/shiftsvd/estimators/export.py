@@ -16,6 +16,8 @@ def as_sklearn(model: Any) -> Any:
     """A PCA of scikit-learn; where there is a scale, behind a StandardScaler that only divides."""
     if hasattr(model, "shift_") or of_each_row(model.shift):
         raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
+    if model.preprocess is not None:
+        raise ValueError(f"classes of scikit-learn do not transform entries, got preprocess={model.preprocess!r}")
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
     vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
     for name in VALUES:  # there they have the type of the data, which its products take theirs from

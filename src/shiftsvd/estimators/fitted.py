@@ -183,7 +183,7 @@ class FittedPCA(Components):
         """The shift and scale of the training data, and what the shift has to know of these rows."""
         shift: Learned = getattr(self, "shift_", None) or Plain(self.mean_, of_each_row(self.shift))
         data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
-        return Prepared(shift, self.scale_), data
+        return Prepared(shift, self.scale_, getattr(self, "preprocess_", ())), data
 
     def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
         """Rows of A minus their shift, in units of the scale."""

@@ -1,5 +1,6 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, Self, overload
 
@@ -12,7 +13,7 @@ from shiftsvd.estimators.extremes import beyond, in_range
 from shiftsvd.estimators.likelihood import minka_rank
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.front import decompose
+from shiftsvd.front import accuracy, check_complete, decompose
 from shiftsvd.missing import completed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
@@ -24,6 +25,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
+from shiftsvd.transforms.base import Transform, as_transforms
 
 
 @dataclass(eq=False, repr=False)
@@ -81,6 +83,10 @@ class PCA(BatchPCA):
         Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
+    preprocess : transformation, or list of them
+        What is done to the entries before anything else, such as `LogNormalize` or `PearsonResiduals`: see
+        `shiftsvd.transforms`. Nothing becomes dense. `transform` does with new rows what was learned from those of the
+        training; means, scales, variances and `inverse_transform` are those of the transformed matrix.
 
     Attributes
     ----------
@@ -104,6 +110,8 @@ class PCA(BatchPCA):
         The means of the groups, or the coefficients of the regression; only with those shifts.
     scale_ : array of shape (n_features,), or None
         What the columns are divided by.
+    preprocess_ : tuple of Fitted
+        What the transformations have learned; only where there are any.
     noise_variance_ : float
         Mean variance of the left out components (Tipping & Bishop 1999), from `Info.frobenius_error`, so that it is
         right where it is a tiny share of the total; 0 where what is left is rounding. With ``missing="em"`` too small
@@ -160,6 +168,7 @@ class PCA(BatchPCA):
     unobserved: bool = False
     penalty: float | Literal["auto"] = "auto"
     max_iter: int = names.MAX_ITER
+    preprocess: Transform | Sequence[Transform] | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
@@ -191,16 +200,16 @@ class PCA(BatchPCA):
         rng = random_generator(self.random_state)
         solver = Asked(*(getattr(self, setting.name) for setting in fields(Asked))).solver_for(k, A.shape)
         shift = shift_of_rows(self.shift, {"groups": groups, "covariates": covariates})
-        preparation = Preparation(shift, self.scale, weights, self.scale_ddof)
+        entries, tol = as_transforms(self.preprocess), TOL if self.tol is None else self.tol
+        check_complete(entries, self.missing)
+        preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries, accuracy(solver, tol))
         preparation.check(A.shape[1])
         check_solver(solver, k)
         A, moments, account = completed(A, self.missing, self.shift, k, weights, rng, self.penalty, self.max_iter)
-        if moments.M2 is None:
-            raise ValueError(f"PCA needs the variances of the columns, which {A} cannot give; use svd")
         prepared = preparation.learn(A, moments)
         B, (variance, unit) = prepared.of(A), prepared.total_variance
-        tol = TOL if self.tol is None else self.tol
-        F = decompose(B, min(A.shape) if k == "mle" else k or 1, solver, tol, rng, self.memory_limit)
+        count = min(A.shape) if k == "mle" else k or 1
+        F = decompose(B, count, solver, tol, rng, self.memory_limit, error=prepared.error)
         F.info = account.told(F.info)
         if k == "mle":
             F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
@@ -210,8 +219,10 @@ class PCA(BatchPCA):
         if isinstance(learned, Plain):
             self.mean_ = learned.mean
         else:
-            self.mean_, self.shift_ = moments.mean, learned
+            self.mean_, self.shift_ = prepared.column_means, learned
         self.scale_, self.n_iter_ = prepared.scale, account.n_iter
+        if entries:
+            self.preprocess_ = prepared.entries
         self._set(F, variance, prepared.count, B, len(F.S) if k else 0, unit)
         return self
 

@@ -1,5 +1,6 @@
 """TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, overload
 
@@ -12,16 +13,16 @@ from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.front import decompose
+from shiftsvd.front import accuracy, decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
-from shiftsvd.numerics.moments import Moments
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.prepare import Preparation
+from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
+from shiftsvd.transforms.base import Transform, apply_all, as_transforms
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 
@@ -52,6 +53,9 @@ class TruncatedSVD(Components):
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
+    preprocess : transformation, or list of them
+        What is done to the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes dense.
+        `transform` does with new rows what was learned from those of the training; X is the transformed matrix below.
 
     Attributes
     ----------
@@ -67,6 +71,8 @@ class TruncatedSVD(Components):
     mean_alignment_ : array of shape (n_components,)
         ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component says
         only that the data are off-centre, and a warning does as well; `PCA` subtracts the mean, from sparse data too.
+    preprocess_ : tuple of Fitted
+        What the transformations have learned; only where there are any.
     n_features_in_ : int
     feature_names_in_ : array of str
         If X was a data frame.
@@ -102,6 +108,7 @@ class TruncatedSVD(Components):
     solver: SolverName | Solver = "auto"
     n_threads: int | None = None
     memory_limit: int | str | None = None
+    preprocess: Transform | Sequence[Transform] | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -126,11 +133,16 @@ class TruncatedSVD(Components):
         tol = tolerance(self.tol, self.solver)
         solver, rng = self._solver(), random_generator(self.random_state)
         check_solver(solver, k)
-        moments = A.moments()
-        if moments.M2 is None:
-            raise ValueError(f"TruncatedSVD needs the variances of the columns, which {A} cannot give; use svd")
-        F = decompose(Preparation().learn(A).of(A), k, solver, tol, rng, self.memory_limit)
-        self._set(F, A, moments)
+        entries = as_transforms(self.preprocess)
+        prepared = Preparation(entries=entries, tol=accuracy(solver, tol)).learn(A)
+        B = prepared.of(A)
+        centred = Preparation("mean").learn(B)
+        squares, _ = centred.total_squares
+        F = decompose(B, k, solver, tol, rng, self.memory_limit, error=prepared.error)
+        vars(self).pop("preprocess_", None)
+        if entries:
+            self.preprocess_ = prepared.entries
+        self._set(F, B, centred, squares)
         if self.mean_alignment_[0] > ALIGNED:
             warn(
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
@@ -139,16 +151,15 @@ class TruncatedSVD(Components):
             )
         return self
 
-    def _set(self, F: SVDResult, A: Operator, moments: Moments) -> None:
-        """The fitted attributes."""
-        assert moments.M2 is not None
-        V, mean = F.Vh.T.astype(np.float64), moments.mean
+    def _set(self, F: SVDResult, A: Operator, centred: Prepared, squares: float) -> None:
+        """The fitted attributes; `squares` is the sum of those about the mean, while they are numbers."""
+        V, mean = F.Vh.T.astype(np.float64), centred.column_means
         with threads(A.costs.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
-            B, unit, norm = in_units(Preparation("mean").learn(A, moments).of(A))
+            B, unit, norm = in_units(centred.of(A))
             G = B.gram(V)
         variance = np.maximum(np.einsum("ij,ij->j", V, G), 0) / A.shape[0]
-        total = (norm**2 if unit and norm is not None else float(moments.M2.sum())) / A.shape[0]
+        total = (norm**2 if unit and norm is not None else squares) / A.shape[0]
         mean = np.ldexp(mean, -np.frexp(np.abs(mean).max(initial=0))[1])
         length = float(np.linalg.norm(mean))
         self.components_ = np.asarray(F.Vh, A.dtype)
@@ -193,7 +204,7 @@ class TruncatedSVD(Components):
         """Scores of every row."""
         A = self._operator(X, reset=False)
         with threads(A.costs.n_threads):
-            Z = A.matmat(self.components_.T.astype(np.float64))
+            Z = apply_all(getattr(self, "preprocess_", ()), A).matmat(self.components_.T.astype(np.float64))
         return np.asarray(Z, A.dtype)
 
     @as_one_fit

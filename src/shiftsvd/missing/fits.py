@@ -53,14 +53,15 @@ def completed(
     rng: np.random.Generator,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
-) -> tuple[Operator, Moments, Account]:
+) -> tuple[Operator, Moments | None, Account]:
     """What a fit reads in place of a matrix with missing entries, the moments of its columns, and what is told of it.
 
     With "mean" they equal the shift, and the moments are those of the observed entries; with "em" they are those of
-    a fitted model that has the same biases as the shift. An operator has no missing entries.
+    a fitted model that has the same biases as the shift. An operator has no missing entries, and its moments are taken
+    by whoever wants them.
     """
     if isinstance(gaps, Operator):
-        return gaps, gaps.moments(weights), Account()
+        return gaps, None, Account()
     name = shift if isinstance(shift, str) or shift is None else type(shift).__name__
     if missing == "mean":
         if name != "mean":

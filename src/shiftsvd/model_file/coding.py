@@ -4,7 +4,8 @@ In JSON, {"tensor": NAME, "order": "C" or "F"} is an array and how it lies in me
 NAME.utf8 and ending at NAME.ends; with "width": "fixed" they are an array of NumPy's texts. {"tuple" or "list": [...]}
 are runs of items of one kind, each an array or texts, and {"vectors": [...]} are arrays or indices. {"index": ...,
 "name": ...} and {"frame": ..., "rows": ...} are names and named rows of pandas. {"entries": {...}} are values by name,
-{"type": T, "fields": {...}} is a frozen value, and {"float": "inf"} is what JSON has no number for.
+{"type": T, "fields": {...}} is a frozen value, {"values": [...], "of": "tuple" or "list"} are several, {"ufunc": NAME}
+is a function of NumPy, and {"float": "inf"} is what JSON has no number for.
 """
 
 import dataclasses
@@ -28,6 +29,10 @@ VALUES = {
     **dict.fromkeys(("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD"), "shiftsvd.solvers"),
     **dict.fromkeys(("Covariates", "GroupMeans", "LearnedCovariates", "LearnedGroups"), "shiftsvd.shifts"),
     **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.alleles"),
+    **dict.fromkeys(("PearsonResiduals", "DevianceResiduals", "LogNormalize", "TfIdf", "BM25"), "shiftsvd.transforms"),
+    **dict.fromkeys(("PMI", "CLR", "Ranks", "Sqrt", "FreemanTukey", "Anscombe"), "shiftsvd.transforms"),
+    **dict.fromkeys(("Binarize", "Elementwise", "Fitted"), "shiftsvd.transforms"),
+    "Smooth": "shiftsvd.transforms.smooth",
     "Info": "shiftsvd.result",
 }
 # Fields that solvers have in older files: what each is called now, None where it is no setting any more.
@@ -48,6 +53,11 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
     if kind in VALUES and type(value) is _type(kind):
         fields = {field: code(getattr(value, field), f"{name}.{field}", tensors) for field in _fields(type(value))}
         return {"type": kind, "fields": fields}
+    if isinstance(value, np.ufunc):
+        return {"ufunc": _name_in_numpy(value, name)}
+    if isinstance(value, tuple | list) and value and all(type(one).__name__ in VALUES for one in value):
+        coded = [code(one, f"{name}.{number}", tensors) for number, one in enumerate(value)]
+        return {"values": coded, "of": type(value).__name__}
     if isinstance(value, dict):
         return {"entries": {key: code(entry, f"{name}.{key}", tensors) for key, entry in value.items()}}
     if type(value).__module__.partition(".")[0] == "pandas":
@@ -155,6 +165,11 @@ def decode(coded: Any, left: Tensors) -> Any:
             return _pandas().Index(_vector(values, left), name=name)
         case {"frame": values, "rows": {"index": _} as rows, **rest} if not rest:
             return _pandas().DataFrame(decode(values, left), index=decode(rows, left))
+        case {"values": list(values), "of": "tuple" | "list" as kind, **rest} if not rest:
+            found = [decode(value, left) for value in values]
+            return tuple(found) if kind == "tuple" else found
+        case {"ufunc": str(name), **rest} if not rest:
+            return _ufunc(name)
         case {"float": "inf" | "-inf" | "nan" as text, **rest} if not rest:
             return float(text)
         case {"type": str(name), "fields": dict(fields), **rest} if not rest:
@@ -215,6 +230,22 @@ def _frozen(name: str, values: dict[str, Any]) -> Any:
     for field, value in values.items():
         check_type(f"{name}.{field}", value, hints[field])
     return cls(**values)
+
+
+def _name_in_numpy(function: np.ufunc, name: str) -> str:
+    """What NumPy calls a function."""
+    own = str(getattr(function, "__name__", ""))
+    if getattr(np, own, None) is not function:
+        raise ValueError(f"{name} cannot be stored: {function} is none of NumPy's own")
+    return own
+
+
+def _ufunc(name: str) -> np.ufunc:
+    """A function of NumPy that takes entries one by one."""
+    found = getattr(np, name, None)
+    if not isinstance(found, np.ufunc) or (found.nin, found.nout) != (1, 1):
+        raise ValueError(f"{name!r:.80} is no function of NumPy of one number")
+    return found
 
 
 def _type(name: str) -> type[Any]:

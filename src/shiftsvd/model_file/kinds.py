@@ -30,6 +30,8 @@ from shiftsvd.model_file.checking import (
     vectors,
 )
 from shiftsvd.shifts import Covariates, GroupMeans
+from shiftsvd.transforms import Fitted
+from shiftsvd.transforms.base import as_transforms
 
 Values = dict[str, Any]
 
@@ -83,11 +85,27 @@ def kind_class(name: str) -> type[Any]:
     return found
 
 
+def _learned_as_asked(settings: Values, fitted: Values) -> None:
+    """What was learned is what the setting `preprocess` asks for."""
+    asked, learned = as_transforms(settings.get("preprocess")), fitted.get("preprocess_", ())
+    if tuple(each.how for each in learned) != asked:
+        raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
+
+
+def transformations(name: str, value: Any, sizes: Sizes) -> None:
+    """What transformations of n columns have learned."""
+    if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
+        raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
+    for each in value:
+        each.check(sizes["n"])
+
+
 # ---- what belongs to one kind only
 
 
 def _shift_as_set(settings: Values, fitted: Values) -> None:
-    """PCA: a way to treat missing entries, and a shift that was learned as the settings say."""
+    """PCA: what was learned is what the settings ask for, and there is a way to treat missing entries."""
+    _learned_as_asked(settings, fitted)
     missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
     if missing not in MISSING or (unobserved and missing == "error"):
         raise ValueError(f"missing={missing!r} with unobserved={unobserved!r} is no way to treat missing entries")
@@ -197,15 +215,22 @@ KINDS: Final = {
             "n_samples_": count("m"),
             "info_": account,
         },
-        {"feature_names_in_": texts("n"), "shift_": LEARNED, "unseen_variance_": number(least=0), "n_iter_": count()},
+        {
+            "feature_names_in_": texts("n"),
+            "shift_": LEARNED,
+            "preprocess_": transformations,
+            "unseen_variance_": number(least=0),
+            "n_iter_": count(),
+        },
         {"n_components_": "k", "n_features_in_": "n"},
         agree=_shift_as_set,
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
         {**SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": account},
-        {"feature_names_in_": texts("n")},
+        {"feature_names_in_": texts("n"), "preprocess_": transformations},
         {"n_features_in_": "n"},
+        agree=_learned_as_asked,
     ),
     "LSA": Kind(
         "shiftsvd.estimators.lsa",

@@ -11,6 +11,7 @@ from shiftsvd.model_file.container import listed
 from shiftsvd.model_file.kinds import KINDS, Kind, Values, kind_class
 from shiftsvd.shifts import Covariates, GroupMeans
 from shiftsvd.solvers import Solver
+from shiftsvd.transforms import Transform
 
 RANDOM = (BitGenerator, Generator, RandomState, SeedSequence)  # what is not stored
 PARTS = {"kind", "settings", "fitted"}
@@ -18,6 +19,7 @@ PARTS = {"kind", "settings", "fitted"}
 LOOSE = {
     "analyzer": str,
     "metric": str,
+    "preprocess": Transform | list | tuple | None,
     "random_state": int | np.ndarray | None,
     "scale": bool | str | np.ndarray | tuple | None,
     "shift": str | np.ndarray | tuple | GroupMeans | Covariates | None,

@@ -1,18 +1,17 @@
 """Preparation: what is done to data before they are decomposed, as one value, and what does the same to other rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from shiftsvd.names import TOL
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
-
-Entries = tuple[Callable[[Operator], Operator], ...]  # what is done to the entries before the shift, in this order
+from shiftsvd.transforms.base import Fitted, Transform, apply_all, learn_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +25,10 @@ class Preparation:
         Frequencies of the rows that it is learned from.
     ddof : 0 or 1
         The standard deviation divides by the number of rows minus this.
-    entries : tuple of callables
-        Operators to operators of the same rows, applied first.
+    entries : tuple of transformations
+        What is done to the entries before the shift, in this order.
+    tol : float
+        Relative accuracy of singular values that transformations are to allow.
 
     Examples
     --------
@@ -45,7 +46,8 @@ class Preparation:
     scale: Any = None
     weights: Vector | None = None
     ddof: int = 0
-    entries: Entries = ()
+    entries: tuple[Transform, ...] = ()
+    tol: float = TOL
 
     def check(self, n: int) -> None:
         """Refuse what cannot be a shift or a scale of n columns, before anything is known of them."""
@@ -54,14 +56,16 @@ class Preparation:
 
     def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
         """What is subtracted from these rows and what they are divided by; moments that are not known are taken."""
-        B, weights = _changed(A, self.entries), self.weights
+        weights = self.weights
+        changed = learn_all(self.entries, A, weights, self.tol)
+        B = changed.B
         if moments is None and needs_moments(self.shift, self.scale):
             moments = B.moments(weights)
         S, shift = learn_shift(self.shift, B, moments, weights)
-        own = Own(A, B, S, weights, moments)
+        own = Own(A, B, S, weights, moments, changed.errors, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
         scale = resolve_scale(self.scale, A.shape[1], after, before, self.ddof, e)
-        return Prepared(shift, scale, self.entries, own)
+        return Prepared(shift, scale, changed.fitted, own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +77,18 @@ class Own:
     S: Operator | None
     weights: Vector | None
     moments: Moments | None  # of B
+    errors: Vector | float = 0.0  # bounds of the norms of the columns of what B errs by
+    scaled_by_itself: bool = False  # whether the scale errs by as much as they do
+
+    @cached_property
+    def known_moments(self) -> Moments:
+        """The moments, which are taken where they are not known."""
+        return self.B.moments(self.weights) if self.moments is None else self.moments
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:
         """As `moments_in_units`."""
-        moments = self.B.moments(self.weights) if self.moments is None else self.moments
-        return moments_in_units(self.B, self.S, moments, self.weights)
+        return moments_in_units(self.B, self.S, self.known_moments, self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +99,13 @@ class Prepared:
     ----------
     shift : Learned
     scale : array of shape (n,), or None
-    entries : tuple of callables
+    entries : tuple of what transformations have learned
     own : Own, or None
     """
 
     shift: Learned
     scale: Vector | None = None
-    entries: Entries = ()
+    entries: tuple[Fitted, ...] = ()
     own: Own | None = None
 
     def of(self, A: Operator, data: Any = None) -> Operator:
@@ -106,7 +116,7 @@ class Prepared:
         """
         if self.own is not None and self.own.A is A:
             return self.of_own
-        B = _changed(A, self.entries)
+        B = apply_all(self.entries, A)
         return self._scaled(B, self.shift.of(B, data))
 
     @cached_property
@@ -134,6 +144,8 @@ class Prepared:
         """
         assert self.own is not None
         _, after, e = self.own.in_units
+        if after.M2 is None:
+            raise ValueError(f"the variances of the columns are needed, which {self.own.A} cannot give; use svd")
         return squares_in_units(after, self.scale, e, self.of_own)
 
     @property
@@ -143,12 +155,20 @@ class Prepared:
         return squares / (self.count - 1), unit
 
     @property
+    def column_means(self) -> Vector:
+        """The means of the columns of its own rows."""
+        assert self.own is not None
+        return self.own.known_moments.mean
+
+    @property
+    def error(self) -> float:
+        """A bound of the norm of what its own rows err by: what transformations interpolate, in units of the scale."""
+        assert self.own is not None
+        scale = 1.0 if self.scale is None else self.scale
+        return float(np.linalg.norm(self.own.errors / scale)) * (1 + self.own.scaled_by_itself)
+
+    @property
     def count(self) -> float:
         """How many rows its own are: the sum of their weights."""
         assert self.own is not None
         return float(self.own.A.shape[0]) if self.own.weights is None else float(self.own.weights.sum())
-
-
-def _changed(A: Operator, entries: Entries) -> Operator:
-    """A with its entries changed, before the shift."""
-    return reduce(lambda B, change: change(B), entries, A)

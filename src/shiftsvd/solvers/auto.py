@@ -1,5 +1,6 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from shiftsvd.solvers.gram import Gram
 from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD
 from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
+from shiftsvd.transforms.base import Transform, as_transforms, kept_bytes
 
 BY_NAME: dict[str, type[Solver]] = {
     "lanczos": BlockLanczos,
@@ -138,7 +140,13 @@ class Estimate:
 
 
 def estimate(
-    X: Any, k: int | float, solver: SolverName | Solver = "auto", *, tol: float = TOL, probe: bool = False
+    X: Any,
+    k: int | float,
+    solver: SolverName | Solver = "auto",
+    *,
+    tol: float = TOL,
+    probe: bool = False,
+    preprocess: Transform | Sequence[Transform] | None = None,
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
 
@@ -152,6 +160,9 @@ def estimate(
         For solvers given by name.
     probe : bool
         Time one product as well; of data in files, some blocks of it.
+    preprocess : transformation, or list of them
+        As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
+        changes them again. Nothing is learned here.
 
     Returns
     -------
@@ -175,5 +186,6 @@ def estimate(
         V = np.ones((tall.shape[1], BlockLanczos().shape(k, A).block), A.dtype)
         with threads(A.costs.n_threads):
             seconds = gram_seconds(tall, V)
+    peak = chosen.peak_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     expected, likely = round(chosen.expected_passes(A, count)), chosen.passes_range(A, count)
-    return Estimate(chosen, chosen.peak_bytes(A, count), expected, likely, seconds)
+    return Estimate(chosen, peak, expected, likely, seconds)

@@ -7,15 +7,18 @@ from typing import Any, ClassVar
 
 import dask.array as da
 import numpy as np
+from dask import delayed
 from scipy.sparse import issparse
 
-from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.generic import registered, with_entries
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask.graph import Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wide
 from shiftsvd.backends.dense import native_dtype
+from shiftsvd.backends.entries import changed_rows
 from shiftsvd.backends.reread import Merge, Panels, Reread, in_double
 from shiftsvd.events import read_part
+from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.powers import times, times_sparse
@@ -196,11 +199,31 @@ class DaskRows(Reread):
         return Shared(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
 
 
+@with_entries.register
+def _(A: DaskRows, change: Change) -> DaskRows:
+    """Chunks are changed in the tasks that load them."""
+    lines = da.from_array(change.R, chunks=(A.X.chunks[0], -1), name=named("quantities"))
+    kind, dtype = type(A.X._meta), np.dtype(change.dtype)
+    kinds = {"dtype": dtype, "chunks": A.X.chunks, "meta": kind((0, 0), dtype=dtype)}
+    shared = Shared("chunk", (), None, None, A.shape[1], A.sparse, A.X.dtype, "the Dask array")
+    alike = delayed((change.rows(0, 0), shared), pure=False, traverse=False)
+    X = da.map_blocks(_changed, A.X, lines, alike=alike, **kinds)
+    names = ("stored", "name") if change.more is not None else ("counts", "stored", "name")
+    return replace(A, X=X, memo={name: A.memo[name] for name in names if name in A.memo})
+
+
 def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:
     """A chunk times powers of two."""
     rows = lines[:, 0]
     out = times_sparse(chunk, rows, cols) if issparse(chunk) else times(chunk, rows, cols)
     return out.astype(native_dtype(chunk.dtype), copy=False)
+
+
+def _changed(chunk: Any, lines: Panel, alike: tuple[Change, Shared]) -> Any:
+    """A chunk with its entries changed, checked before."""
+    change, shared = alike
+    A: Any = block_operator(chunk, Own(0, (0, chunk.shape[0]), None, ()), shared)
+    return changed_rows(A.X, replace(change, R=np.asarray(lines)))
 
 
 def graded_tsqr(Y: Any) -> Any:

@@ -1,0 +1,337 @@
+"""Entries of matrices in memory and in files: summed by rows and columns, and changed one by one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property, reduce
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array, csr_array, vstack
+
+from shiftsvd.algebra import generic
+from shiftsvd.backends.blocked import Blocked, Rows, cut
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.full_lines import coordinates
+from shiftsvd.backends.reread import OURS, Reread, rows_operator
+from shiftsvd.backends.source import RowSource, rows_of
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import ordered
+from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Adjoint, Operator, Panel
+from shiftsvd.runs.memory import spare
+
+Sums = tuple[Panel, Panel]  # of rows, and of columns
+SUMMED = 2**16  # entries that are summed at once, or as many as there are columns
+
+
+# --- sums -----------------------------------------------------------------------------------------------------------
+
+
+def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
+    """Those of the matrix, the other way round."""
+    return generic.entry_sums(A.A, terms.H)[::-1]
+
+
+def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
+    """Block after block."""
+    _bare(A)
+    parts = list(A._each(lambda rows: _part(A, terms, rows)))
+    return np.concatenate([own for _, (own, _) in parts]), sum(shared for _, (_, shared) in parts)
+
+
+def _part(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
+    """Those of one block, a few rows at a time: each term is as long as the entries."""
+    return reduce(_below, (_piece(A, terms, piece) for piece in _pieces(A, rows)))
+
+
+def _pieces(A: SparseRows | DenseRows, rows: Rows) -> list[Rows]:
+    """A few rows at a time."""
+    per_row = A.costs.stored // A.shape[0] + 1
+    return [(rows[0] + lo, rows[0] + hi) for lo, hi in cut(rows[1] - rows[0], max(SUMMED, A.shape[1]) // per_row)]
+
+
+def _piece(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
+    """Those of some rows."""
+    x, i, j = _entries(A, rows)
+    of_rows, of_columns = terms.rows(*rows).of(x, i, j)
+    return _by(i, of_rows, rows[1] - rows[0]), _by(j, of_columns, A.shape[1])
+
+
+def _entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
+    """(entries in double precision, their rows from the first of the block on, their columns)."""
+    if isinstance(A, SparseRows):
+        X = A.inside.stored(rows)
+        return X.data.astype(np.float64, copy=False), *coordinates(X)
+    X = A.block(rows).astype(np.float64, copy=False)
+    i, j = np.nonzero(X)
+    return X[i, j], i, j
+
+
+def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
+    """Terms summed by their lines, shape (size, number of terms)."""
+    sums = [np.bincount(lines, term, minlength=size) for term in terms]
+    return np.stack(sums, axis=1) if sums else np.zeros((size, 0))
+
+
+def _of_blocks(A: Reread, terms: Terms) -> Sums:
+    """In one read, which the journal keeps."""
+    _bare(A)
+
+    def read() -> dict[str, Any]:
+        own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
+        return {"rows": own, "columns": shared}
+
+    record = A._once(f"sums {terms.f!r}", (terms.R, terms.C), read)
+    return record["rows"], record["columns"]
+
+
+def _of_block(A: Operator, terms: Terms, R: Panel) -> Sums:
+    """Those of a block with rows of its own."""
+    return generic.entry_sums(A, Terms(terms.f, R, terms.C))
+
+
+def _below(a: Sums, b: Sums) -> Sums:
+    """Those of rows one below another."""
+    return np.concatenate([a[0], b[0]]), a[1] + b[1]
+
+
+def _bare(A: Blocked) -> None:
+    """Refuse what is shifted already: its entries are not those that are stored."""
+    if A.shift is not None:
+        raise ValueError("transformations come before shifts: a shifted matrix is not transformed; give the matrix")
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
+    """Block after block."""
+    _bare(A)
+
+    def piece(rows: Rows) -> Table:
+        x, i, j = _entries(A, rows)
+        lines = j if values.lines == "columns" else i + rows[0]
+        return table_of(lines.astype(np.int64), x, values.rows(*rows).of(x, i, j))
+
+    def part(rows: Rows) -> Table:
+        return reduce(_joined, map(piece, _pieces(A, rows)))
+
+    tables: Iterator[Table] = (table for _, table in A._each(part))
+    return reduce(_joined, tables)
+
+
+def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Table:
+    """Those of a block with rows of its own, which have these numbers."""
+    lines, *rest = generic.entry_values(A, replace(values, R=R))
+    return (lines if values.lines == "columns" else rows[lines]), *rest  # type: ignore[return-value]
+
+
+def _values_of_blocks(A: Reread, values: Values) -> Table:
+    """In one read, which the journal keeps."""
+    _bare(A)
+
+    def read() -> dict[str, Any]:
+        own = values.R, np.arange(A.shape[0])
+        table = A._total("entry_values", (values.rows(0, 0),), own, _joined)
+        return dict(zip(("lines", "values", "counts"), table, strict=True))
+
+    record = A._once("values", (values.R, values.C), read)
+    return record["lines"], record["values"], record["counts"]
+
+
+def _joined(a: Table, b: Table) -> Table:
+    """Of both."""
+    return table_of(*(np.concatenate(both) for both in zip(a, b, strict=True)))
+
+
+def _values_of_adjoint(A: Adjoint, values: Values) -> Table:
+    """Those of the lines of the matrix."""
+    lines, numbers, counts = generic.entry_values(A.A, values.H)
+    return lines, numbers, counts
+
+
+# --- changes --------------------------------------------------------------------------------------------------------
+
+
+class InMemory(RowSource):
+    """A matrix in memory, of which blocks are made as if they were read."""
+
+    def __init__(self, X: Any) -> None:
+        self.X, self.shape, self.dtype = X, X.shape, X.dtype
+        self.sparse = isinstance(X, csr_array)
+        self.stored = int(X.nnz) if self.sparse else X.shape[0] * X.shape[1]
+        self.name = "the matrix"
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Of all numbers, and where they are: only a journal asks."""
+        digest = blake2b(digest_size=16)
+        for part in (self.X.data, self.X.indices, self.X.indptr) if self.sparse else (self.X,):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Equal ranges of rows."""
+        size = self.stored * (self.dtype.itemsize + 4 * self.sparse)
+        return [lo for lo, _ in cut(self.shape[0], self.shape[0] * n_bytes // max(size, 1))] + [self.shape[0]]
+
+    def read(self, lo: int, hi: int) -> Any:
+        """These rows, sharing the memory."""
+        if not self.sparse:
+            return self.X[lo:hi]
+        X = take_rows(self.X, lo, hi)  # in a container of its own, which whoever checks it may change
+        return csr_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
+
+
+class ChangedEntries(RowSource):
+    """A matrix whose entries are changed as it is read."""
+
+    def __init__(self, source: RowSource, change: Change) -> None:
+        self.source, self.change = source, change
+        self.shape, self.sparse, self.name = source.shape, source.sparse, source.name
+        self.stored, self.dtype = source.stored, np.dtype(change.dtype)
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Of the source and of the change."""
+        return f"{self.source.fingerprint} changed {self.change.told}"
+
+    def edges(self, n_bytes: int) -> list[int]:
+        """Those of the source."""
+        return self.source.edges(n_bytes)
+
+    def place(self, row: int) -> tuple[str, int]:
+        """As the source calls it."""
+        return self.source.place(row)
+
+    def read(self, lo: int, hi: int) -> Any:
+        """Rows of the source, checked and changed."""
+        # Checked before: a sum of two changed entries is not the change of their sum.
+        A: Any = rows_operator(rows_of(self.source, lo, hi), None, None, *self.source.place(lo), 0)
+        return changed_rows(A.X, self.change.rows(lo, hi))
+
+
+def changed_rows(X: Any, change: Change) -> Any:
+    """Rows, dense or canonical CSR, with their entries changed."""
+    if not isinstance(X, csr_array):
+        return change.block(X)
+    X = X if change.more is None else with_zeros(X, change)
+    Y = csr_array((_values(X, change), X.indices, X.indptr), shape=X.shape, copy=False)
+    Y.has_canonical_format = True
+    return Y
+
+
+def _values(X: CSR, change: Change) -> Vector:
+    """What becomes of the stored entries."""
+    i = np.repeat(np.arange(X.shape[0], dtype=np.int32), np.diff(X.indptr))
+    return change.values(X.data, i, X.indices)
+
+
+def with_zeros(X: CSR, change: Change) -> CSR:
+    """The same rows with zeros stored where the change needs them to be."""
+    assert change.more is not None
+    own, shared = change.R[:, change.more[0]], change.C[:, change.more[1]]
+    order = np.argsort(-shared, kind="stable")
+    with np.errstate(divide="ignore"):
+        counts = np.searchsorted(-shared[order], -1 / own, side="left")
+    if not counts.any():
+        return X
+    i = np.repeat(np.arange(len(own)), counts)
+    j = order[np.arange(len(i)) - np.repeat(np.cumsum(counts) - counts, counts)]
+    # Marks, of which those beside a stored entry are merged with it: only the structure is wanted.
+    a, b = coordinates(X)
+    both = csr_array(coo_array((np.ones(len(a) + len(i)), (np.r_[a, i], np.r_[b, j])), shape=X.shape))
+    both.sort_indices()
+    place = coordinates(both)
+    data = np.zeros(both.nnz, X.dtype)
+    width = X.shape[1]
+    data[np.searchsorted(place[0] * width + place[1].astype(np.int64), a * width + b.astype(np.int64))] = X.data
+    return csr_array((data, both.indices, both.indptr), shape=X.shape)
+
+
+def _of_adjoint_changed(A: Adjoint, change: Change) -> Operator:
+    """The adjoint of the matrix changed the other way round."""
+    return generic.with_entries(A.A, change.H).H
+
+
+def _file_changed(A: DiskRows, change: Change) -> Operator:
+    """Blocks are changed as they are read."""
+    _bare(A)
+    names = ("blocks",) if change.more is not None else ("blocks", "counts")
+    kept = {name: A.memo[name] for name in names if name in A.memo}
+    return replace(A, source=ChangedEntries(A.source, change), memo=kept)
+
+
+def bytes_kept(A: Operator, itemsize: int) -> int:
+    """What the changed entries of a matrix in memory take, if there is room for them; of others they are not kept."""
+    if isinstance(A, Adjoint):
+        return bytes_kept(A.A, itemsize)
+    if not isinstance(A, SparseRows | DenseRows):
+        return 0
+    needed = int(A.costs.stored) * itemsize
+    return needed if _room(A, needed) else 0
+
+
+def _room(A: SparseRows | DenseRows, needed: float) -> bool:
+    """Whether a copy leaves as much as it takes to whoever multiplies."""
+    return spare(2 * needed, _limit(A))
+
+
+def _limit(A: SparseRows | DenseRows) -> int | str | None:
+    """Of the memory."""
+    return getattr(A, "memory_limit", None)
+
+
+def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
+    """Kept where there is room, else made again for each product."""
+    _bare(A)
+    size = np.dtype(change.dtype).itemsize
+    if not _room(A, A.costs.stored * size + change.n_more() * (size + 4)):
+        return DiskRows(ChangedEntries(InMemory(A.X), change), n_threads=A.n_threads, memory_limit=_limit(A))
+    blocks = A.blocks()
+    if isinstance(A, SparseRows) and change.more is not None:
+        made = ordered(lambda rows: changed_rows(_rows(A, rows), change.rows(*rows)), blocks, A.n_threads)
+        X = csr_array(vstack(list(made), format="csr"))
+        X.has_canonical_format = True
+        return replace(A, X=X, memo={}, powers=(0, 0))
+    out = np.empty(A.X.nnz if isinstance(A, SparseRows) else A.X.shape, change.dtype)
+
+    def part(rows: Rows) -> None:
+        some = change.rows(*rows)
+        if isinstance(A, SparseRows):
+            out[slice(*A.X.indptr[list(rows)])] = _values(A.inside.stored(rows), some)
+        else:
+            out[slice(*rows)] = some.block(A.X[slice(*rows)])
+
+    for _ in ordered(part, blocks, A.n_threads):
+        pass
+    if isinstance(A, DenseRows):
+        return replace(A, X=out, memo={})
+    X = csr_array((out, A.X.indices, A.X.indptr), shape=A.X.shape, copy=False)
+    X.has_canonical_format = True
+    return replace(A, X=X, memo={}, powers=(0, 0))
+
+
+def _rows(A: SparseRows | DenseRows, rows: Rows) -> Any:
+    """Rows in memory, as they are stored."""
+    return A.inside.stored(rows) if isinstance(A, SparseRows) else A.X[slice(*rows)]
+
+
+KINDS: dict[Any, dict[Any, Any]] = {
+    generic.entry_sums: {Adjoint: _of_adjoint, SparseRows: _of_memory, DenseRows: _of_memory, Reread: _of_blocks},
+    generic.entry_values: {
+        Adjoint: _values_of_adjoint,
+        SparseRows: _values_of_memory,
+        DenseRows: _values_of_memory,
+        Reread: _values_of_blocks,
+    },
+    generic.with_entries: {Adjoint: _of_adjoint_changed, SparseRows: _kept, DenseRows: _kept, DiskRows: _file_changed},
+}
+for _function, _kinds in KINDS.items():
+    for _kind, _made in _kinds.items():
+        _function.register(_kind, _made)
+OURS |= {"entry_sums": _of_block, "entry_values": _values_of_block}

@@ -1,0 +1,27 @@
+"""Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
+
+from shiftsvd.transforms.base import Fitted, Transform, preprocess
+from shiftsvd.transforms.compositions import CLR
+from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
+from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, FreemanTukey, Sqrt
+from shiftsvd.transforms.ranks import Ranks
+from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
+
+__all__ = [
+    "BM25",
+    "CLR",
+    "PMI",
+    "Anscombe",
+    "Binarize",
+    "DevianceResiduals",
+    "Elementwise",
+    "Fitted",
+    "FreemanTukey",
+    "LogNormalize",
+    "PearsonResiduals",
+    "Ranks",
+    "Sqrt",
+    "TfIdf",
+    "Transform",
+    "preprocess",
+]

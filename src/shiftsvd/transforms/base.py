@@ -1,0 +1,377 @@
+"""Transformations of entries as values: what is asked for, what is learned of it, and the matrix that it makes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.entries import bytes_kept
+from shiftsvd.names import TOL
+from shiftsvd.numerics.entrywise import Change, Quantities, Terms, told
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.transforms.smooth import Smooth
+
+# Tolerances from which on changed entries of single precision data are rounded to single precision, too.
+SINGLE = 1e-5
+# The share of its entries that a matrix may store more of for zeros that are cut off.
+MORE = 0.25
+# The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
+RANK, VECTORS = 16, 6
+SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
+
+
+@dataclass(frozen=True, eq=False)
+class Transform(ABC):
+    """What is to become of the entries of a matrix: settings alone, nothing is known of the data yet.
+
+    A subclass says what is learned of the columns (`learn_rows`), what of a row each entry has to know (`terms`,
+    `quantities`), what becomes of an entry (`entry`), and what zeros become (`left`, and `right` of what is learned).
+    """
+
+    keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
+    learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and told(self) == told(other)
+
+    def __hash__(self) -> int:
+        return hash(told(self))
+
+    @abstractmethod
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple["Fitted", Panel]:
+        """What new rows need, and the quantities of the rows of A, shape (m, p)."""
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Numbers for each entry whose sums over a row are what its entries have to know."""
+        return ()
+
+    def quantities(self, sums: Panel, fitted: "Fitted") -> Panel:
+        """The quantities of rows, from those sums."""
+        return sums
+
+    @abstractmethod
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """What becomes of entries x, less what becomes of a zero in their place."""
+
+    def left(self, R: Panel, fitted: "Fitted") -> Panel:
+        """L of what zeros become, ``L R^T``, from the quantities of the rows."""
+        return np.ones((len(R), 1))
+
+    def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
+        """What is known of all where rows have only the columns at these places."""
+        return known
+
+    def stored_zeros(self) -> tuple[int, int] | None:
+        """Which quantities of a row and a column have a product above 1 where a zero becomes a stored entry."""
+        return None
+
+    def learn(self, A: Any, weights: Any = None, *, tol: float = TOL) -> "Fitted":
+        """What new rows need: from the rows of A, as often as their weights say.
+
+        Parameters
+        ----------
+        A : anything that `as_operator` takes, of shape (m, n)
+        weights : array of shape (m,), optional
+        tol : float
+            Relative accuracy of singular values that what zeros become is to allow.
+
+        Returns
+        -------
+        Fitted
+        """
+        A = checked(as_operator(A))
+        return self.learn_rows(A, frequencies(weights, A), tol)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a transformation has learned: it makes the operator of any rows.
+
+    Attributes
+    ----------
+    how : Transform
+    columns : array of shape (n, q)
+        What is known of each column.
+    known : array
+        Numbers that are known of all.
+    right : array of shape (n, s), or None
+        R of what zeros become, ``L R^T``, where that is exact; None where they stay zeros.
+    smooth : Smooth, or None
+        What is added to it by interpolation.
+    table : array of shape (t, 3), or None
+        The values of all columns, one after another, where what becomes of them is learned from them: see `Ranks`.
+    tol : float
+        Relative accuracy of singular values that changed entries are to allow: they are held in single precision
+        where the data are, and this is not below `SINGLE`.
+    """
+
+    how: Transform
+    columns: Panel
+    known: Vector
+    right: Panel | None = None
+    smooth: Smooth | None = None
+    table: Panel | None = None
+    tol: float = 0.0
+
+    def check(self, n: int) -> None:
+        """Refuse what cannot have been learned of n columns, such as a damaged file may hold."""
+        q, count = self.how.learns
+        sizes = [(self.columns, (n, q)), (self.known, (count,))]
+        sizes += [] if self.right is None else [(self.right, (n, self.right.shape[-1]))]
+        sizes += [] if self.table is None else [(self.table, (len(self.table), 3))]
+        sizes += [] if self.smooth is None else [(self.smooth.offsets, (n,)), (self.smooth.scale, (n,))]
+        if any(F.shape != size or F.dtype != np.float64 or np.isnan(F).any() for F, size in sizes):
+            raise ValueError(f"what {self.how} has learned must be numbers of {n} columns; the file is damaged")
+        if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
+            raise ValueError(f"what zeros become by {self.how} must be finite, and there where they change")
+
+    def at(self, places: Any) -> "Fitted":
+        """The same for rows that have only some of the columns: a mask, or their places in the order of those rows.
+
+        Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
+        of ``c_j / T``, both over the columns that are there. Other sums and lengths of rows are those of what there is.
+        """
+        j = np.arange(len(self.columns))[places]
+        smooth = self.smooth
+        return replace(
+            self,
+            columns=self.columns[j],
+            known=self.how.of_some(self.known, self.columns, j),
+            right=None if self.right is None else self.right[j],
+            smooth=None if smooth is None else replace(smooth, offsets=smooth.offsets[j], scale=smooth.scale[j]),
+        )
+
+    def rows(self, A: Operator) -> Panel:
+        """The quantities of the rows of A; a read, where there are any."""
+        count = len(self.how.terms(np.ones(0), tuple(np.ones((self.columns.shape[1], 0)))))
+        if not count:
+            return np.zeros((A.shape[0], 0))
+        sums, _ = generic.entry_sums(A, Terms(RowTerms(self.how), np.zeros((A.shape[0], 0)), self.columns))
+        return self.how.quantities(sums, self)
+
+    def of(self, A: Any, R: Panel | None = None) -> Operator:
+        """The transformed rows of A, shape (m, n); R are their quantities, if they are known."""
+        A = checked(as_operator(A))
+        if A.shape[1] != len(self.columns):
+            raise ValueError(
+                f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
+            )
+        R = self.rows(A) if R is None else R
+        B = generic.with_entries(A, self.change(A, R, held_as(A, self.tol)))
+        Z = self.zeros(R)
+        return B if Z is None else B - Z
+
+    def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
+        """What becomes of stored entries, and which zeros have to be stored."""
+        change = Change(EntryOf(self.how, self.known, self.table), R, self.columns, dtype=dtype)
+        places = self.how.stored_zeros()
+        if places is None:
+            return change
+        change = replace(change, more=places)
+        more = change.n_more()
+        if not more:
+            return replace(change, more=None)
+        (m, n), stored = A.shape, A.costs.stored
+        if more > MORE * stored and stored < m * n:
+            raise ValueError(
+                f"{self.how} makes up to {more} zeros stored entries, more than {MORE:.0%} of the {stored} that there "
+                "are, since it cuts them off; raise clip, or give theta a number of at most clip^2"
+            )
+        return change
+
+    def zeros(self, R: Panel) -> LowRank | None:
+        """Minus what zeros become in rows of these quantities; None where they stay zeros."""
+        if self.right is None:
+            return None
+        exact, smooth = self.how.left(R, self), self.smooth
+        if smooth is None:
+            return LowRank(-exact, self.right)
+        smooth = smooth.reaching(R[:, 0])
+        return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
+
+    def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
+        """Bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
+        return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
+
+
+@dataclass(frozen=True, eq=False)
+class RowTerms:
+    """What is summed over rows, as `entry_sums` takes it."""
+
+    how: Transform
+
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+        """The terms, and none of columns."""
+        return self.how.terms(x, c), ()
+
+
+@dataclass(frozen=True, eq=False)
+class EntryOf:
+    """What becomes of entries, as `with_entries` takes it."""
+
+    how: Transform
+    known: Vector
+    table: Panel | None
+
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
+        """The change."""
+        return self.how.entry(x, r, c, self.known, self.table)
+
+
+@dataclass(frozen=True, eq=False)
+class Margins:
+    """Sums of the rows, and weighted sums and counts of the columns."""
+
+    how: Transform
+
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+        """Entries, and as often as their rows count entries and ones."""
+        (x,) = self.how.terms(x, c)
+        (w,) = r
+        return (x,), (w * x, w * (x != 0))
+
+
+def margins(how: Transform, A: Operator, weights: Vector) -> tuple[Vector, Vector, Vector]:
+    """(sums of the rows, weighted sums of the columns, weighted counts of their entries that are not 0); a read."""
+    r, c = generic.entry_sums(A, Terms(Margins(how), weights[:, None], np.zeros((A.shape[1], 0))))
+    return r[:, 0], c[:, 0], c[:, 1]
+
+
+def held_as(A: Operator, tol: float) -> np.dtype[Any]:
+    """The precision of the changed entries of A."""
+    return np.dtype(np.float32 if A.dtype == np.float32 and tol >= SINGLE else np.float64)
+
+
+def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
+    """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
+    if not how:
+        return 0
+    # Two copies while one is made of another; and L of what zeros become, of some rank.
+    entries = bytes_kept(A, held_as(A, tol).itemsize) * min(len(how), 2)
+    return entries + 8 * A.shape[0] * (VECTORS + (0 if how[-1].keeps_zeros else RANK))
+
+
+# --- several, one after another -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """The rows that transformations were learned from, transformed, and how far off they may be."""
+
+    fitted: tuple[Fitted, ...]
+    B: Operator
+    errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
+
+
+def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
+    """Transformations, each learned from what those before it have made."""
+    if not how:
+        return Own((), A)
+    w = frequencies(weights, A)
+    known: list[Fitted] = []
+    B = checked(A)
+    errors: Vector | float = 0.0
+    for each in how:
+        fitted, R = each.learn_rows(B, w, tol)
+        fitted = replace(fitted, tol=tol)
+        errors = fitted.errors(R, weights)
+        B = fitted.of(B, R)
+        known.append(fitted)
+    return Own(tuple(known), B, errors)
+
+
+def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
+    """Other rows, transformed by what was learned."""
+    return reduce(lambda B, each: each.of(B), fitted, A)
+
+
+def as_transforms(how: "Transform | Sequence[Transform] | None") -> tuple[Transform, ...]:
+    """One transformation or several as a tuple, if they can follow each other."""
+    several = () if how is None else (how,) if isinstance(how, Transform) else how
+    if (
+        isinstance(several, str)
+        or not isinstance(several, Sequence)
+        or not all(isinstance(h, Transform) for h in several)
+    ):
+        raise ValueError(f"preprocess must be a transformation or a list of them, such as LogNormalize(), got {how!r}")
+    for first, second in pairwise(several):
+        if not first.keeps_zeros:
+            raise ValueError(
+                f"{first} makes zeros into other numbers, and can only come last: put {second} before it, or leave it "
+                "out"
+            )
+    return tuple(several)
+
+
+def preprocess(X: Any, how: "Transform | Sequence[Transform]") -> Operator:
+    """The transformed matrix as an operator: sparse minus low rank, never dense.
+
+    Parameters
+    ----------
+    X : anything that `as_operator` takes, of shape (m, n)
+        An array, a sparse matrix, a data frame, a Dask array, or what `shiftsvd.io.open_matrix` gives.
+    how : transformation, or list of them
+        From `shiftsvd.transforms`; each is learned from what those before it have made.
+
+    Returns
+    -------
+    Operator of shape (m, n)
+
+    Raises
+    ------
+    ValueError
+        For entries that a transformation has no meaning for, such as negative counts.
+
+    Notes
+    -----
+    One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in
+    memory are kept where half of the available memory allows.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> counts = np.random.default_rng(0).poisson(1.0, (100, 20))
+    >>> A = ss.preprocess(counts, ss.PearsonResiduals(theta=100))
+    >>> A.shape
+    (100, 20)
+    """
+    A = as_operator(X)
+    return learn_all(as_transforms(how), A, None, TOL).B
+
+
+def checked(A: Operator) -> Operator:
+    """Refuse complex numbers."""
+    if A.dtype.kind == "c":
+        raise ValueError(f"transformations are of real numbers, got {A!r}")
+    return A
+
+
+def frequencies(weights: Any, A: Operator) -> Vector:
+    """How often each row counts."""
+    return np.ones(A.shape[0]) if weights is None else np.asarray(weights, np.float64)
+
+
+def not_negative(x: Vector, how: Transform) -> None:
+    """Refuse negative entries."""
+    if x.size and x.min() < 0:
+        raise ValueError(
+            f"{type(how).__name__} takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred"
+        )
+
+
+def counts(x: Vector, how: Transform) -> None:
+    """Refuse what is no count."""
+    not_negative(x, how)
+    if np.any(x != np.rint(x)):
+        first = x[x != np.rint(x)][0]
+        raise ValueError(
+            f"{type(how).__name__} is a model of counts, which are whole numbers, got {first:g}; give it the raw "
+            "counts, or Elementwise(np.rint) before it"
+        )

@@ -1,0 +1,320 @@
+"""Weights of counts by their rows and columns: normalised counts, text, co-occurrence."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.numerics.entrywise import Quantities, Terms
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.transforms.base import Fitted, Margins, SumsOf, Transform, margins, not_negative
+
+NOTHING = np.zeros(0)
+
+
+@dataclass(frozen=True, eq=False)
+class LogNormalize(Transform):
+    """``log(1 + x t / r_i)``: counts of rows of equal sums t, on a logarithmic scale.
+
+    Parameters
+    ----------
+    target_sum : float, optional
+        t; None is the median of the sums of the rows that are not zero.
+    exclude_highly_expressed : bool
+        Leave columns out of the sums that hold more than `max_fraction` of any row.
+    max_fraction : float
+    size_factors : array of shape (m,), optional
+        Given in place of ``r_i / t``. Other rows have none, so that nothing else can be transformed by it.
+
+    Notes
+    -----
+    As ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, and rows whose sum is 0 are not multiplied by
+    anything. One read, three where highly expressed columns are left out.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[1.0, 3.0], [0.0, 5.0]]), ss.LogNormalize(4.0)) @ np.eye(2)
+    array([[0.69314718, 1.38629436],
+           [0.        , 1.60943791]])
+    """
+
+    learns: ClassVar[tuple[int, int]] = (1, 1)
+    target_sum: float | None = 1e4
+    exclude_highly_expressed: bool = False
+    max_fraction: float = 0.05
+    size_factors: Vector | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.target_sum is not None and not self.target_sum > 0:
+            raise ValueError(f"target_sum must be above 0, or None, got {self.target_sum!r}")
+        if self.size_factors is not None:
+            object.__setattr__(self, "size_factors", np.array(self.size_factors, np.float64))
+        if not 0 < self.max_fraction < 1:
+            raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Numbers of the columns that count, which are marked by 1."""
+        not_negative(x, self)
+        return (x * c[0] if c else x,)
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """What the rows are multiplied by."""
+        if self.size_factors is not None:
+            raise ValueError("LogNormalize(size_factors=...) knows the rows it was given for; other rows have none")
+        return _over(fitted.known[0], sums)
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """The columns that count, and t."""
+        counted = np.ones((A.shape[1], 1))
+        if self.size_factors is not None:
+            s = self.size_factors
+            if s.shape != (A.shape[0],) or not np.all(s > 0):
+                raise ValueError(f"size_factors must be positive, one for each of the {A.shape[0]} rows, got {s.shape}")
+            return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
+        r = margins(self, A, weights)[0]
+        if self.exclude_highly_expressed:
+            high = generic.entry_sums(A, Terms(Above(), self.max_fraction * r[:, None], counted))[1]
+            counted = np.where(high == 0, 1.0, 0.0)
+            r = generic.entry_sums(A, Terms(Margins(self), weights[:, None], counted))[0][:, 0]
+        target = self.target_sum if self.target_sum is not None else _median(r[r > 0], weights[r > 0])
+        return Fitted(self, counted, np.array([target])), _over(target, r[:, None])
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """``log(1 + x t / r_i)``."""
+        not_negative(x, self)
+        return np.asarray(np.log1p(x * r[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Above:
+    """Which entries exceed a number of their row."""
+
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+        """1 for those that do, of columns."""
+        return (), ((x > r[0]).astype(np.float64),)
+
+
+@dataclass(frozen=True, eq=False)
+class TfIdf(Transform):
+    """Frequencies of terms times how rare they are, as scikit-learn's `TfidfTransformer` has them.
+
+    Parameters
+    ----------
+    norm : "l2", "l1" or None
+        Of each row.
+    use_idf, smooth_idf, sublinear_tf : bool
+        As there: ``idf_j = log((1 + m) / (1 + df_j)) + 1``, without the ones in the fraction if it is not smooth; with
+        `sublinear_tf`, ``1 + log(x)`` in place of x.
+
+    Notes
+    -----
+    Zeros stay zeros. Two reads, one of other rows.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[1.0, 1.0], [0.0, 2.0]]), ss.TfIdf(norm=None, use_idf=False)) @ np.eye(2)
+    array([[1., 1.],
+           [0., 2.]])
+    """
+
+    learns: ClassVar[tuple[int, int]] = (1, 0)
+    norm: Literal["l1", "l2"] | None = "l2"
+    use_idf: bool = True
+    smooth_idf: bool = True
+    sublinear_tf: bool = False
+
+    def __post_init__(self) -> None:
+        if self.norm not in ("l1", "l2", None):
+            raise ValueError(f'norm must be "l1", "l2" or None, got {self.norm!r}')
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Absolute values or squares of the weights; counts, while nothing is known of the columns."""
+        not_negative(x, self)
+        if not c:
+            return (x,)
+        weight = self._weight(x, c)
+        return {"l1": (np.abs(weight),), "l2": (weight**2,), None: ()}[self.norm]
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """One over the lengths of the rows."""
+        return _over(1.0, np.sqrt(sums) if self.norm == "l2" else sums)
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """idf of the columns."""
+        _, _, df = margins(self, A, weights)
+        plus = float(self.smooth_idf)
+        with np.errstate(divide="ignore"):
+            idf = np.log((weights.sum() + plus) / (df + plus)) + 1 if self.use_idf else np.ones(len(df))
+        fitted = Fitted(self, idf[:, None], NOTHING)
+        return fitted, fitted.rows(A)
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """The weight over the length of the row."""
+        not_negative(x, self)
+        weight = self._weight(x, c)
+        return weight * r[0] if r else weight
+
+    def _weight(self, x: Vector, c: Quantities) -> Vector:
+        """``tf idf``."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tf = np.where(x > 0, 1 + np.log(x), 0) if self.sublinear_tf else x
+            return np.asarray(np.where(x > 0, tf * c[0], 0))
+
+
+@dataclass(frozen=True, eq=False)
+class BM25(Transform):
+    """``idf_j x (k1 + 1) / (x + k1 (1 - b + b r_i / average))``: how much a term says of a text.
+
+    Parameters
+    ----------
+    k1 : float
+        How soon more of the same term says no more.
+    b : float in [0, 1]
+        How far long texts count less.
+
+    Notes
+    -----
+    ``idf_j = log(1 + (m - df_j + 1/2) / (df_j + 1/2))``, as in Lucene. Zeros stay zeros. One read.
+
+    References
+    ----------
+    Robertson & Zaragoza (2009), The probabilistic relevance framework: BM25 and beyond.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[1.0, 1.0], [0.0, 2.0]]), ss.BM25(b=0)).shape
+    (2, 2)
+    """
+
+    learns: ClassVar[tuple[int, int]] = (1, 1)
+    k1: float = 1.2
+    b: float = 0.75
+
+    def __post_init__(self) -> None:
+        if not (self.k1 > 0 and 0 <= self.b <= 1):
+            raise ValueError(f"k1 must be above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Counts."""
+        not_negative(x, self)
+        return (x,)
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """What is added to counts."""
+        return np.asarray(self.k1 * (1 - self.b + self.b * sums / fitted.known[0]))
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """idf of the columns, and the average length."""
+        r, _, df = margins(self, A, weights)
+        average = weights @ r / weights.sum()
+        idf = np.log1p((weights.sum() - df + 0.5) / (df + 0.5))
+        fitted = Fitted(self, idf[:, None], np.array([average if average > 0 else 1.0]))
+        return fitted, self.quantities(r[:, None], fitted)
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """The weight."""
+        not_negative(x, self)
+        return np.asarray(c[0] * x * (self.k1 + 1) / (x + r[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class PMI(Transform):
+    """Pointwise mutual information of rows and columns, ``log((x + a) / (r'_i p_j))``, all of it.
+
+    Parameters
+    ----------
+    smoothing : float
+        a, which is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
+        ``(c_j + a m)^context_power``. With 0, what is not stored has no value, and stays 0.
+    context_power : float
+        Below 1, rare columns are taken for less rare (Levy, Goldberg & Dagan 2015).
+    positive : bool
+        Negative values become 0; for ``smoothing=0`` alone.
+
+    Notes
+    -----
+    A zero becomes ``log a - log r'_i - log p_j``: of rank 2 exactly. One read.
+
+    References
+    ----------
+    Levy & Goldberg (2014), Neural word embedding as implicit matrix factorization; Levy, Goldberg & Dagan (2015).
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[3.0, 0.0], [1.0, 4.0]]), ss.PMI(smoothing=0, context_power=1)) @ np.eye(2)
+    array([[ 0.69314718,  0.        ],
+           [-0.91629073,  0.47000363]])
+    """
+
+    learns: ClassVar[tuple[int, int]] = (1, 0)
+    smoothing: float = 1.0
+    context_power: float = 0.75
+    positive: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.smoothing >= 0:
+            raise ValueError(f"smoothing must be at least 0, got {self.smoothing!r}")
+        if self.positive and self.smoothing:
+            raise ValueError(
+                f"positive=True needs smoothing=0, got {self.smoothing!r}: smoothed zeros that are cut off are not "
+                "of low rank"
+            )
+
+    @property
+    def keeps_zeros(self) -> bool:  # type: ignore[override]
+        """Whether only what is stored has a value."""
+        return self.smoothing == 0
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Counts."""
+        not_negative(x, self)
+        return (x,)
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """Smoothed sums, 1 where there is nothing."""
+        r = sums + self.smoothing * len(fitted.columns)
+        return np.where(r > 0, r, 1)
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """Logarithms of the shares of columns."""
+        r, c, _ = margins(self, A, weights)
+        smoothed = (c + self.smoothing * weights.sum()) ** self.context_power
+        with np.errstate(divide="ignore"):
+            log_p = np.log(smoothed) - np.log(smoothed.sum())
+        right = None if self.keeps_zeros else np.stack([np.ones(len(log_p)), -log_p], axis=1)
+        fitted = Fitted(self, np.where(np.isfinite(log_p), log_p, np.inf)[:, None], NOTHING, right)
+        return fitted, self.quantities(r[:, None], fitted)
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """``log(1 + x / a)``, or without smoothing the value; 0 in columns without training counts."""
+        not_negative(x, self)
+        if self.smoothing:
+            return np.log1p(x / self.smoothing)
+        with np.errstate(divide="ignore"):
+            value = np.where((x > 0) & np.isfinite(c[0]), np.log(x) - np.log(r[0]) - c[0], 0)
+        return np.maximum(value, 0) if self.positive else value
+
+    def left(self, R: Panel, fitted: Fitted) -> Panel:
+        """``[log a - log r', 1]``."""
+        return np.hstack([np.log(self.smoothing) - np.log(R), np.ones_like(R)])
+
+
+def _over(target: float, sums: Panel) -> Panel:
+    """``target / sums``, 1 where there is nothing."""
+    return np.where(sums > 0, target / np.where(sums > 0, sums, 1), 1)
+
+
+def _median(values: Vector, weights: Vector) -> float:
+    """The median of values that are repeated as often as their weights say."""
+    if not len(values):
+        return 1.0
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weights[order])
+    places = np.searchsorted(total, total[-1] / 2, "left"), np.searchsorted(total, total[-1] / 2, "right")
+    return float(np.mean([values[order[min(place, len(values) - 1)]] for place in places]))

@@ -1,0 +1,124 @@
+"""Functions of single entries, which know nothing of their row: what they make of a zero is a shift."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.numerics.entrywise import Quantities
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.transforms.base import Fitted, Transform, not_negative
+
+
+@dataclass(frozen=True, eq=False)
+class OfEntry(Transform):
+    """``f(x)``: nothing is learned but the number of columns, without a read."""
+
+    @abstractmethod
+    def value(self, x: Vector) -> Vector:
+        """f."""
+
+    @property
+    def at_zero(self) -> float:
+        """``f(0)``."""
+        return float(self.value(np.zeros(1))[0])
+
+    @property
+    def keeps_zeros(self) -> bool:  # type: ignore[override]
+        """Whether f(0) is 0."""
+        return self.at_zero == 0
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """f(0) for every column."""
+        n = A.shape[1]
+        right = None if self.keeps_zeros else np.full((n, 1), self.at_zero)
+        return Fitted(self, np.zeros((n, 0)), np.zeros(0), right), np.zeros((A.shape[0], 0))
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """``f(x) - f(0)``."""
+        return np.asarray(self.value(x) - self.at_zero)
+
+
+@dataclass(frozen=True, eq=False)
+class Sqrt(OfEntry):
+    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4."""
+
+    def value(self, x: Vector) -> Vector:
+        """The root."""
+        not_negative(x, self)
+        return np.sqrt(x)
+
+
+@dataclass(frozen=True, eq=False)
+class FreemanTukey(OfEntry):
+    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1."""
+
+    def value(self, x: Vector) -> Vector:
+        """Both roots."""
+        not_negative(x, self)
+        return np.asarray(np.sqrt(x) + np.sqrt(x + 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Anscombe(OfEntry):
+    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948)."""
+
+    def value(self, x: Vector) -> Vector:
+        """The root."""
+        not_negative(x, self)
+        return 2 * np.sqrt(x + 0.375)
+
+
+@dataclass(frozen=True, eq=False)
+class Binarize(OfEntry):
+    """1 where ``x > threshold``, else 0.
+
+    Parameters
+    ----------
+    threshold : float
+        At least 0, so that zeros stay zeros.
+    """
+
+    threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.threshold >= 0:
+            raise ValueError(f"threshold must be at least 0, got {self.threshold!r}")
+
+    def value(self, x: Vector) -> Vector:
+        """1 or 0."""
+        return (x > self.threshold).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(OfEntry):
+    """``f(x)`` of every entry.
+
+    Parameters
+    ----------
+    f : callable
+        Takes and returns a vector; finite at 0. A function of NumPy can be written to a model file; one of your own
+        cannot, nor a lambda on a cluster of other machines.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.preprocess(np.array([[0.0, 1.0]]), ss.Elementwise(np.cos)) @ np.eye(2)
+    array([[1.        , 0.54030231]])
+    """
+
+    f: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.f):
+            raise ValueError(f"f must be a function of a vector, got {self.f!r}")
+        found = np.asarray(self.f(np.zeros(2)))
+        if found.shape != (2,) or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+            raise ValueError(f"f must give one finite number for each zero of a vector, got {found!r} of two zeros")
+
+    def value(self, x: Vector) -> Vector:
+        """f, in double precision."""
+        return np.asarray(self.f(x), np.float64)

@@ -1,0 +1,272 @@
+"""Residuals of null models: what is left of counts beyond what the sums of their row and column say."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.numerics.entrywise import Quantities, Terms
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
+from shiftsvd.transforms.smooth import Smooth
+
+# Where a logarithm is a series in the square of ``(x - mu) / (x + mu)``, and its coefficients.
+NEAR, SERIES = 0.1, [1 / (2 * j + 3) for j in range(9)]
+DevianceName = Literal["poisson", "binomial", "nb"]
+
+
+@dataclass(frozen=True, eq=False)
+class NullModel(Transform):
+    """What is left of counts beyond ``mu_ij = r_i q_j``; `known` ends with how much of a row its columns hold."""
+
+    keeps_zeros: ClassVar[bool] = False
+
+    def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
+        """Counts."""
+        counts(x, self)
+        return (x,)
+
+    def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
+        """The counts that a row would have in all columns."""
+        return np.asarray(sums / fitted.known[-1])
+
+    def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
+        """As large a share of rows as the rates of these columns are of all rates."""
+        rates = columns[:, 0]
+        share = known[-1] * rates[places].sum() / rates.sum()
+        if not share > 0:
+            raise ValueError(f"{self} expects no counts in the columns that are there, which tell nothing then")
+        return np.append(known[:-1], share)
+
+    def left(self, R: Panel, fitted: Fitted) -> Panel:
+        """The roots of the sums of rows, for columns of the Poisson model, and for the binomial one."""
+        return np.sqrt(R)
+
+
+@dataclass(frozen=True, eq=False)
+class PearsonResiduals(NullModel):
+    """Analytic Pearson residuals, ``clip((x - mu) / sqrt(mu + mu^2 / theta))`` with ``mu_ij = r_i c_j / T``.
+
+    Parameters
+    ----------
+    theta : float, inf, array of shape (n,), or "estimate"
+        The overdispersion of a negative binomial model; inf is the Poisson model; a vector has one for each column;
+        "estimate" takes the moments of each column, ``1 / theta_j = sum_i ((x - mu)^2 - mu) / sum_i mu^2``, or inf.
+    clip : float, optional
+        Residuals are cut off at plus and minus this; default sqrt(m), as scanpy does, inf for none.
+    log_rates : array of shape (n,), optional
+        Given in place of ``log(c_j / T)``, as the offset model of sctransform has them: ``mu_ij = r_i exp(beta_j)``.
+
+    Notes
+    -----
+    A stored x becomes ``x / sqrt(mu + mu^2 / theta)`` (cut off) plus ``f(mu)``, and a zero ``f(mu) = -sqrt(mu) / sqrt(1
+    + mu / theta)``, a function of ``log r_i + log c_j`` of low rank: sqrt(mu) for the Poisson model, else to the
+    accuracy that is asked for. ``|f| < sqrt(theta)``, so that zeros are never cut off while ``clip >= sqrt(theta)``;
+    else those that are become stored entries, and ValueError is raised where these are more than a quarter as many.
+    Rows and columns without counts are expected to have none: their entries become 0, those of new rows in columns
+    without training counts too. There is no floor of the variance. One read; two for "estimate".
+
+    References
+    ----------
+    Lause, Berens & Kobak (2021), Analytic Pearson residuals for normalization of single-cell RNA-seq UMI data;
+    Choudhary & Satija (2022), Comparison and evaluation of statistical error models for scRNA-seq.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> counts = np.random.default_rng(0).poisson(1.0, (100, 20))
+    >>> ss.svd(counts, 3, preprocess=ss.PearsonResiduals()).S.shape
+    (3,)
+    """
+
+    learns: ClassVar[tuple[int, int]] = (3, 2)
+    theta: float | Vector | Literal["estimate"] = 100.0
+    clip: float | None = None
+    log_rates: Vector | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.theta, str) and self.theta == "estimate"):
+            positive("theta", self.theta, 'a number above 0, inf, a vector of them or "estimate"')
+            object.__setattr__(self, "theta", own(self.theta))
+        if self.log_rates is not None:
+            object.__setattr__(self, "log_rates", own(self.log_rates))
+        if self.clip is not None:
+            positive("clip", self.clip, "a number above 0, or None")
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """The rates and overdispersion of the columns."""
+        r, c, _ = margins(self, A, weights)
+        rates = c / max(c.sum(), 1) if self.log_rates is None else np.exp(of_columns("log_rates", self.log_rates, c))
+        theta = self._theta(A, r, rates, weights)
+        clip = np.sqrt(weights.sum()) if self.clip is None else self.clip
+        with np.errstate(divide="ignore"):
+            # Where mu exceeds clip^2 / (1 - clip^2 / theta), a zero is cut off.
+            beyond = rates * np.maximum(1 / clip**2 - 1 / theta, 0)
+        fitted = _null_model(self, "pearson", np.stack([rates, 1 / theta, beyond], axis=1), r, tol)
+        return replace(fitted, known=np.array([clip, 1.0])), r[:, None]
+
+    def _theta(self, A: Operator, r: Vector, rates: Vector, weights: Vector) -> Vector:
+        """Of each column."""
+        if not isinstance(self.theta, str):
+            return of_columns("theta", self.theta, rates)
+        _, (xx, xr) = (
+            s.T for s in generic.entry_sums(A, Terms(Scatter(), np.stack([r, weights], axis=1), rates[:, None]))
+        )
+        squares = weights @ r**2 * rates**2
+        excess = xx - 2 * rates * xr + squares - rates * (weights @ r)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(np.where(excess > 0, squares / excess, np.inf))
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """``clip((x - mu) / sd) + mu / sd``."""
+        mu, clip = r[0] * c[0], known[0]
+        variance = mu * (1 + mu * c[1])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = x / np.sqrt(variance)  # without the difference, where nothing is cut off
+            cut = (x - mu) ** 2 > clip**2 * variance
+            if cut.any():
+                change = np.where(cut, np.copysign(clip, x - mu) + mu / np.sqrt(variance), change)
+        return change if mu.all() else np.where(mu > 0, change, 0)
+
+    def stored_zeros(self) -> tuple[int, int]:
+        """Those whose expectation is so large that they are cut off."""
+        return 0, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """Weighted ``x^2`` and ``x r`` of columns."""
+
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
+        """Both."""
+        return (), (r[1] * x**2, r[1] * x * r[0])
+
+
+@dataclass(frozen=True, eq=False)
+class DevianceResiduals(NullModel):
+    """Signed roots of the deviance of each count from what a null model expects, ``mu_ij = r_i c_j / T``.
+
+    Parameters
+    ----------
+    model : "poisson", "binomial" or "nb"
+        Binomial: x of the ``r_i`` counts of a row, each with probability ``p_j = c_j / T``. "nb": negative binomial.
+    theta : float, inf, or array of shape (n,)
+        Overdispersion, for "nb".
+
+    Notes
+    -----
+    A zero becomes ``-sqrt(2 mu)``, ``-sqrt(-2 r_i log(1 - p_j))``, or ``-sqrt(2 theta log(1 + mu / theta))``: of rank 1
+    exactly, the last one of low rank to the accuracy that is asked for. Rows and columns without counts become 0. A
+    column that holds all counts (``p_j = 1``) is refused for "binomial": nothing else would be possible in any row. One
+    read.
+
+    References
+    ----------
+    Townes, Hicks, Aryee & Irizarry (2019), Feature selection and dimension reduction for single-cell RNA-Seq based on a
+    multinomial model; Loader (2000), Fast and accurate computation of binomial probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> counts = np.random.default_rng(0).poisson(1.0, (100, 20))
+    >>> ss.svd(counts, 3, preprocess=ss.DevianceResiduals("binomial")).S.shape
+    (3,)
+    """
+
+    learns: ClassVar[tuple[int, int]] = (2, 1)
+    model: DevianceName = "poisson"
+    theta: float | Vector = 100.0
+
+    def __post_init__(self) -> None:
+        if self.model not in ("poisson", "binomial", "nb"):
+            raise ValueError(f'model must be "poisson", "binomial" or "nb", got {self.model!r}')
+        positive("theta", self.theta, "a number above 0, inf, or a vector of them")
+        object.__setattr__(self, "theta", own(self.theta))
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        """The rates of the columns."""
+        r, c, _ = margins(self, A, weights)
+        rates = c / max(c.sum(), 1)
+        if self.model == "binomial":
+            if rates.max(initial=0) >= 1:
+                raise ValueError(
+                    f"column {int(np.argmax(rates))} holds all counts: of a binomial model nothing is left to tell; "
+                    "leave the column out, or give at least two columns that have counts"
+                )
+            right = -np.sqrt(-2 * np.log1p(-rates))
+            columns = np.stack([rates, np.zeros(len(rates))], axis=1)
+            return Fitted(self, columns, np.ones(1), right[:, None]), r[:, None]
+        theta = of_columns("theta", self.theta if self.model == "nb" else np.inf, rates)
+        return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        """``sign(x - mu) sqrt(D)`` less that of a zero."""
+        mu = r[0] * c[0]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half, zero = getattr(self, f"_{self.model}")(x, mu, r, c)
+            root = np.copysign(np.sqrt(2 * np.maximum(half, 0)), x - mu)
+        return np.where(mu > 0, root + np.sqrt(2 * zero), 0)
+
+    def _poisson(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """Half of the deviance of each count, and of a zero in its place."""
+        return loss(x, mu), mu
+
+    def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """The same."""
+        return loss(x, mu) + loss(np.maximum(r[0] - x, 0), r[0] * (1 - c[0])), -r[0] * np.log1p(-c[0])
+
+    def _nb(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
+        """The same; infinite theta is the Poisson model."""
+        poisson = c[1] == 0
+        if poisson.all():
+            return self._poisson(x, mu, r, c)
+        theta = 1 / c[1]
+        more = np.where(poisson, 0, loss(x + theta, mu + theta))  # which falls to 0 as theta grows
+        return loss(x, mu) - more, np.where(poisson, mu, theta * np.log1p(mu * c[1]))
+
+
+def loss(x: Vector, mu: Vector) -> Vector:
+    """``x log(x / mu) + mu - x`` without cancellation, mu for zeros (Loader 2000, section 3)."""
+    v = (x - mu) / (x + mu)
+    far = x * np.log(np.where(x > 0, x, 1) / mu) + mu - x
+    near = np.abs(v) < NEAR
+    if near.any():
+        s, d, u = v[near] ** 2, x[near] - mu[near], x[near] * v[near]
+        far[near] = d * v[near] + 2 * u * s * np.polynomial.polynomial.polyval(s, SERIES)
+    return np.asarray(far)
+
+
+def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:
+    """What zeros become by the rates and one over theta of the columns: of rank 1 where that is 0."""
+    rates, inverse = columns[:, 0], columns[:, 1]
+    poisson = inverse == 0
+    right = np.where(poisson, -np.sqrt(rates * (2 if name == "deviance" else 1)), 0)[:, None]
+    with np.errstate(divide="ignore"):
+        offsets = np.where(poisson, -np.inf, np.log(rates) + np.log(inverse))
+    smooth = None
+    if np.isfinite(offsets).any():
+        scale = np.where(poisson, 0, 1 / np.sqrt(np.where(poisson, 1, inverse)))
+        smooth = Smooth(name, offsets, scale, float(max(r.max(), 1)), tol)
+    return Fitted(how, columns, np.ones(1), right, smooth)
+
+
+def positive(name: str, value: Any, rule: str) -> None:
+    """Refuse what is not above 0."""
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
+        raise ValueError(f"{name} must be {rule}, got {value!r}")
+
+
+def own(value: Any) -> float | Vector:
+    """A number, or a copy of a vector: what the caller does to his is his."""
+    return np.array(value, np.float64) if np.ndim(value) else float(value)
+
+
+def of_columns(name: str, value: Any, like: Vector) -> Vector:
+    """One number for each column."""
+    numbers = np.asarray(value, np.float64)
+    if numbers.ndim and numbers.shape != like.shape:
+        raise ValueError(f"{name} must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}")
+    return np.array(np.broadcast_to(numbers, like.shape))

@@ -1,0 +1,156 @@
+"""A smooth function of two margins as a matrix of low rank: interpolation in the margins of the columns alone."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil, log, pi, sin, sqrt
+from typing import Literal
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Panel
+
+SmoothName = Literal["pearson", "deviance"]
+# How much of the strip in which the functions are analytic, |Im t| < pi, an ellipse is to fill.
+STRIP = 0.9
+AT_ONCE = 4096  # margins
+# Distance of the points of the rows' log margins at which functions are compressed, and how far below the others they
+# begin: what is smaller is exp(t / 2) to rounding; and how far beyond the largest margin they go.
+STEP, BELOW, BEYOND = 0.125, 72.0, 1.0
+# Points of the check, rows by columns, and what errors between them may exceed those at them by.
+CHECKED, MARGIN = 400, 2.0
+# Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is taken to be
+# at least a thousandth of the Frobenius norm. What is left over is bounded afterwards, whatever it is.
+SHARE, LEAST = 1e-4, 1e-14
+
+
+def value(name: str, t: Panel) -> Panel:
+    """What a zero becomes where the expectation is ``theta exp(t)``, over ``sqrt(theta)``.
+
+    Pearson: ``-sqrt(mu) / sqrt(1 + mu / theta)``. Deviance: ``-sqrt(2 theta log(1 + mu / theta))``.
+    """
+    if name == "pearson":
+        return np.asarray(-np.exp(-0.5 * np.logaddexp(0, -t)))
+    return np.asarray(-np.sqrt(2 * np.logaddexp(0, t)))
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth:
+    """``scale_j f(log r_i + b_j)`` as ``L R^T``, with L made of the margins r of any rows.
+
+    Interpolation at Chebyshev nodes in b, ``f(a + b) = sum_l f(a + t_l) l_l(b)``: new rows never extrapolate. The
+    functions of a, ``f(a + t_l)``, are then compressed to the few that they are combinations of up to `largest`.
+
+    Attributes
+    ----------
+    name : "pearson" or "deviance"
+        Which function f is.
+    offsets : array of shape (n,)
+        b; minus infinity for columns that have no expectation, or that are none of these.
+    scale : array of shape (n,)
+    largest : float
+        The largest margin of a row.
+    tol : float
+        Each entry is accurate to `SHARE` times this.
+    """
+
+    name: SmoothName
+    offsets: Vector
+    scale: Vector
+    largest: float
+    tol: float
+
+    def reaching(self, margins: Vector) -> "Smooth":
+        """The same for rows of these margins, which may be larger than those it was made for."""
+        most = float(margins.max(initial=0))
+        return self if most <= self.largest else replace(self, largest=most)
+
+    def left(self, margins: Vector) -> Panel:
+        """L for rows of these margins, shape (m, s)."""
+        nodes, mix = self.basis
+        distinct, place = np.unique(margins, return_inverse=True)
+        L = np.empty((len(distinct), mix.shape[1]))
+        with np.errstate(divide="ignore"):
+            a = np.log(distinct)
+        for lo in range(0, len(a), AT_ONCE):
+            part = slice(lo, lo + AT_ONCE)
+            L[part] = value(self.name, a[part, None] + nodes) @ mix
+        return L[place]
+
+    @cached_property
+    def right(self) -> Panel:
+        """R, shape (n, s)."""
+        nodes, mix = self.basis
+        R, there = np.zeros((len(self.offsets), mix.shape[1])), np.flatnonzero(np.isfinite(self.offsets))
+        for lo in range(0, len(there), AT_ONCE):
+            part = there[lo : lo + AT_ONCE]
+            R[part] = self.scale[part, None] * (interpolation(nodes, self.offsets[part]) @ mix)
+        return R
+
+    @cached_property
+    def basis(self) -> tuple[Vector, Panel]:
+        """(q nodes, the s combinations of them), as few as the accuracy takes."""
+        there = np.isfinite(self.offsets)
+        lo, hi = float(self.offsets[there].min()), float(self.offsets[there].max())
+        b = np.linspace(lo, hi, CHECKED)
+        reach = log(self.largest) + BEYOND
+        a = np.arange(min(-hi, reach) - BELOW, reach + STEP, STEP)
+        exact = value(self.name, a[:, None] + b)
+        size = float(np.sqrt(np.mean(self.scale[there] ** 2)))
+        accuracy = max(SHARE * self.tol / size, LEAST * float(np.abs(exact).max()))
+        nodes = chebyshev(lo, hi, accuracy)
+        F, M = value(self.name, a[:, None] + nodes), interpolation(nodes, b)
+        V = np.linalg.svd(F, full_matrices=False)[2].T
+        ranks = range(1, len(nodes) + 1)
+        close = (s for s in ranks if np.abs((F @ V[:, :s]) @ (M @ V[:, :s]).T - exact).max() <= accuracy)
+        return nodes, np.ascontiguousarray(V[:, : next(close, len(nodes))])
+
+    def errors(self, margins: Vector, weights: Vector | None) -> Vector:
+        """Bounds of the norms of the columns of the weighted error, from a grid that is finer than the nodes."""
+        out = np.zeros(len(self.offsets))
+        there, rows = np.isfinite(self.offsets), margins > 0
+        if not there.any() or not rows.any():
+            return out
+        w = np.ones(len(margins)) if weights is None else weights
+        a, b = np.log(margins[rows]), self.offsets[there]
+        count, edges = np.histogram(a, CHECKED, weights=w[rows])
+        at = np.quantile(b, np.linspace(0, 1, CHECKED))
+        E = np.abs(self._error(edges, at))
+        squares = count @ np.maximum(E[:-1], E[1:]) ** 2
+        place = np.clip(np.searchsorted(at, b), 1, len(at) - 1)
+        out[there] = MARGIN * self.scale[there] * np.sqrt(np.maximum(squares[place - 1], squares[place]))
+        return out
+
+    def _error(self, a: Vector, b: Vector) -> Panel:
+        """What interpolation errs by at these log margins."""
+        nodes, mix = self.basis
+        left = value(self.name, a[:, None] + nodes) @ mix
+        return np.asarray(left @ (interpolation(nodes, b) @ mix).T - value(self.name, a[:, None] + b))
+
+
+def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
+    """Nodes in an interval, as many as the Bernstein ellipse says that this accuracy takes.
+
+    With h half of its length, f(a + .) is analytic and bounded by M inside the ellipse whose smaller half axis is
+    ``0.9 pi / h``, and the error is at most ``4 M rho^(1 - q) / (rho - 1)`` (Trefethen 2013, theorem 8.2), rho being
+    the sum of both half axes.
+    """
+    half = max((hi - lo) / 2, 1e-3)
+    minor = STRIP * pi / half
+    rho = minor + sqrt(1 + minor**2)
+    bound = 1 / sqrt(sin((1 - STRIP) * pi))
+    q = 1 + max(1, ceil(log(4 * bound / ((rho - 1) * accuracy)) / log(rho)))
+    return (lo + hi) / 2 + half * np.cos(np.pi * (2 * np.arange(q) + 1) / (2 * q))
+
+
+def interpolation(nodes: Vector, b: Vector) -> Panel:
+    """The Lagrange polynomials of Chebyshev nodes at b, shape (len(b), q), by the barycentric formula."""
+    q = len(nodes)
+    w = (-1.0) ** np.arange(q) * np.sin((2 * np.arange(q) + 1) * np.pi / (2 * q))
+    D = b[:, None] - nodes
+    hit = D == 0
+    M = w / np.where(hit, 1, D)
+    M /= M.sum(axis=1, keepdims=True)
+    rows = hit.any(axis=1)
+    M[rows] = hit[rows]
+    return M
