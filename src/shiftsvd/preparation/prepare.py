@@ -12,6 +12,10 @@ from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
 from shiftsvd.transforms.base import Fitted, Transform, apply_all, learn_all
+from shiftsvd.transforms.base import Own as Changed
+
+# What an entry loses by rounding to single precision.
+ROUNDED = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +66,7 @@ class Preparation:
         if moments is None and needs_moments(self.shift, self.scale):
             moments = B.moments(weights)
         S, shift = learn_shift(self.shift, B, moments, weights)
-        own = Own(A, B, S, weights, moments, changed.errors, is_named(self.scale))
+        own = Own(A, B, S, weights, moments, changed, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
         scale = resolve_scale(self.scale, A.shape[1], after, before, self.ddof, e)
         return Prepared(shift, scale, changed.fitted, own)
@@ -77,13 +81,31 @@ class Own:
     S: Operator | None
     weights: Vector | None
     moments: Moments | None  # of B
-    errors: Vector | float = 0.0  # bounds of the norms of the columns of what B errs by
+    changed: Changed
     scaled_by_itself: bool = False  # whether the scale errs by as much as they do
 
     @cached_property
     def known_moments(self) -> Moments:
         """The moments, which are taken where they are not known."""
         return self.B.moments(self.weights) if self.moments is None else self.moments
+
+    @cached_property
+    def errors(self) -> Vector | float:
+        """Bounds of the norms of the columns of what B errs by; a read, where B is rounded and has no moments yet."""
+        changed = self.changed
+        if not changed.rounded:
+            return changed.errors
+        known = self.moments
+        if known is None or known.M2 is None:
+            squares = self.B.column_squares(self.weights)
+        else:
+            squares = known.M2 + known.count * np.abs(known.mean) ** 2
+        norms: Vector = np.sqrt(np.maximum(np.asarray(squares), 0))
+        if changed.zeros is not None:  # which are not stored, so that entries are rounded that are larger than theirs
+            L, R = changed.zeros.L, changed.zeros.R
+            LL = (L.T if self.weights is None else L.T * self.weights) @ L
+            norms = norms + np.sqrt(np.maximum(np.einsum("jr,rs,js->j", R, LL, R), 0))
+        return np.asarray(changed.errors + ROUNDED * norms)
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:

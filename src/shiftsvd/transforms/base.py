@@ -163,10 +163,12 @@ class Fitted:
             raise ValueError(
                 f"{type(self.how).__name__} was learned from {len(self.columns)} columns, got {A.shape[1]}"
             )
-        R = self.rows(A) if R is None else R
-        B = generic.with_entries(A, self.change(A, R, held_as(A, self.tol)))
-        Z = self.zeros(R)
+        B, Z = self.parts(A, self.rows(A) if R is None else R)
         return B if Z is None else B - Z
+
+    def parts(self, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
+        """(what the stored entries become, what is subtracted from it), of rows with these quantities."""
+        return generic.with_entries(A, self.change(A, R, held_as(A, self.tol))), self.zeros(R)
 
     def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
         """What becomes of stored entries, and which zeros have to be stored."""
@@ -253,8 +255,9 @@ def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
     """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
     if not how:
         return 0
-    # Two copies while one is made of another; and L of what zeros become, of some rank.
-    entries = bytes_kept(A, held_as(A, tol).itemsize) * min(len(how), 2)
+    # Two copies while one is made of another, in double precision; and L of what zeros become, of some rank.
+    several = len(how) > 1
+    entries = bytes_kept(A, held_as(A, 0.0 if several else tol).itemsize) * (2 if several else 1)
     return entries + 8 * A.shape[0] * (VECTORS + (0 if how[-1].keeps_zeros else RANK))
 
 
@@ -268,6 +271,8 @@ class Own:
     fitted: tuple[Fitted, ...]
     B: Operator
     errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
+    rounded: bool = False  # whether changed entries were rounded to single precision
+    zeros: LowRank | None = None  # what is subtracted of them in B
 
 
 def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
@@ -277,14 +282,14 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     w = frequencies(weights, A)
     known: list[Fitted] = []
     B = checked(A)
-    errors: Vector | float = 0.0
     for each in how:
         fitted, R = each.learn_rows(B, w, tol)
-        fitted = replace(fitted, tol=tol)
-        errors = fitted.errors(R, weights)
-        B = fitted.of(B, R)
+        # What one rounds to single precision, the next might make more of.
+        fitted = replace(fitted, tol=tol if len(how) == 1 else 0.0)
+        stored, zeros = fitted.parts(B, R)
+        B = stored if zeros is None else stored - zeros
         known.append(fitted)
-    return Own(tuple(known), B, errors)
+    return Own(tuple(known), B, fitted.errors(R, weights), stored.dtype == np.float32, zeros)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
