@@ -144,7 +144,13 @@ def test_new_rows_must_have_as_many_features() -> None:
 
 def test_an_operator_without_variances_is_refused() -> None:
     with pytest.raises(ValueError, match="variances of the columns"):
-        ss.PCA(2).fit(ss.LowRank(np.ones((9, 2)), np.ones((5, 2))))
+        ss.PCA(2).fit(ss.LowRank(np.ones((9, 2)), np.ones((1001, 2))))
+
+
+def test_variances_of_few_columns_are_made_by_products() -> None:
+    A = ss.LowRank(*(np.random.default_rng(0).standard_normal((n, 2)) for n in (9, 5)))
+    found, known = (ss.PCA(2, solver="exact").fit(X) for X in (A, A @ np.eye(5)))
+    np.testing.assert_allclose(found.explained_variance_ratio_, known.explained_variance_ratio_, rtol=1e-10)
 
 
 def test_a_pass_is_timed_by_some_of_its_blocks() -> None:

@@ -28,6 +28,10 @@ SHAPES = {"tall": (23, 7), "wide": (9, 26)}
 BOUND = {np.float64: 1e-10, np.float32: 2e-5}
 
 
+def prepared(A: ss.Operator, shift: Any, scale: Any, weights: Array | None = None) -> ss.Operator:
+    return Preparation(shift, scale, weights).learn(A).of(A)
+
+
 class Case:
     """A matrix, and all that could be known of its rows."""
 
@@ -185,8 +189,12 @@ def test_drawn_combinations_equal_the_explicit_matrix(
     if s.min() <= 1e-6:  # columns without variance have tests of their own
         return
     E = np.sqrt(w)[:, None] * (case.D - case.explicit(shift, w)) / s
-    preparation = Preparation(case.svd_shift(shift), scale_argument(case, scale), w if weighted else None)
-    A = preparation.learn(B := ss.as_operator(KINDS[kind](case.X))).of(B)
+    A = prepared(
+        ss.as_operator(KINDS[kind](case.X)),
+        case.svd_shift(shift),
+        scale_argument(case, scale),
+        weights=w if weighted else None,
+    )
     size = np.sqrt(w.max()) * np.linalg.norm(case.D, 2) / min(1, s.min())
     bound = BOUND[dtype] * size
     S = np.linalg.svd(E, compute_uv=False)

@@ -187,9 +187,11 @@ def test_a_suggestion_is_of_the_transformed_matrix() -> None:
 def test_an_estimate_foresees_what_is_kept() -> None:
     A = sparse.csr_array(X)
     plain = ss.estimate(A, 3).peak_bytes
-    assert ss.estimate(A, 3, preprocess=ss.LogNormalize()).peak_bytes - plain == 8 * A.nnz
-    assert ss.estimate(A.astype(np.float32), 3, preprocess=ss.LogNormalize()).peak_bytes - plain <= 4 * A.nnz
-    assert ss.estimate(A, 3, preprocess=ss.PearsonResiduals()).peak_bytes - plain >= 8 * (A.nnz + len(X))
+    kept = ss.estimate(A, 3, preprocess=ss.LogNormalize()).peak_bytes
+    single = ss.estimate(A.astype(np.float32), 3, preprocess=ss.LogNormalize()).peak_bytes
+    assert 8 * A.nnz <= kept - plain <= 8 * (A.nnz + 10 * len(X))
+    assert single <= kept - 4 * A.nnz
+    assert ss.estimate(A, 3, preprocess=ss.PearsonResiduals()).peak_bytes >= kept + 8 * len(X)
 
 
 def test_without_room_for_a_copy_the_entries_are_changed_at_every_read() -> None:

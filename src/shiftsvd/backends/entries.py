@@ -25,6 +25,7 @@ from shiftsvd.operators import Adjoint, Operator, Panel
 from shiftsvd.runs.memory import spare
 
 Sums = tuple[Panel, Panel]  # of rows, and of columns
+SUMMED = 2**16  # entries that are summed at once, or as many as there are columns
 
 
 # --- sums -----------------------------------------------------------------------------------------------------------
@@ -43,7 +44,18 @@ def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
 
 
 def _part(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
-    """Those of one block."""
+    """Those of one block, a few rows at a time: each term is as long as the entries."""
+    return reduce(_below, (_piece(A, terms, piece) for piece in _pieces(A, rows)))
+
+
+def _pieces(A: SparseRows | DenseRows, rows: Rows) -> list[Rows]:
+    """A few rows at a time."""
+    per_row = A.costs.stored // A.shape[0] + 1
+    return [(rows[0] + lo, rows[0] + hi) for lo, hi in cut(rows[1] - rows[0], max(SUMMED, A.shape[1]) // per_row)]
+
+
+def _piece(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
+    """Those of some rows."""
     x, i, j = _entries(A, rows)
     of_rows, of_columns = terms.rows(*rows).of(x, i, j)
     return _by(i, of_rows, rows[1] - rows[0]), _by(j, of_columns, A.shape[1])
@@ -100,10 +112,13 @@ def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
     """Block after block."""
     _bare(A)
 
-    def part(rows: Rows) -> Table:
+    def piece(rows: Rows) -> Table:
         x, i, j = _entries(A, rows)
         lines = j if values.lines == "columns" else i + rows[0]
         return table_of(lines.astype(np.int64), x, values.rows(*rows).of(x, i, j))
+
+    def part(rows: Rows) -> Table:
+        return reduce(_joined, map(piece, _pieces(A, rows)))
 
     tables: Iterator[Table] = (table for _, table in A._each(part))
     return reduce(_joined, tables)
@@ -205,10 +220,15 @@ def changed_rows(X: Any, change: Change) -> Any:
     if not isinstance(X, csr_array):
         return change.block(X)
     X = X if change.more is None else with_zeros(X, change)
-    i, j = coordinates(X)
-    Y = csr_array((change.values(X.data, i, j), X.indices, X.indptr), shape=X.shape, copy=False)
+    Y = csr_array((_values(X, change), X.indices, X.indptr), shape=X.shape, copy=False)
     Y.has_canonical_format = True
     return Y
+
+
+def _values(X: CSR, change: Change) -> Vector:
+    """What becomes of the stored entries."""
+    i = np.repeat(np.arange(X.shape[0], dtype=np.int32), np.diff(X.indptr))
+    return change.values(X.data, i, X.indices)
 
 
 def with_zeros(X: CSR, change: Change) -> CSR:
@@ -273,21 +293,27 @@ def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
     if not _room(A, A.costs.stored * size + change.n_more() * (size + 4)):
         return DiskRows(ChangedEntries(InMemory(A.X), change), n_threads=A.n_threads, memory_limit=_limit(A))
     blocks = A.blocks()
-    made = ordered(lambda rows: changed_rows(_rows(A, rows), change.rows(*rows)), blocks, A.n_threads)
-    if isinstance(A, DenseRows):
-        Y = np.empty(A.X.shape, change.dtype)
-        for (lo, hi), block in zip(blocks, made, strict=True):
-            Y[lo:hi] = block
-        return DenseRows(Y, n_threads=A.n_threads)
-    if change.more is not None:
+    if isinstance(A, SparseRows) and change.more is not None:
+        made = ordered(lambda rows: changed_rows(_rows(A, rows), change.rows(*rows)), blocks, A.n_threads)
         X = csr_array(vstack(list(made), format="csr"))
-    else:
-        data = np.empty(A.X.nnz, change.dtype)
-        for (lo, hi), block in zip(blocks, made, strict=True):
-            data[A.X.indptr[lo] : A.X.indptr[hi]] = block.data
-        X = csr_array((data, A.X.indices, A.X.indptr), shape=A.X.shape, copy=False)
+        X.has_canonical_format = True
+        return replace(A, X=X, memo={}, powers=(0, 0))
+    out = np.empty(A.X.nnz if isinstance(A, SparseRows) else A.X.shape, change.dtype)
+
+    def part(rows: Rows) -> None:
+        some = change.rows(*rows)
+        if isinstance(A, SparseRows):
+            out[slice(*A.X.indptr[list(rows)])] = _values(A.inside.stored(rows), some)
+        else:
+            out[slice(*rows)] = some.block(A.X[slice(*rows)])
+
+    for _ in ordered(part, blocks, A.n_threads):
+        pass
+    if isinstance(A, DenseRows):
+        return replace(A, X=out, memo={})
+    X = csr_array((out, A.X.indices, A.X.indptr), shape=A.X.shape, copy=False)
     X.has_canonical_format = True
-    return SparseRows(X, n_threads=A.n_threads, memory_limit=A.memory_limit)
+    return replace(A, X=X, memo={}, powers=(0, 0))
 
 
 def _rows(A: SparseRows | DenseRows, rows: Rows) -> Any:

@@ -20,8 +20,8 @@ from shiftsvd.transforms.smooth import Smooth
 SINGLE = 1e-5
 # The share of its entries that a matrix may store more of for zeros that are cut off.
 MORE = 0.25
-# The rank of what zeros become, about, where it is interpolated.
-RANK = 16
+# The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
+RANK, VECTORS = 16, 6
 SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
 
 
@@ -251,9 +251,9 @@ def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
     """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
     if not how:
         return 0
-    # Several copies while one is made of another; and L of what zeros become, of some rank.
+    # Two copies while one is made of another; and L of what zeros become, of some rank.
     entries = bytes_kept(A, held_as(A, tol).itemsize) * min(len(how), 2)
-    return entries + (0 if how[-1].keeps_zeros else 8 * RANK * A.shape[0])
+    return entries + 8 * A.shape[0] * (VECTORS + (0 if how[-1].keeps_zeros else RANK))
 
 
 # --- several, one after another -------------------------------------------------------------------------------------
