@@ -69,6 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files that the examples speak of, and a model."""
     folder = tmp_path_factory.mktemp("examples")
     X = sparse.random_array((120, 40), density=0.3, format="csr", rng=0)
+    X.data = np.ceil(9 * X.data)
     for name in ("counts.npz", "ratings.npz"):
         sparse.save_npz(folder / name, X)
     for name in ("counts.mtx", "new.mtx"):

@@ -384,6 +384,14 @@ def test_what_transformations_have_learned_survives(tmp_path: Path, name: str, c
     np.testing.assert_array_equal(loaded.transform(new), model.transform(new))
 
 
+@pytest.mark.parametrize("how", ["pearson:theta=10", ["log-normalize", ss.Ranks()], ("sqrt", "ranks")])
+def test_names_of_transformations_stay_names(tmp_path: Path, how: Any) -> None:
+    model = ss.PCA(2, preprocess=how, random_state=0).fit(counts())
+    loaded = through_file(model, tmp_path)
+    assert loaded.preprocess == how
+    np.testing.assert_array_equal(loaded.transform(counts()), model.transform(counts()))
+
+
 def test_a_function_of_ones_own_cannot_be_stored(tmp_path: Path) -> None:
     model = ss.PCA(2, preprocess=ss.Elementwise(lambda x: x**2)).fit(counts())
     with pytest.raises(ValueError, match="cannot be stored"):

@@ -244,7 +244,8 @@ def test_settings_that_cannot_be_are_refused() -> None:
         (lambda: ss.LogNormalize(0), "target_sum must be"),
         (lambda: ss.TfIdf("l3"), "norm must be"),
         (lambda: ss.Elementwise(np.log), "one finite number"),
-        (lambda: ss.svd(X, 2, preprocess="pearson"), "preprocess must be"),
+        (lambda: ss.svd(X, 2, preprocess="pearsn"), "preprocess must be one of log-normalize"),
+        (lambda: ss.svd(X, 2, preprocess=3), "preprocess must be a transformation such as"),
         (lambda: ss.svd(X, 2, preprocess=ss.Sqrt(), shift="mean", missing="mean"), "missing"),
         (lambda: ss.PCA(2, preprocess=ss.Sqrt()).partial_fit(X), "partial_fit cannot learn"),
     ):

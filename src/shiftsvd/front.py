@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -22,7 +21,8 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 from shiftsvd.solvers.known import known_to
-from shiftsvd.transforms.base import Transform, as_transforms
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
 
@@ -45,7 +45,7 @@ def svd(
     unobserved: bool = False,
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
-    preprocess: Transform | Sequence[Transform] | None = None,
+    preprocess: Preprocess | None = None,
 ) -> SVDResult:
     """The k leading singular triplets of ``(X - shift) diag(1 / scale)``, which is never formed.
 
@@ -94,7 +94,7 @@ def svd(
         Of the completion: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``Info.converged=False``, and a warning.
-    preprocess : transformation, or list of them
+    preprocess : transformation, its name, or list of them
         What is done to the entries before anything else, such as `LogNormalize` or `PearsonResiduals`: see
         `shiftsvd.transforms`. Nothing becomes dense. Weights mean repeated rows. X may have no missing entries.
 

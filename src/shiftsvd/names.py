@@ -11,6 +11,20 @@ ShiftName = Literal["mean", "rows", "both"]
 ScaleName = Literal["std", "pareto"]
 MissingName = Literal["error", "mean", "em"]
 BiasName = Literal["columns", "rows", "both"]
+TransformName = Literal[
+    "log-normalize",
+    "pearson",
+    "deviance",
+    "pmi",
+    "tfidf",
+    "bm25",
+    "clr",
+    "ranks",
+    "sqrt",
+    "freeman-tukey",
+    "anscombe",
+    "binarize",
+]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 Chromosomes = Literal["autosomes", "all"]
 # Defaults that help of the command tells, too.

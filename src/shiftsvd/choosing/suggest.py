@@ -1,6 +1,5 @@
 """How many components: four rules, each with the evidence it decided on."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -23,7 +22,7 @@ from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
-from shiftsvd.transforms.base import Transform, as_transforms
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30
@@ -83,7 +82,7 @@ def suggest_k(
     rng: int | Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
-    preprocess: Transform | Sequence[Transform] | None = None,
+    preprocess: Preprocess | None = None,
 ) -> Suggestion:
     """How many components stand out, by one of four rules.
 
@@ -108,7 +107,7 @@ def suggest_k(
         "cv" holds out one of so many parts of the rows together with one of so many parts of the columns.
     rng : int, Generator or None
     n_threads, memory_limit : as in `svd`
-    preprocess : transformation, or list of them
+    preprocess : transformation, its name, or list of them
         Of data, and of those of an SVDResult, as in `svd`; an estimator brings its own. "parallel" and "cv" take those
         that keep zeros.
 

@@ -75,8 +75,10 @@ def _uns(uns: Any, pca: Any) -> None:
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
     settings = {"zero_center": isinstance(pca.shift, str), "n_comps": pca.n_components_, "scale": str(pca.scale)}
     settings |= {"svd_solver": info.solver}
+    if hasattr(pca, "preprocess_"):
+        settings |= {"preprocess": ", ".join(str(each.how) for each in pca.preprocess_)}
     if info.completed is not None:  # the shares are of a completed matrix
-        settings |= {"variance_of": of_gaps(info)["variance_of"], "heldout_r2": info.heldout_r2}
+        settings |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
     params = _group(told, "params")
     for name, value in settings.items():
         if value is not None:

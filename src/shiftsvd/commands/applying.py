@@ -130,6 +130,8 @@ def aligned(pca: PCA, n_features: int, names: Labels | None, file: str) -> PCA:
     moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
     moved.scale_ = None if pca.scale_ is None else pca.scale_[order]
     moved.feature_names_in_ = known[order]
+    if hasattr(pca, "preprocess_"):
+        moved.preprocess_ = tuple(each.at(np.array(order)) for each in pca.preprocess_)
     return moved
 
 

@@ -17,6 +17,7 @@ Example:
 @click.command(cls=Subcommand, epilog=EPILOG)
 @click.argument("file", type=options.MATRIX)
 @options.components
+@options.preprocess
 @options.inside
 @options.solver
 @options.tol

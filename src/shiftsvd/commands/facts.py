@@ -116,7 +116,7 @@ def model(file: str) -> Facts:
         "converged": info.converged,
         "provenance": describe(file)["provenance"],
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
-        **of_gaps(info),
+        **of_gaps(pca),
         "feature_names": None if names is None else [str(name) for name in names[:3]],
     }
 
@@ -130,12 +130,13 @@ def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
     A, _ = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
     k = within(given["k"], A.shape, given["file"])
-    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True)
+    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
     seconds = foreseen.seconds_per_pass
     return {
         "file": given["file"],
         "samples": A.shape[0],
         "features": A.shape[1],
+        "preprocess": list(given["preprocess"]) or None,
         "solver": repr(foreseen.solver),
         "reason": foreseen.solver.reason or None,
         "peak_bytes": foreseen.peak_bytes,

@@ -13,6 +13,7 @@ Examples:
   shiftsvd fit counts.h5ad -k 10 --scale -o out/
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
+  shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
@@ -27,6 +28,7 @@ Examples:
 @options.components
 @click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]")
 @options.inside
+@options.preprocess
 @click.option(
     "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What is subtracted."
 )
@@ -69,6 +71,10 @@ def fit(**given: Any) -> None:
     treats them alike. Shares of the variance are then of the matrix with its gaps filled; with --missing em,
     "heldout_r2" says how much better than the means the model predicts entries that it has not seen.
 
+    --preprocess changes the entries block by block as they are read: the file keeps raw counts, nothing becomes dense,
+    and `transform` does the same to other samples by what was learned from these. The shift, the scale and the
+    variances are then those of the changed entries.
+
     Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
     the same samples and other features. Names decide what is the same; files of several formats may be mixed.
 
@@ -85,6 +91,7 @@ def fit(**given: Any) -> None:
     options.check_workers(given["scheduler"], given["workers"], file)
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
+    options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
     if given["out"] is None and any(named.values()):

@@ -37,6 +37,7 @@ from shiftsvd.solvers import BlockLanczos, Gram, Solver
 from shiftsvd.solvers.auto import solver_named
 from shiftsvd.solvers.base import CERTIFIED
 from shiftsvd.solvers.probe import MISSED_TOL
+from shiftsvd.transforms.named import as_transforms
 
 LOG = logging.getLogger("shiftsvd")
 # For bounds of errors that a solver does not give by itself, where no limit is set.
@@ -54,6 +55,7 @@ class Fit:
     format: str | None
     key: str | None
     orient: Any
+    preprocess: tuple[str, ...]
     shift: str
     scale: ScaleName | Literal["patterson"] | None
     missing: MissingName
@@ -100,7 +102,7 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        ours = (*data, "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -200,6 +202,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     solver = _solver(A, k, options)
     pca = PCA(
         k,
+        preprocess=as_transforms(options.preprocess) or None,
         shift=None if options.shift == "none" else "mean",
         scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
         solver=solver,

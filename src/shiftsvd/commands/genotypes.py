@@ -34,6 +34,10 @@ def settled(options: Any) -> dict[str, Any]:
         raise ValueError(f"{options.file}: a missing genotype is the mean of its variant; leave out --missing")
     if genotypes and len(options.files) > 1 and options.stack == "rows":
         raise ValueError(f"{options.file}: {COHORTS}")
+    if genotypes and options.preprocess:
+        raise ValueError(
+            f"{options.file}: a missing genotype is the mean of its variant, which is no count; leave out --preprocess"
+        )
     if options.chromosomes and not genotypes:
         raise ValueError(f"--chromosomes is for a .bed with its samples as rows, got {options.file}; leave it out")
     usual = SCALE if genotypes and options.shift == "mean" else None

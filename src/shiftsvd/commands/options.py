@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from shiftsvd.names import MAX_ITER, TOL, Chromosomes, MissingName, ScaleName, SolverName
+from shiftsvd.names import MAX_ITER, TOL, Chromosomes, MissingName, ScaleName, SolverName, TransformName
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +19,7 @@ OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = get_args(SolverName)
 SCALES: Final = (*get_args(ScaleName), "patterson", "none")
 MISSING: Final = get_args(MissingName)
+TRANSFORMS: Final = get_args(TransformName)
 CHROMOSOMES: Final = get_args(Chromosomes)
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
@@ -68,6 +69,18 @@ def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -
     return value
 
 
+def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Transformations that there are, and that can follow each other."""
+    if value:
+        from shiftsvd.transforms.named import as_transforms
+
+        try:
+            as_transforms(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return value
+
+
 def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
     """Several decorators as one; the help lists them in this order."""
 
@@ -85,6 +98,14 @@ components = click.option(
     metavar="NUMBER",
     callback=_components,
     help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+)
+preprocess = click.option(
+    "--preprocess",
+    metavar="NAME[:KEY=VALUE,...]",
+    multiple=True,
+    callback=_transforms,
+    help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one after "
+    f"another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
 )
 missing = _options(
     click.option(
@@ -190,6 +211,14 @@ def check_missing(missing: str, unobserved: bool, k: int | float | None, on_work
         raise click.BadParameter("--missing em needs a number of components, not a share", param_hint="'-k'")
     if missing != "error" and on_workers:
         raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
+
+
+def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | None = None) -> None:
+    """Refuse what transformed entries cannot have beside them."""
+    if preprocess and missing != "error":
+        raise click.UsageError("--preprocess needs sums of rows and columns without gaps; leave out --missing")
+    if preprocess and scale == SCALES[2]:
+        raise click.UsageError("--scale patterson is of counts of an allele; leave out --preprocess")
 
 
 def completion_of(missing: str, penalty: float | str | None, max_iter: int | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from shiftsvd.runs.memory import peak_bytes
 SETTINGS = (
     "k",
     "chromosomes",
+    "preprocess",
     "shift",
     "scale",
     "missing",
@@ -61,7 +62,7 @@ class Result:
             "vector_errors": numbers(info.vector_errors),
             "missed_below": info.missed_below,
             "converged": info.converged,
-            **of_gaps(info),
+            **of_gaps(pca),
             "n_passes": info.n_passes,
             "seconds": round(seconds, 3),
             "peak_bytes": peak_bytes(),
@@ -73,7 +74,7 @@ class Result:
             "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
-            "settings": {name: options[name] for name in SETTINGS},
+            "settings": {name: options[name] for name in SETTINGS} | {"preprocess": list(options["preprocess"])},
             "version": version("shiftsvd"),
         }
         return cls(document, features, options["tol"])
@@ -107,14 +108,15 @@ class Result:
         return [list(row) for row in zip(*columns, told["residuals"] or blank, errors, certain, strict=True)]
 
 
-def of_gaps(info: Any) -> dict[str, Any]:
+def of_gaps(pca: Any) -> dict[str, Any]:
     """What the account of a fit says of missing entries, and what shares of the variance are of."""
+    info = pca.info_
     if info.completed is not None:
         whole = "the completed matrix: the observed entries, and the model's own in place of the missing ones"
     elif info.n_missing is not None:
         whole = "the data, with the means in place of missing entries"
     else:
-        whole = "the data"
+        whole = "the transformed data" if hasattr(pca, "preprocess_") else "the data"
     known = {"n_missing": info.n_missing, "heldout_r2": info.heldout_r2, "completed": info.completed}
     return {**known, "variance_of": whole}
 
@@ -137,6 +139,8 @@ def printed(result: Result) -> str:
             f"{variants['monomorphic']:,} monomorphic left out, {variants['not_on_autosomes']:,} not on autosomes"
         )
         lines.append(f"{used}, {left_out}")
+    if transforms := told["settings"]["preprocess"]:
+        lines.append(f"entries by {', then '.join(transforms)}")
     lines += _gap_lines(told)
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")

@@ -1,6 +1,5 @@
 """PCA that swaps in for scikit-learn's, on dense and sparse data, centred without being centred."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal, Self, overload
 
@@ -25,7 +24,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
-from shiftsvd.transforms.base import Transform, as_transforms
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 
 @dataclass(eq=False, repr=False)
@@ -83,10 +82,11 @@ class PCA(BatchPCA):
         Of the completion with ``missing="em"``: what is subtracted from its singular values; see `complete_matrix`.
     max_iter : int
         Of the completion: the most steps. One that is not done by then gives ``info_.converged=False``, and a warning.
-    preprocess : transformation, or list of them
-        What is done to the entries before anything else, such as `LogNormalize` or `PearsonResiduals`: see
-        `shiftsvd.transforms`. Nothing becomes dense. `transform` does with new rows what was learned from those of the
-        training; means, scales, variances and `inverse_transform` are those of the transformed matrix.
+    preprocess : transformation, its name, or list of them
+        What is done to the entries before anything else, such as ``LogNormalize()``, or by its name, such as
+        "pearson" or "pearson:theta=10": see `preprocess`. Nothing becomes dense. `transform` does with new rows what
+        was learned from those of the training; means, scales, variances and `inverse_transform` are those of the
+        transformed matrix.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class PCA(BatchPCA):
     unobserved: bool = False
     penalty: float | Literal["auto"] = "auto"
     max_iter: int = names.MAX_ITER
-    preprocess: Transform | Sequence[Transform] | None = None
+    preprocess: Preprocess | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:

@@ -1,6 +1,5 @@
 """TruncatedSVD that swaps in for scikit-learn's, for those who do not centre, and that says when they should."""
 
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, overload
 
@@ -22,7 +21,8 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
-from shiftsvd.transforms.base import Transform, apply_all, as_transforms
+from shiftsvd.transforms.base import apply_all
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 
@@ -53,7 +53,7 @@ class TruncatedSVD(Components):
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
-    preprocess : transformation, or list of them
+    preprocess : transformation, its name, or list of them
         What is done to the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes dense.
         `transform` does with new rows what was learned from those of the training; X is the transformed matrix below.
 
@@ -108,7 +108,7 @@ class TruncatedSVD(Components):
     solver: SolverName | Solver = "auto"
     n_threads: int | None = None
     memory_limit: int | str | None = None
-    preprocess: Transform | Sequence[Transform] | None = None
+    preprocess: Preprocess | None = None
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:

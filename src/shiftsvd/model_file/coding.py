@@ -55,7 +55,7 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
         return {"type": kind, "fields": fields}
     if isinstance(value, np.ufunc):
         return {"ufunc": _name_in_numpy(value, name)}
-    if isinstance(value, tuple | list) and value and all(type(one).__name__ in VALUES for one in value):
+    if _frozen_values(value):
         coded = [code(one, f"{name}.{number}", tensors) for number, one in enumerate(value)]
         return {"values": coded, "of": type(value).__name__}
     if isinstance(value, dict):
@@ -67,6 +67,12 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
     if isinstance(value, tuple) or (isinstance(value, list) and value and all(isinstance(x, str) for x in value)):
         return {"tuple" if isinstance(value, tuple) else "list": _code_runs(value, name, tensors)}
     return _code_array(np.asarray(value), name, tensors, type(value).__name__)
+
+
+def _frozen_values(value: Any) -> bool:
+    """Whether these are several frozen values, among which there may be names of such."""
+    kinds = [type(one).__name__ for one in value] if isinstance(value, tuple | list) else []
+    return set(kinds) <= {*VALUES, "str"} and not set(kinds) <= {"str"}
 
 
 def _vectors(value: Any) -> bool:

@@ -31,7 +31,7 @@ from shiftsvd.model_file.checking import (
 )
 from shiftsvd.shifts import Covariates, GroupMeans
 from shiftsvd.transforms import Fitted
-from shiftsvd.transforms.base import as_transforms
+from shiftsvd.transforms.named import as_transforms
 
 Values = dict[str, Any]
 

@@ -19,7 +19,7 @@ PARTS = {"kind", "settings", "fitted"}
 LOOSE = {
     "analyzer": str,
     "metric": str,
-    "preprocess": Transform | list | tuple | None,
+    "preprocess": Transform | str | list | tuple | None,
     "random_state": int | np.ndarray | None,
     "scale": bool | str | np.ndarray | tuple | None,
     "shift": str | np.ndarray | tuple | GroupMeans | Covariates | None,

@@ -20,9 +20,11 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
+from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of, places_of
+from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, read_entries, transformed, write_entries
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.solvers import Solver
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 __all__ = ["pca", "project"]
 
@@ -67,6 +69,8 @@ def pca(
     copy: bool = False,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    preprocess: Preprocess | None = None,
+    margins: MarginsName | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
@@ -110,6 +114,13 @@ def pca(
         As in `shiftsvd.PCA`.
     tol : float
         Relative accuracy of the singular values.
+    preprocess : transformation, its name, or list of them
+        As in `shiftsvd.PCA`, for raw counts: "pearson" gives what ``scanpy.experimental.pp
+        .normalize_pearson_residuals_pca`` gives without its dense residuals, "log-normalize" what ``normalize_total``
+        and ``log1p`` before `pca` do.
+    margins : "all", "mask" or None
+        The genes that sums of cells go over. By default library sizes (`LogNormalize`) are of all genes, and whatever
+        else a transformation learns is of those in the mask, as in scanpy.
     n_threads : int, optional
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `shiftsvd.PCA`.
@@ -120,8 +131,9 @@ def pca(
         The copy, if there is to be one. Written are ``obsm["X_pca"]`` (scores), ``varm["PCs"]`` (loadings; rows of 0
         for genes outside the mask), ``uns["pca"]`` (params, variance, variance_ratio), and
         ``varm["PCs_shift_scale"]``, for `project`: what was subtracted from each gene, what it was divided by, and the
-        sum of its loadings, by which `project` knows them (0 outside the mask). Of an obsm, the components are in
-        ``uns["pca"]["components"]``.
+        sum of its loadings, by which `project` knows them (0 outside the mask). What `preprocess` has learned is in
+        ``uns["pca"]["preprocess"]``, and what scanpy tells of residuals, but for themselves, in
+        ``uns["pearson_residuals_normalization"]``. Of an obsm, the components are in ``uns["pca"]["components"]``.
     array, or (array, array, array, array)
         For arrays: the scores; with `return_info` also components, variance ratios and variances.
 
@@ -141,7 +153,7 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5).shape
     (100, 5)
     """
-    resources = Resources(memory_limit, n_threads)
+    resources, how = Resources(memory_limit, n_threads), as_transforms(preprocess)
     model = PCA(
         n_comps,
         shift="mean" if zero_center else None,
@@ -158,22 +170,31 @@ def pca(
         refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
-        fit = _fit(model, _array(data, mask_var, resources), dtype)
+        every, A = _array(data, None, resources), _array(data, mask_var, resources)
+        columns = (
+            None if mask_var is None or _left_out(mask_var) else np.flatnonzero(booleans(mask_var, every.shape[1]))
+        )
+        fit = _fit(model, A, dtype, learned(how, every, A, columns, margins, tol))
         return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
     if copy and data.isbacked:
         raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
     name = _mask_name(data, mask_var, obsm)
     mask = None if name is None else mask_of(data, name)
     columns = None if mask is None else np.flatnonzero(mask)
-    fit = _fit(model, _operator(data, layer, obsm, columns, resources), dtype)
+    A = _operator(data, layer, obsm, columns, resources)
+    every = A if columns is None or not how else _operator(data, layer, obsm, None, resources)
+    steps = learned(how, every, A, columns, margins, tol)
+    fit = _fit(model, A, dtype, steps)
     adata = data.copy() if copy else data
     told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
     _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, told, layer, obsm))
+    if steps:
+        write_entries(adata, _keys(key_added).uns, steps, columns, layer or "adata.X")
     return adata if copy else None
 
 
 def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: str | None = None) -> None:
-    """Scores of other cells on the components of a reference, by the means and scales of the reference.
+    """Scores of other cells on the components of a reference, by what was learned from the reference.
 
     Parameters
     ----------
@@ -195,7 +216,8 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
 
     Notes
     -----
-    One pass. Sparse data stay sparse. A gene of the reference that is outside its mask is not needed.
+    One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is
+    not needed, but for library sizes. Where `pca` was given raw counts, the new cells have to have such.
 
     Examples
     --------
@@ -210,9 +232,11 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     """
     keys = _keys(key_added)
     known = read_loadings(reference, keys.varm, keys.uns)
-    places = _places(adata, known.genes)
+    entries = read_entries(reference, keys.uns, known.genes)
+    places = places_of(adata, known.genes)
     order = np.argsort(places)  # files are read in their own order
     A = matrix_of(adata, layer, places[order], Resources())
+    A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order)
     B = Prepared(Plain(known.shift[order]), known.scale[order]).of(A)
     with threads(None):
         parts = [part for _, part in B.row_products(known.V[order])]
@@ -220,10 +244,14 @@ def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: 
     adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
 
 
-def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike) -> _Fit:
+def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...]) -> _Fit:
     """Components, scores and variances of a matrix."""
     model.n_components = _number(model.n_components, A)
-    Z = model.fit(A).transform(A)
+    model.preprocess = tuple(Known(step) for step in steps) or None
+    model.fit(A)
+    vars(model).pop("preprocess_", None)  # which is done already, with sums that may be of other genes too
+    A = transformed(steps, A)
+    Z = model.transform(A)
     variance, ratio = model.explained_variance_, model.explained_variance_ratio_
     if model.shift is None:
         # Of the scores about their means; fit would have refused what has no variances.
@@ -311,22 +339,3 @@ def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: d
         return
     write_loadings(adata, keys.varm, fit.pca, slice(None) if columns is None else columns)
     adata.uns[keys.uns] = told
-
-
-def _places(adata: Any, names: Any) -> Places:
-    """Where the genes of these names are."""
-    for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
-        if not known.is_unique:
-            twice = known[known.duplicated()][0]
-            raise ValueError(
-                f"the names of the genes of {whose} must be unique, got {twice!r} twice; "
-                "call .var_names_make_unique() first"
-            )
-    places: Places = adata.var_names.get_indexer(names)
-    if (places < 0).any():
-        absent = names[places < 0]
-        raise ValueError(
-            f"the new cells must have all {len(names)} genes of the components, {len(absent)} are missing: "
-            f"{', '.join(map(str, absent[:5]))}"
-        )
-    return places

@@ -93,3 +93,22 @@ def _from_objects(values: Any, told: str) -> Any:
             "use .fillna(False).astype(bool), or mask_var=None to take them all"
         )
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
+
+
+def places_of(adata: Any, names: Any) -> Places:
+    """Where the genes of these names are."""
+    for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
+        if not known.is_unique:
+            twice = known[known.duplicated()][0]
+            raise ValueError(
+                f"the names of the genes of {whose} must be unique, got {twice!r} twice; "
+                "call .var_names_make_unique() first"
+            )
+    places: Places = adata.var_names.get_indexer(names)
+    if (places < 0).any():
+        absent = names[places < 0]
+        raise ValueError(
+            f"the new cells must have all {len(names)} genes of the components, {len(absent)} are missing: "
+            f"{', '.join(map(str, absent[:5]))}"
+        )
+    return places

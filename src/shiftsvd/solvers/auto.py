@@ -1,6 +1,5 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,8 @@ from shiftsvd.solvers.gram import Gram
 from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD
 from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
-from shiftsvd.transforms.base import Transform, as_transforms, kept_bytes
+from shiftsvd.transforms.base import kept_bytes
+from shiftsvd.transforms.named import Preprocess, as_transforms
 
 BY_NAME: dict[str, type[Solver]] = {
     "lanczos": BlockLanczos,
@@ -146,7 +146,7 @@ def estimate(
     *,
     tol: float = TOL,
     probe: bool = False,
-    preprocess: Transform | Sequence[Transform] | None = None,
+    preprocess: Preprocess | None = None,
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
 
@@ -160,7 +160,7 @@ def estimate(
         For solvers given by name.
     probe : bool
         Time one product as well; of data in files, some blocks of it.
-    preprocess : transformation, or list of them
+    preprocess : transformation, its name, or list of them
         As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
         changes them again. Nothing is learned here.
 

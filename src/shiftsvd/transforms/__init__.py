@@ -1,9 +1,10 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
-from shiftsvd.transforms.base import Fitted, Transform, preprocess
+from shiftsvd.transforms.base import Fitted, Transform
 from shiftsvd.transforms.compositions import CLR
 from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
 from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, FreemanTukey, Sqrt
+from shiftsvd.transforms.named import preprocess
 from shiftsvd.transforms.ranks import Ranks
 from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
 

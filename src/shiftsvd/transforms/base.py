@@ -1,10 +1,8 @@
 """Transformations of entries as values: what is asked for, what is learned of it, and the matrix that it makes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -295,60 +293,6 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
     """Other rows, transformed by what was learned."""
     return reduce(lambda B, each: each.of(B), fitted, A)
-
-
-def as_transforms(how: "Transform | Sequence[Transform] | None") -> tuple[Transform, ...]:
-    """One transformation or several as a tuple, if they can follow each other."""
-    several = () if how is None else (how,) if isinstance(how, Transform) else how
-    if (
-        isinstance(several, str)
-        or not isinstance(several, Sequence)
-        or not all(isinstance(h, Transform) for h in several)
-    ):
-        raise ValueError(f"preprocess must be a transformation or a list of them, such as LogNormalize(), got {how!r}")
-    for first, second in pairwise(several):
-        if not first.keeps_zeros:
-            raise ValueError(
-                f"{first} makes zeros into other numbers, and can only come last: put {second} before it, or leave it "
-                "out"
-            )
-    return tuple(several)
-
-
-def preprocess(X: Any, how: "Transform | Sequence[Transform]") -> Operator:
-    """The transformed matrix as an operator: sparse minus low rank, never dense.
-
-    Parameters
-    ----------
-    X : anything that `as_operator` takes, of shape (m, n)
-        An array, a sparse matrix, a data frame, a Dask array, or what `shiftsvd.io.open_matrix` gives.
-    how : transformation, or list of them
-        From `shiftsvd.transforms`; each is learned from what those before it have made.
-
-    Returns
-    -------
-    Operator of shape (m, n)
-
-    Raises
-    ------
-    ValueError
-        For entries that a transformation has no meaning for, such as negative counts.
-
-    Notes
-    -----
-    One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in
-    memory are kept where half of the available memory allows.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd as ss
-    >>> counts = np.random.default_rng(0).poisson(1.0, (100, 20))
-    >>> A = ss.preprocess(counts, ss.PearsonResiduals(theta=100))
-    >>> A.shape
-    (100, 20)
-    """
-    A = as_operator(X)
-    return learn_all(as_transforms(how), A, None, TOL).B
 
 
 def checked(A: Operator) -> Operator:

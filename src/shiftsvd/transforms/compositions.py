@@ -44,8 +44,8 @@ class CLR(Transform):
     kind: Literal["clr", "robust", "seurat"] = "clr"
 
     def __post_init__(self) -> None:
-        if not self.pseudocount > 0:
-            raise ValueError(f"pseudocount must be above 0, got {self.pseudocount!r}")
+        if not 0 < self.pseudocount < np.inf:
+            raise ValueError(f"pseudocount must be a finite number above 0, got {self.pseudocount!r}")
         if self.kind not in ("clr", "robust", "seurat"):
             raise ValueError(f'kind must be "clr", "robust" or "seurat", got {self.kind!r}')
 

@@ -48,8 +48,8 @@ class LogNormalize(Transform):
     size_factors: Vector | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.target_sum is not None and not self.target_sum > 0:
-            raise ValueError(f"target_sum must be above 0, or None, got {self.target_sum!r}")
+        if self.target_sum is not None and not 0 < self.target_sum < np.inf:
+            raise ValueError(f"target_sum must be a finite number above 0, or None, got {self.target_sum!r}")
         if self.size_factors is not None:
             object.__setattr__(self, "size_factors", np.array(self.size_factors, np.float64))
         if not 0 < self.max_fraction < 1:
@@ -196,8 +196,8 @@ class BM25(Transform):
     b: float = 0.75
 
     def __post_init__(self) -> None:
-        if not (self.k1 > 0 and 0 <= self.b <= 1):
-            raise ValueError(f"k1 must be above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
+        if not (0 < self.k1 < np.inf and 0 <= self.b <= 1):
+            raise ValueError(f"k1 must be a finite number above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
         """Counts."""
@@ -258,8 +258,9 @@ class PMI(Transform):
     positive: bool = False
 
     def __post_init__(self) -> None:
-        if not self.smoothing >= 0:
-            raise ValueError(f"smoothing must be at least 0, got {self.smoothing!r}")
+        for name, value in (("smoothing", self.smoothing), ("context_power", self.context_power)):
+            if not 0 <= value < np.inf:
+                raise ValueError(f"{name} must be a finite number of at least 0, got {value!r}")
         if self.positive and self.smoothing:
             raise ValueError(
                 f"positive=True needs smoothing=0, got {self.smoothing!r}: smoothed zeros that are cut off are not "

@@ -85,8 +85,8 @@ class Binarize(OfEntry):
     threshold: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.threshold >= 0:
-            raise ValueError(f"threshold must be at least 0, got {self.threshold!r}")
+        if not 0 <= self.threshold < np.inf:
+            raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
 
     def value(self, x: Vector) -> Vector:
         """1 or 0."""
