@@ -350,3 +350,18 @@ def test_input_is_never_written() -> None:
     for row in ROWS.values():
         ss.preprocess(A, row.how)
     assert (A != before).nnz == 0
+
+
+@pytest.mark.parametrize("tol", [1e-4, 1e-2])
+@pytest.mark.parametrize("shift", [None, "mean"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bounds_count_what_changed_entries_lose_in_single_precision(tol, shift, weighted):
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(rng.lognormal(-1, 1.5, 150), (200, 150)).astype(np.float32)
+    weights = rng.integers(1, 4, 200).astype(float) if weighted else None
+    for how in (ss.LogNormalize(), ss.PearsonResiduals(), ss.CLR(2.0), [ss.LogNormalize(), ss.Sqrt()]):
+        settings = {"shift": shift, "preprocess": how, "sample_weight": weights, "solver": "gram", "tol": tol}
+        rounded, exact = (ss.svd(sparse.csr_array(X), 20, **settings) for X in (counts, counts.astype(float)))
+        assert rounded.info.converged
+        off = np.abs(rounded.S - exact.S) / exact.S
+        assert (off <= rounded.info.value_errors + exact.info.value_errors).all()
