@@ -12,8 +12,6 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
 from shiftsvd.transforms.smooth import Smooth
 
-# Where a logarithm is a series in the square of ``(x - mu) / (x + mu)``, and its coefficients.
-NEAR, SERIES = 0.1, [1 / (2 * j + 3) for j in range(9)]
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
@@ -165,7 +163,7 @@ class DevianceResiduals(NullModel):
     References
     ----------
     Townes, Hicks, Aryee & Irizarry (2019), Feature selection and dimension reduction for single-cell RNA-Seq based on a
-    multinomial model; Loader (2000), Fast and accurate computation of binomial probabilities.
+    multinomial model.
 
     Examples
     --------
@@ -228,14 +226,9 @@ class DevianceResiduals(NullModel):
 
 
 def loss(x: Vector, mu: Vector) -> Vector:
-    """``x log(x / mu) + mu - x`` without cancellation, mu for zeros (Loader 2000, section 3)."""
-    v = (x - mu) / (x + mu)
-    far = x * np.log(np.where(x > 0, x, 1) / mu) + mu - x
-    near = np.abs(v) < NEAR
-    if near.any():
-        s, d, u = v[near] ** 2, x[near] - mu[near], x[near] * v[near]
-        far[near] = d * v[near] + 2 * u * s * np.polynomial.polynomial.polyval(s, SERIES)
-    return np.asarray(far)
+    """``x log(x / mu) + mu - x``, mu for zeros: to a rounding of ``x - mu``, its root to one of ``sqrt(mu)``."""
+    d = x - mu
+    return np.asarray(x * np.log1p(np.where(x > 0, d / mu, 0)) - d)
 
 
 def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:
