@@ -167,10 +167,12 @@ def _job(file: str, memory: str, rows: int = 0, name: str = "") -> dict:
     """What that process does."""
     started = time.perf_counter()
     A, _ = open_matrix(file, memory_limit=memory, stream=True)
-    if name == "scanpy":
-        return _by_scanpy(A.source.read(0, rows), started)
     if rows:
-        A = ss.as_operator(A.source.read(0, rows))
+        X = A.source.read(0, rows)
+        X = X[:, np.flatnonzero(X.sum(axis=0))]  # scanpy makes NaN of columns without counts
+        if name == "scanpy":
+            return _by_scanpy(X, started)
+        A = ss.as_operator(X)
     pca = ss.PCA(K, preprocess=ss.PearsonResiduals(), random_state=0, memory_limit=memory).fit(A)
     info = pca.info_
     return _told(started, pca.singular_values_) | {

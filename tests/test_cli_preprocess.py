@@ -272,17 +272,14 @@ def test_a_run_goes_on_from_its_checkpoint_and_refuses_that_of_another_transform
     line = ["fit", large, "-k", 3, "--solver", "lanczos", "--tol", 1e-9, "--memory", "80M", "--no-report"]
     line += ["--checkpoint", kept, "--scores", "none"]
     first = [str(word) for word in (*line, "--preprocess", "pearson", "-o", tmp_path / "out")]
-    run = subprocess.Popen(
-        [sys.executable, "-c", "from shiftsvd.cli import main; main()", *first, "--progress", "json"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert run.stderr is not None
-    for text in run.stderr:
-        if text.startswith("{") and kept.exists() and any(kept.iterdir()) and '"pass' in text:
-            run.send_signal(signal.SIGKILL)
-            break
-    run.wait()
+    command = [sys.executable, "-c", "from shiftsvd.cli import main; main()", *first, "--progress", "json"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stderr is not None
+        for text in run.stderr:
+            if text.startswith("{") and kept.exists() and any(kept.iterdir()) and '"pass' in text:
+                run.send_signal(signal.SIGKILL)
+                break
+    assert run.returncode == -signal.SIGKILL
     assert any(kept.iterdir())
     other = invoke(*line, "--preprocess", "pearson:theta=10", "-o", tmp_path / "other")
     assert other.exit_code == 1, other.output

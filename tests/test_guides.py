@@ -8,13 +8,16 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.io import mmwrite
-from scipy.sparse import random_array
+from scipy.sparse import csr_matrix, random_array
 
 import shiftsvd
+from shiftsvd.cli import main
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = sorted((Path(__file__).parent.parent / "docs" / "guides").glob("*.rst"))
@@ -52,6 +55,28 @@ def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """What follows a prompt on a page, in words, without comments."""
+    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [line.partition("#")[0].split() for line in lines]
+
+
+def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    for name, cells in (("counts.h5ad", 90), ("new.h5ad", 20)):
+        X = csr_matrix(np.random.default_rng(cells).poisson(0.5, (cells, 40)).astype(np.float32))
+        with catch_warnings():
+            simplefilter("ignore")  # of anndata, about names of rows that are numbers
+            anndata.AnnData(X, layers={"spliced": X}).write_h5ad(name)
+    lines = commands_of(DOCS / "guide" / "counts.rst")
+    assert [line[1] for line in lines] == ["fit", "transform", "fit", "fit", "estimate"]
+    for line in lines:
+        result = CliRunner().invoke(main, line[1:])
+        assert result.exit_code == 0, result.output
+    assert len(Path("scores.csv").read_text().splitlines()) == 21
 
 
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])

@@ -101,7 +101,7 @@ components = click.option(
 )
 preprocess = click.option(
     "--preprocess",
-    metavar="NAME[:KEY=VALUE,...]",
+    metavar="NAME:KEY=VALUE,...",
     multiple=True,
     callback=_transforms,
     help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one after "

@@ -70,23 +70,20 @@ class Ranks(Transform):
             starts = np.r_[0, ends[:-1]]
         zero = values == 0
         rank = below[zero] + (counts[zero] + 1) / 2
-        columns, table = np.stack([starts, ends, rank], axis=1), np.stack([values, below, counts], axis=1)
+        columns, table = np.stack([starts, ends, rank], axis=1), np.stack([values, below, counts]).T
         return Fitted(self, columns, np.array([total]), rank[:, None], None, table), np.zeros((m, 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """The rank less that of a zero."""
         assert table is not None
         start, end = c[0].astype(np.int64), c[1].astype(np.int64)
-        lo, hi = start.copy(), end.copy()
-        while np.any(lo < hi):  # the first value of the column that is not below x
-            middle = (lo + hi) // 2
-            smaller = (lo < hi) & (table[np.minimum(middle, len(table) - 1), 0] < x)
-            lo, hi = np.where(smaller, middle + 1, lo), np.where(smaller, hi, middle)
-        value, below, count = table[np.minimum(lo, len(table) - 1)].T
-        before = table[np.maximum(lo - 1, 0)]
-        least = np.where(lo > start, before[:, 1] + before[:, 2], 0)
-        most = np.where(lo < end, below, known[0])
-        rank = np.where((lo < end) & (value == x), below + (count + 1) / 2, (least + most + 1) / 2)
+        values, below, counts = table.T
+        place = first_not_below(x, values, start, end)
+        here, before = np.minimum(place, len(values) - 1), np.maximum(place - 1, 0)
+        least = np.where(place > start, below.take(before) + counts.take(before), 0)
+        most = np.where(place < end, below.take(here), known[0])
+        found = (place < end) & (values.take(here) == x)
+        rank = np.where(found, below.take(here) + (counts.take(here) + 1) / 2, (least + most + 1) / 2)
         return np.asarray(rank - c[2])
 
 
@@ -97,3 +94,14 @@ class Frequency:
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
         """The weight of the row."""
         return r[0]
+
+
+def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
+    """Where the first of the ascending values from `start` to `end` is that is not below x, by halving steps."""
+    place, step = start, 1 << int((end - start).max(initial=0)).bit_length()
+    while step:
+        probe = place + step
+        smaller = (probe <= end) & (values.take(np.minimum(probe, end) - 1) < x)
+        place = np.where(smaller, probe, place)
+        step >>= 1
+    return place
