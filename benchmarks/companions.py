@@ -32,7 +32,11 @@ SETS = {
         ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.6.*", "pandas==2.2.*", *SCANPY],
         ["test_scanpy.py"],
     ),
-    "newest": Companions("python3.13", ["anndata", "scanpy"], ["test_scanpy.py"]),
+    "newest": Companions(
+        "python3.13",
+        ["anndata", "scanpy", "scikit-bio"],
+        ["test_scanpy.py", "test_scanpy_preprocess.py", "test_transforms_peers.py"],
+    ),
     "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["test_xarray.py"]),
     "ordination": Companions(
         sys.executable,

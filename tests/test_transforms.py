@@ -238,6 +238,7 @@ def test_settings_that_cannot_be_are_refused() -> None:
         (lambda: ss.PearsonResiduals("moments"), "theta must be"),
         (lambda: ss.PearsonResiduals(clip=-1), "clip must be"),
         (lambda: ss.DevianceResiduals("gauss"), "model must be"),
+        (lambda: ss.DevianceResiduals("binomial", 3.0), "theta is of model"),
         (lambda: ss.PMI(-1), "smoothing must be"),
         (lambda: ss.PMI(1, positive=True), "positive=True needs"),
         (lambda: ss.CLR(0), "pseudocount must be"),
@@ -365,3 +366,11 @@ def test_bounds_count_what_changed_entries_lose_in_single_precision(tol, shift, 
         assert rounded.info.converged
         off = np.abs(rounded.S - exact.S) / exact.S
         assert (off <= rounded.info.value_errors + exact.info.value_errors).all()
+
+
+def test_what_zeros_are_known_to_is_told_where_all_digits_were_computed():
+    X = np.random.default_rng(0).poisson(1.0, (60, 24)).astype(float)
+    F = ss.svd(X, 5, preprocess=ss.PearsonResiduals(), solver="exact")
+    exact = np.linalg.svd(pearson(100.0)(X, X), compute_uv=False)[:5]
+    assert (np.abs(F.S - exact) / exact <= F.info.value_errors + 100 * EPS).all()
+    assert F.info.converged

@@ -91,21 +91,13 @@ class Own:
 
     @cached_property
     def errors(self) -> Vector | float:
-        """Bounds of the norms of the columns of what B errs by; a read, where B is rounded and has no moments yet."""
-        changed = self.changed
-        if not changed.rounded:
-            return changed.errors
-        known = self.moments
-        if known is None or known.M2 is None:
-            squares = self.B.column_squares(self.weights)
-        else:
-            squares = known.M2 + known.count * np.abs(known.mean) ** 2
-        norms: Vector = np.sqrt(np.maximum(np.asarray(squares), 0))
-        if changed.zeros is not None:  # which are not stored, so that entries are rounded that are larger than theirs
-            L, R = changed.zeros.L, changed.zeros.R
-            LL = (L.T if self.weights is None else L.T * self.weights) @ L
-            norms = norms + np.sqrt(np.maximum(np.einsum("jr,rs,js->j", R, LL, R), 0))
-        return np.asarray(changed.errors + ROUNDED * norms)
+        """Bounds of the norms of the columns of what B errs by; a read, where entries were rounded."""
+        errors, rounded = self.changed.errors, self.changed.rounded
+        if rounded is None:
+            return errors
+        squares = rounded.column_squares(self.weights)
+        assert squares is not None  # all kinds whose entries can be changed know them
+        return np.asarray(errors + ROUNDED * np.sqrt(squares))
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:

@@ -39,16 +39,15 @@ def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
     info = F.info
     # `missed_below` is of A + E, too.
     missed = None if info.missed_below is None else info.missed_below + error
-    if info.value_errors is None:
-        F.info = replace(info, missed_below=missed)
-        return F
+    # Where all digits of A were computed, nothing else is told.
+    own = np.zeros(len(F.S)) if info.value_errors is None else info.value_errors
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = info.value_errors + np.where(F.S > 0, error / F.S, 0)
+        errors = own + np.where(F.S > 0, error / F.S, 0)
     vectors = None if info.vector_errors is None else _vectors(info.vector_errors, F.S, missed, error)
     late = errors > max(tol, ROUNDING)
     if late.any() and info.converged:
         warn(
-            f"{int(late.sum())} components are not certain to tol={tol:g}, since what zeros become is known to "
+            f"{int(late.sum())} components are not certain to tol={tol:g}, since what entries become is known to "
             f"{error:.1e} only, in the norm of the matrix; a lesser tol makes it more accurate"
         )
     converged = info.converged and not late.any()

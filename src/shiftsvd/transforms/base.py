@@ -269,8 +269,7 @@ class Own:
     fitted: tuple[Fitted, ...]
     B: Operator
     errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
-    rounded: bool = False  # whether changed entries were rounded to single precision
-    zeros: LowRank | None = None  # what is subtracted of them in B
+    rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
 
 
 def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
@@ -287,7 +286,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
         stored, zeros = fitted.parts(B, R)
         B = stored if zeros is None else stored - zeros
         known.append(fitted)
-    return Own(tuple(known), B, fitted.errors(R, weights), stored.dtype == np.float32, zeros)
+    return Own(tuple(known), B, fitted.errors(R, weights), stored if stored.dtype == np.float32 else None)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:

@@ -12,6 +12,7 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
 from shiftsvd.transforms.smooth import Smooth
 
+THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
@@ -80,7 +81,7 @@ class PearsonResiduals(NullModel):
     """
 
     learns: ClassVar[tuple[int, int]] = (3, 2)
-    theta: float | Vector | Literal["estimate"] = 100.0
+    theta: float | Vector | Literal["estimate"] = THETA
     clip: float | None = None
     log_rates: Vector | None = field(default=None, repr=False)
 
@@ -150,8 +151,8 @@ class DevianceResiduals(NullModel):
     ----------
     model : "poisson", "binomial" or "nb"
         Binomial: x of the ``r_i`` counts of a row, each with probability ``p_j = c_j / T``. "nb": negative binomial.
-    theta : float, inf, or array of shape (n,)
-        Overdispersion, for "nb".
+    theta : float, inf, or array of shape (n,), optional
+        Overdispersion, for "nb" alone; default 100.
 
     Notes
     -----
@@ -175,13 +176,16 @@ class DevianceResiduals(NullModel):
 
     learns: ClassVar[tuple[int, int]] = (2, 1)
     model: DevianceName = "poisson"
-    theta: float | Vector = 100.0
+    theta: float | Vector | None = None
 
     def __post_init__(self) -> None:
         if self.model not in ("poisson", "binomial", "nb"):
             raise ValueError(f'model must be "poisson", "binomial" or "nb", got {self.model!r}')
-        positive("theta", self.theta, "a number above 0, inf, or a vector of them")
-        object.__setattr__(self, "theta", own(self.theta))
+        if self.theta is not None:
+            if self.model != "nb":
+                raise ValueError(f'theta is of model="nb", got theta={self.theta!r} beside model={self.model!r}')
+            positive("theta", self.theta, "a number above 0, inf, or a vector of them")
+            object.__setattr__(self, "theta", own(self.theta))
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """The rates of the columns."""
@@ -196,7 +200,8 @@ class DevianceResiduals(NullModel):
             right = -np.sqrt(-2 * np.log1p(-rates))
             columns = np.stack([rates, np.zeros(len(rates))], axis=1)
             return Fitted(self, columns, np.ones(1), right[:, None]), r[:, None]
-        theta = of_columns("theta", self.theta if self.model == "nb" else np.inf, rates)
+        asked = THETA if self.theta is None else self.theta
+        theta = of_columns("theta", asked if self.model == "nb" else np.inf, rates)
         return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
