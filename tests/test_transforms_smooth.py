@@ -96,7 +96,11 @@ def test_a_fit_says_what_it_does_not_know() -> None:
         assert off_by(F, 1.0, 1e-6).info.converged is False
     assert before.converged
     plain = ss.svd(counts(), 3, solver="exact")
-    assert off_by(plain, 1.0, 1e-6).info.value_errors is None or plain.info.value_errors is not None
+    assert plain.info.value_errors is None
+    with pytest.warns(UserWarning, match="3 components are not certain"):
+        told = off_by(plain, 1.0, 1e-6).info
+    np.testing.assert_allclose(told.value_errors, 1 / plain.S)
+    assert told.converged is False
 
 
 def test_the_tolerance_and_the_solver_stay_as_they_were_asked_for() -> None:

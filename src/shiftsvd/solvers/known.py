@@ -45,12 +45,12 @@ def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
         errors = own + np.where(F.S > 0, error / F.S, 0)
     vectors = None if info.vector_errors is None else _vectors(info.vector_errors, F.S, missed, error)
     late = errors > max(tol, ROUNDING)
-    if late.any() and info.converged:
+    if late.any() and info.converged is not False:
         warn(
             f"{int(late.sum())} components are not certain to tol={tol:g}, since what entries become is known to "
             f"{error:.1e} only, in the norm of the matrix; a lesser tol makes it more accurate"
         )
-    converged = info.converged and not late.any()
+    converged = False if late.any() else info.converged
     F.info = replace(info, value_errors=errors, vector_errors=vectors, missed_below=missed, converged=converged)
     return F
 
