@@ -27,7 +27,8 @@ def known_to(
     stricter = replace(own, tol=(1 - SHARE) * asked) if hasattr(solver, "tol") else solver
     F = stricter(A, k, rng, tol=(1 - SHARE) * tol)
     F.info = replace(F.info, solver=repr(solver))
-    return off_by(F, error, asked)
+    # Solvers of all digits have no tolerance of their own.
+    return off_by(F, error, tol if F.info.value_errors is None else asked)
 
 
 def off_by(F: SVDResult, error: float, tol: float) -> SVDResult:
