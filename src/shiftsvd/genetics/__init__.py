@@ -4,20 +4,22 @@ The genotypes stay in the file, 2 bits for each, unless there is room for them; 
 of what is missing are applied block by block.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.front import svd
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
-from shiftsvd.genetics.chromosomes import CHOICES, chosen
-from shiftsvd.genetics.several import joined, parts_of, samples_of, some_of, variants_of
+from shiftsvd.genetics.components import check_rank, decomposed, everybody, patterson_matrix, placed, scanned, tested
+from shiftsvd.genetics.plink_files import eigenval, eigenvec, eigenvec_allele
+from shiftsvd.genetics.scan import SelectionScan
+from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
+from shiftsvd.genetics.several import joined, of_samples, parts_of, samples_of, some_of, variants_of
+from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
 from shiftsvd.io.stacking import several
@@ -29,7 +31,17 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.solvers import Solver
 
-__all__ = ["GenotypePCA", "Projection", "Samples", "Variants", "pca"]
+__all__ = [
+    "GenotypePCA",
+    "Projection",
+    "Samples",
+    "Selection",
+    "SelectionScan",
+    "TracyWidom",
+    "Variants",
+    "pca",
+    "tracy_widom",
+]
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
@@ -67,7 +79,7 @@ class GenotypePCA:
     eigenvalues : array of shape (k,)
         Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
     eigenvectors : array of shape (n_samples, k)
-        Of length 1.
+        Of length 1, over the samples that they were learned from.
     loadings : array of shape (n_variants, k)
         Of length 1; 0 for variants that take no part.
     explained_variance_ratio : array of shape (k,)
@@ -83,6 +95,15 @@ class GenotypePCA:
     info : Info
     n_left_out : int
         How many variants are on other chromosomes than those asked for.
+    n_filtered : int
+        How many variants other filters removed.
+    learned : array of bool, of shape (n_samples,), or None
+        The samples that components were learned on, where the others were projected.
+    removed : dict
+        How many variants or samples each filter removed, in their order; not kept in files of models.
+    tracy_widom : TracyWidom, or None
+    scan : SelectionScan, or None
+        What `pca` was asked for besides; not kept in files of models.
     """
 
     eigenvalues: Vector
@@ -95,6 +116,11 @@ class GenotypePCA:
     used: npt.NDArray[np.bool_]
     info: Info
     n_left_out: int = 0
+    n_filtered: int = 0
+    learned: npt.NDArray[np.bool_] | None = None
+    removed: Mapping[str, int] = field(default_factory=dict)
+    tracy_widom: TracyWidom | None = None
+    scan: SelectionScan | None = None
 
     @property
     def n_used(self) -> int:
@@ -104,11 +130,12 @@ class GenotypePCA:
     @property
     def n_monomorphic(self) -> int:
         """How many variants on the chromosomes asked for have one allele only."""
-        return len(self.used) - self.n_used - self.n_left_out
+        return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
 
     def __repr__(self) -> str:
         m, k = self.eigenvectors.shape
         dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
+        dropped += f", {self.n_filtered} filtered" * (self.n_filtered > 0)
         return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
 
     def project(self, bed: Beds) -> Projection:
@@ -157,7 +184,7 @@ class GenotypePCA:
         return Projection(Z, samples, len(match.here), flipped, match.n_absent, match.n_mismatched)
 
     def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
-        """Write PREFIX.eigenvec (with a header) and PREFIX.eigenval, as plink2 --pca does.
+        """Write PREFIX.eigenvec (with a header), PREFIX.eigenval and PREFIX.eigenvec.allele, as plink2 --pca does.
 
         Parameters
         ----------
@@ -170,11 +197,13 @@ class GenotypePCA:
         OSError
             If a file exists and `force` is false.
         """
-        vectors, values = Path(f"{prefix}.eigenvec"), Path(f"{prefix}.eigenval")
-        with Outputs([vectors, values], force) as outputs:
+        vectors, values, weights = (Path(f"{prefix}.{kind}") for kind in ("eigenvec", "eigenval", "eigenvec.allele"))
+        with Outputs([vectors, values, weights], force) as outputs:
             with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
+            used = Variants(*(each[self.used] for each in self.variants))
+            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used], self.eigenvalues)
 
 
 def pca(
@@ -188,6 +217,9 @@ def pca(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
+    tracy_widom: bool = False,
+    scan: bool = False,
+    **filters: Unpack[Filters],
 ) -> GenotypePCA:
     """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
 
@@ -207,6 +239,15 @@ def pca(
     stream : bool, optional
         Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
         4 bytes each.
+    tracy_widom : bool
+        Also the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
+    scan : bool
+        Also how much each variant stands out along the components, `GenotypePCA.scan`.
+    **filters
+        Which samples and variants take part, by PLINK's names: `keep`, `remove`, `extract`, `exclude`,
+        `extract_range`, `exclude_range`, `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`
+        and `indep_pairwise`, as in `Selection`, which also says in what order. With `unrelated` components are learned
+        on samples of which no two are related, and the others are projected.
 
     Returns
     -------
@@ -223,7 +264,8 @@ def pca(
     Notes
     -----
     A missing genotype is the mean of its variant, p the frequency among those that are not missing. Monomorphic
-    variants are dropped. Nothing is thinned out: variants in strong linkage should have been pruned before.
+    variants are dropped. Nothing is thinned out unasked: variants in strong linkage should be pruned, by
+    `indep_pairwise`.
 
     Passes: one for the frequencies, those of the solver (`Info.n_passes`), one for the loadings. Variants that are left
     out are read once, for their frequencies, and never multiplied.
@@ -242,31 +284,46 @@ def pca(
     ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
     <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
     """
-    if chromosomes not in CHOICES:
-        raise ValueError(f'chromosomes must be "autosomes" or "all", got {chromosomes!r}')
+    selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
     paths = _beds(bed)
-    name, parts = Path(several(paths)), parts_of(paths, None, memory_limit)
-    samples, variants = samples_of(paths), variants_of(paths)
-    kept = chosen(variants.chromosomes, chromosomes, name)
-    resources = Resources(memory_limit, n_threads)
-    A, _ = operator_of(paths, joined(some_of(parts, kept)), resources, stream)
-    moments = A.moments()
-    assert moments.M2 is not None
-    scale, both = patterson(moments.mean)
-    n_left_out = int(np.count_nonzero(~kept))
-    _check_rank(name, k, A.shape, int(np.count_nonzero(both)), n_left_out)
-    # A monomorphic variant is a constant: minus it, it is 0 and takes no part.
-    mean = np.where(both, moments.mean, np.round(moments.mean))
-    F = svd(A, k, shift=mean, scale=scale, solver=solver, rng=rng, tol=tol, **vars(resources))
-    used, p, V = _placed(kept, both, False), _placed(kept, mean / 2, 0.0), _placed(kept, F.Vh.T, 0.0)
+    cohort = selected(paths, parts_of(paths, None, memory_limit), selection, resources)
+    matrix, rng = patterson_matrix(cohort, resources, stream), generator(rng)
+    check_rank(cohort, matrix, k)
+    F = decomposed(matrix, k, resources, solver=solver, rng=rng, tol=tol)
+    kept = cohort.kept
+    used, p = placed(kept, matrix.both, False), placed(kept, matrix.mean / 2, 0.0)
+    V = placed(kept, F.Vh.T, 0.0)
     V[~used] = 0
-    if n_left_out:
-        others, _ = operator_of(paths, joined(some_of(parts, ~kept)), resources, stream=True)
-        p[~kept] = np.clip(others.moments().mean / 2, 0, 1)
-    S2, U = F.S.astype(np.float64) ** 2, F.U.astype(np.float64)
-    total = float((moments.M2[both] / scale[both] ** 2).sum())
-    ratio = S2 / total if total > 0 else np.zeros(k)
-    return GenotypePCA(S2 / np.count_nonzero(used), U, V, ratio, p, samples, variants, used, F.info, n_left_out)
+    if not kept.all():
+        p[~kept] = _other_frequencies(cohort, resources)
+    S2, n_used, n_left_out = F.S.astype(np.float64) ** 2, int(used.sum()), cohort.removed.get("chromosomes", 0)
+    return GenotypePCA(
+        S2 / n_used,
+        everybody(cohort, matrix, F, resources, stream),
+        V,
+        S2 / matrix.total if matrix.total > 0 else np.zeros(k),
+        p,
+        cohort.samples,
+        cohort.variants,
+        used,
+        F.info,
+        n_left_out,
+        int(np.count_nonzero(~kept)) - n_left_out,
+        cohort.learned,
+        cohort.removed,
+        tested(matrix, F, n_used, rng, resources) if tracy_widom else None,
+        scanned(cohort, matrix, F, resources) if scan else None,
+    )
+
+
+def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
+    """How often the first allele occurs where variants take no part, among the samples that do; one read."""
+    parts = some_of(parts_of(cohort.paths, None, resources.memory_limit), ~cohort.kept)
+    rows = np.flatnonzero(cohort.rows)[slice(None) if cohort.learned is None else cohort.learned]
+    training = np.isin(np.arange(len(cohort.rows)), rows)
+    others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
+    frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
+    return frequencies
 
 
 def _beds(bed: Beds) -> list[Path]:
@@ -275,31 +332,6 @@ def _beds(bed: Beds) -> list[Path]:
     if not given:
         raise ValueError("bed must name at least one file, got an empty list")
     return [Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed") for path in given]
-
-
-def _check_rank(path: Path, k: Any, shape: tuple[int, int], n_used: int, n_left_out: int) -> None:
-    """Refuse files without components, and more components than there are: centring takes one from the samples."""
-    m, n = shape
-    if m < 2:
-        raise ValueError(f"{path} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")
-    if not n_used:
-        raise ValueError(
-            f"{path} must have variants of which its samples have both alleles, got {n} that are monomorphic "
-            f'and {n_left_out} not on autosomes, which chromosomes "all" would keep'
-        )
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise ValueError(f"k must be a number of components, an integer, got {k!r}")
-    most = min(m - 1, n_used)
-    if not 1 <= k <= most:
-        counts = f"{m} samples x {n_used} variants that take part"
-        raise ValueError(f"{path}: k must be in 1..{most} for {counts}, got {k}")
-
-
-def _placed(kept: npt.NDArray[np.bool_], values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
-    """Values of the variants that are kept, and something for the others; in double precision if they are numbers."""
-    out = np.full((len(kept), *values.shape[1:]), rest)
-    out[kept] = values
-    return out
 
 
 def _genotypes(paths: list[Path], m: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
@@ -319,30 +351,3 @@ def _genotypes(paths: list[Path], m: int, match: Alignment) -> Iterator[tuple[Al
                 block = match.part(lo, min(lo + step, end))
                 yield block, file.read(np.s_[:, block.there - first], dtype="float64")
         first += n
-
-
-def patterson(mean: Vector) -> tuple[Vector, npt.NDArray[np.bool_]]:
-    """``sqrt(2 p (1 - p))`` of variants with these means 2p, 1 for monomorphic ones; and which are not."""
-    p = mean / 2
-    # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
-    used = (p > 1e-12) & (p < 1 - 1e-12)
-    return np.sqrt(2 * p * (1 - p), out=np.ones_like(p), where=used), used
-
-
-@contextmanager
-def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
-    """PLINK's file of k eigenvectors: a header, and a line for each sample, which come in blocks."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write("\t".join(["#FID", "IID", *(f"PC{j}" for j in range(1, k + 1))]) + "\n")
-
-        def write(first: int, U: Panel) -> None:
-            part = slice(first, first + len(U))
-            for family, name, row in zip(samples.families[part], samples.names[part], U, strict=True):
-                file.write("\t".join([family, name, *(f"{value:.9g}" for value in row)]) + "\n")
-
-        yield write
-
-
-def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
-    """PLINK's file of eigenvalues, one a line."""
-    path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")

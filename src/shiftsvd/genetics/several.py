@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd.genetics.alleles import Samples, Variants, read_samples, read_variants
 from shiftsvd.genetics.chromosomes import Mask
 from shiftsvd.io.base import Opened
-from shiftsvd.io.formats import bed
+from shiftsvd.io.formats import genotypes
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
@@ -42,7 +42,7 @@ def some_of(parts: Parts, kept: Mask) -> Parts:
     """The variants in a mask over all files; a file of which nothing is wanted is left out."""
     masks = np.split(kept, np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1])
     wanted = zip(parts, masks, strict=True)
-    return [(path, bed.some(opened, mask)) for (path, opened), mask in wanted if mask.any()]
+    return [(path, genotypes.some(opened, mask)) for (path, opened), mask in wanted if mask.any()]
 
 
 def joined(parts: Parts) -> Opened:
@@ -54,4 +54,9 @@ def joined(parts: Parts) -> Opened:
 def filled(parts: Parts, means: Vector) -> Parts:
     """These means of the variants of all files in place of what is missing."""
     ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
-    return [(path, bed.filled(opened, own)) for (path, opened), own in zip(parts, np.split(means, ends), strict=True)]
+    return [(path, genotypes.filled(opened, own)) for (path, opened), own in zip(parts, np.split(means, ends), strict=True)]
+
+
+def of_samples(parts: Parts, kept: Mask) -> Parts:
+    """The same variants of all files, for the samples in a mask."""
+    return [(path, genotypes.of_samples(opened, kept)) for path, opened in parts]

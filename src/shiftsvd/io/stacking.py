@@ -11,7 +11,7 @@ from shiftsvd.backends.selection import SomeColumns
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, reading
-from shiftsvd.io.formats.bed import Genotypes
+from shiftsvd.io.formats.genotypes import Genotypes
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.runs.memory import parse_bytes
 

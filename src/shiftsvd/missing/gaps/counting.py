@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 from shiftsvd.backends.selection import SomeColumns
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import Stacked
-from shiftsvd.io.formats.bed import Genotypes
+from shiftsvd.io.formats.genotypes import Genotypes
 
 BLOCK = 2**25  # bytes that are read at once
 

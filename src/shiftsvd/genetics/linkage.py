@@ -1,0 +1,193 @@
+"""Pruning by linkage, in windows that slide along each chromosome: `plink2 --indep-pairwise`."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.genetics.alleles import Variants
+from shiftsvd.genetics.calls import block_size, calls_between
+from shiftsvd.genetics.chromosomes import Mask, plain
+from shiftsvd.genetics.regions import positions_of
+from shiftsvd.genetics.several import Parts
+from shiftsvd.io.formats.genotypes import Calls
+from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.runs.memory import Resources
+
+Places = npt.NDArray[np.intp]
+
+_EPSILON: Final = 2.0**-44  # PLINK's: frequencies and correlations that differ by less are the same
+_UNPLACED: Final = ("", "0")  # plain names of chromosomes: nobody knows where their variants are
+_LEAST, _MOST = 32, 256  # variants that are compared at once with those in their windows
+
+
+class Windows(NamedTuple):
+    """Windows of so many variants, or base pairs, that move on by so many variants, and the r^2 that is allowed."""
+
+    size: int
+    step: int
+    r2: float
+    by_position: bool = False  # size is in base pairs, and the window moves on by what makes it end later
+
+
+class _Compared(NamedTuple):
+    """Some variants: pairs with those before them whose r^2 is too high, and how frequent their major alleles are."""
+
+    later: Places
+    earlier: Places
+    major: npt.NDArray[np.float64]  # 2 where a variant has one allele only
+
+
+def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, resources: Resources) -> Mask:
+    """Which variants stay, of those of the parts, which `variants` are; one read, and again of what two blocks share.
+
+    Notes
+    -----
+    The rule is that of plink2 since November 2023 (its ``--indep-order 2``): within a window, from its end backwards,
+    each variant that came with it is compared with those before it, the nearest first; of a pair above the r^2 the one
+    whose major allele is the more frequent goes, the later one if both are as frequent. Correlations are of counts of
+    alleles among founders whose genotypes are known at both. Variants with one allele go, and so do those on chromosome
+    0, which have no place.
+    """
+    kept, starts = np.ones(len(variants.names), bool), np.arange(len(variants.names))
+    ends: list[int] = []  # of windows
+    for name, lo, hi in _runs(variants):
+        if plain(name) in _UNPLACED:
+            kept[lo:hi] = False
+            ends.append(hi)
+            continue
+        for start, first, end in _windows(positions_of(variants)[lo:hi], windows):
+            starts[lo + first : lo + end] = lo + start
+            ends.append(lo + end)
+    major = np.full(len(kept), 2.0)
+    found = _compared(parts, starts, founders, windows.r2, resources)
+    _decide(found, np.array(ends), kept, major)
+    return kept
+
+
+def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
+    """Chromosomes, with the places where each begins and ends; refuses one that comes twice, or out of order."""
+    names, positions = variants.chromosomes, positions_of(variants)
+    cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
+    seen: set[str] = set()
+    for lo, hi in pairwise(cuts):
+        name = str(names[lo])
+        if name in seen or (np.diff(positions[lo:hi]) < 0).any():
+            raise ValueError(
+                f"indep_pairwise needs variants in the order of their positions, got those of chromosome {name} "
+                "in another; sort them first (plink2 --sort-vars)"
+            )
+        seen.add(name)
+        yield name, lo, hi
+
+
+def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tuple[int, int, int]]:
+    """Windows along a chromosome: where each starts, where what is new in it begins, and where it ends."""
+    n, start, first = len(positions), 0, 0
+    while first < n:
+        if windows.by_position:
+            # The window starts where it must for its end to come later.
+            start = max(start, int(np.searchsorted(positions, positions[first] - windows.size)))
+            end = int(np.searchsorted(positions, positions[start] + windows.size, "right"))
+        else:
+            end = min(start + windows.size, n)
+        yield start, first, end
+        start, first = start + (1 if windows.by_position else windows.step), end
+
+
+def _compared(
+    parts: Parts, starts: Places, founders: Mask, r2: float, resources: Resources
+) -> Iterator[tuple[int, _Compared]]:
+    """Blocks of variants, each compared with those before it in its window."""
+    n, size = len(starts), max(1, block_size(resources) // len(founders))
+    blocks = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
+
+    def of_block(block: tuple[int, int]) -> tuple[int, _Compared]:
+        lo, hi = block
+        base = int(starts[lo])
+        G = calls_between(parts, base, hi)
+        return lo, _pairs(G if founders.all() else G[:, founders], base, lo, starts, r2)
+
+    return ordered(of_block, blocks, resources.n_threads or default_threads())
+
+
+def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared:
+    """Pairs above the r^2 of a block that begins at `lo`; the genotypes are those from `base` on."""
+    hi = base + len(G)
+    later, earlier = [], []
+    step = int(np.clip(lo - base, _LEAST, _MOST))
+    for a in range(lo, hi, step):
+        b, first = min(a + step, hi), int(starts[a])
+        above = _above(G[a - base : b - base], G[first - base : b - base], r2)
+        i, j = np.arange(first, b), np.arange(a, b)[:, None]
+        rows, columns = np.nonzero(above & (i < j) & (i >= starts[a:b, None]))
+        later.append(rows + a)
+        earlier.append(columns + first)
+    return _Compared(np.concatenate(later), np.concatenate(earlier), _major(G[lo - base :]))
+
+
+def _above(G: Calls, H: Calls, r2: float) -> npt.NDArray[np.bool_]:
+    """Whether r^2 of variants with others exceeds the limit, among samples whose genotypes both have."""
+    (X, K), (Y, L) = _centred(G), _centred(H)
+    dot = _times(X, Y)
+    if K.all() and L.all():
+        known: Any = float(G.shape[1])
+        x, y = (part.sum(axis=1, dtype=np.float64) for part in (X, Y))
+        xx, yy = (np.count_nonzero(part, axis=1).astype(np.float64) for part in (X, Y))
+        x, xx = x[:, None], xx[:, None]
+    else:
+        known, x, y = _times(K, L), _times(X, L), _times(K, Y)
+        xx, yy = _times(np.abs(X), L), _times(K, np.abs(Y))
+    covariance = dot * known - x * y
+    both = (xx * known - x * x) * (yy * known - y * y)
+    above: npt.NDArray[np.bool_] = covariance * covariance > r2 * (1 + _EPSILON) * both
+    return above
+
+
+def _centred(G: Calls) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Counts less 1, with 0 for what is missing, and where they are known; squares are then absolute values."""
+    known = G >= 0
+    return np.where(known, G - 1, 0).astype(np.float32), known.astype(np.float32)
+
+
+def _times(X: npt.NDArray[np.float32], Y: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """``X Y^T``, whole numbers that single precision holds."""
+    return (X @ Y.T).astype(np.float64)
+
+
+def _major(G: Calls) -> npt.NDArray[np.float64]:
+    """How frequent the major alleles of variants are; 2 where there is no other."""
+    ones, twos = np.count_nonzero(G == 1, axis=1), np.count_nonzero(G == 2, axis=1)
+    known = np.count_nonzero(G >= 0, axis=1)
+    share = (ones + 2 * twos) / np.maximum(2 * known, 1)
+    one_only = (ones == known) | (twos == known) | (ones + twos == 0)
+    return np.where(one_only, 2.0, np.maximum(share, 1 - share))
+
+
+def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, major: npt.NDArray[np.float64]) -> None:
+    """Drop variants window by window, in the order of the blocks that compared them."""
+    waiting: dict[int, list[int]] = {}
+    window = done = 0
+    for lo, block in found:
+        hi = lo + len(block.major)
+        major[lo:hi] = block.major
+        kept[lo:hi] &= block.major < 2
+        for j, i in zip(block.later.tolist(), block.earlier.tolist(), strict=True):
+            waiting.setdefault(j, []).append(i)
+        while window < len(ends) and ends[window] <= hi:
+            for j in range(int(ends[window]) - 1, done - 1, -1):
+                _drop(j, waiting.pop(j, []), kept, major)
+            done, window = int(ends[window]), window + 1
+
+
+def _drop(later: int, earlier: list[int], kept: Mask, major: npt.NDArray[np.float64]) -> None:
+    """Compare a variant with those before it that it is too much like, the nearest first."""
+    for i in reversed(earlier):
+        if not kept[i]:
+            continue
+        if major[i] <= major[later] * (1 + _EPSILON):
+            kept[later] = False
+            return
+        kept[i] = False

@@ -1,0 +1,73 @@
+"""Ranges of positions: those of files, and the human regions of long-range linkage by build."""
+
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from shiftsvd.genetics.alleles import Variants
+from shiftsvd.genetics.chromosomes import Mask, plain
+
+Build = Literal["hg19", "hg38"]
+
+
+class Region(NamedTuple):
+    """A range of positions of a chromosome, both ends included."""
+
+    chromosome: str
+    first: int
+    last: int
+
+
+# Price et al. (2008), "Long-range LD can confound genome scans in admixed populations", AJHG 83, 132-135, table 1, and
+# Weale (2010), "Quality control for genome-wide association studies", which Anderson et al. (2010), "Data quality
+# control in genetic case-control association studies", Nature Protocols 5, 1564-1573, exclude before components; in
+# positions of hg19 as the University of Michigan's wiki "Regions of high linkage disequilibrium" lists them.
+_HG19: Final = """
+1:48000000-52000000 2:86000000-100500000 2:134500000-138000000 2:183000000-190000000 3:47500000-50000000
+3:83500000-87000000 3:89000000-97500000 5:44500000-50500000 5:98000000-100500000 5:129000000-132000000
+5:135500000-138500000 6:25000000-35000000 6:57000000-64000000 6:140000000-142500000 7:55000000-66000000
+8:7000000-13000000 8:43000000-50000000 8:112000000-115000000 10:37000000-43000000 11:46000000-57000000
+11:87500000-90500000 12:33000000-40000000 12:109500000-112000000 20:32000000-34500000
+"""
+# The same regions on hg38. Fifteen can be lifted over whole; the nine that span a centromere cannot (lists that lift
+# them by a tool hold crumbs of them), so each of their ends is moved by as much as the genes beside it were, and outwards
+# to a whole 100 kb.
+_HG38: Final = """
+1:47534328-51534328 2:85700000-100000000 2:133742429-137242430 2:182135273-189135274 3:47458510-49962567
+3:83450849-86950850 3:88900000-97800000 5:44400000-51300000 5:98664296-101164296 5:129664307-132664308
+5:136164311-139164311 6:24999772-35032223 6:57100000-63300000 6:139678863-142178863 7:54900000-66600000
+8:7142478-13142491 8:43100000-49100000 8:110987771-113987771 10:36700000-42600000 11:45900000-57300000
+11:87789108-90766832 12:32800000-39700000 12:109062195-111562196 20:33412194-35912078
+"""
+
+
+def _regions(text: str) -> tuple[Region, ...]:
+    """Regions as chromosome:first-last, one after another."""
+    split = (word.replace("-", ":").split(":") for word in text.split())
+    return tuple(Region(chromosome, int(first), int(last)) for chromosome, first, last in split)
+
+
+LONG_RANGE: Final[dict[str, tuple[Region, ...]]] = {"hg19": _regions(_HG19), "hg38": _regions(_HG38)}
+BUILDS: Final = get_args(Build)
+
+
+def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
+    """Where variants lie in one of the regions; chr1 is 1."""
+    listed: list[str] = variants.chromosomes.tolist()
+    short = {name: plain(name) for name in set(listed)}
+    chromosomes, positions = np.array([short[name] for name in listed]), positions_of(variants)
+    mask = np.zeros(len(listed), bool)
+    for region in regions:
+        ends = (positions >= region.first) & (positions <= region.last)
+        mask |= ends & (chromosomes == plain(region.chromosome))
+    return mask
+
+
+def positions_of(variants: Variants) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Positions as numbers."""
+    try:
+        return variants.positions.astype(np.int64)
+    except ValueError:
+        wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
+        raise ValueError(f"the position of a variant must be a whole number, got {wrong!r}") from None

@@ -1,0 +1,292 @@
+"""Which samples and variants of a file take part: PLINK's filters, in PLINK's order, each with what it removed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+import numpy as np
+
+from shiftsvd.genetics.alleles import Samples, Variants
+from shiftsvd.genetics.calls import call_counts, missing_by_sample
+from shiftsvd.genetics.chromosomes import CHOICES, Mask, autosomal, chosen
+from shiftsvd.genetics.founders import founders_of
+from shiftsvd.genetics.hardy import exact_p
+from shiftsvd.genetics.id_files import Listed, listed_regions, listed_samples, listed_variants
+from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
+from shiftsvd.genetics.linkage import Windows, pruned
+from shiftsvd.genetics.regions import BUILDS, LONG_RANGE, Build, inside
+from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_of
+from shiftsvd.io.stacking import several
+from shiftsvd.names import Chromosomes
+from shiftsvd.runs.memory import Resources
+
+_EPSILON: Final = 2.0**-44  # PLINK's: shares that differ by less are the same, and exact ties stay
+_SHARES: Final = {"mind": 1.0, "geno": 1.0, "hwe": 1.0, "maf": 0.5, "unrelated": 0.5}  # and the most that each may be
+_FOUNDERS: Final = 2  # that correlations and tests are of, at least
+
+
+class Filters(TypedDict, total=False):
+    """The settings of `Selection`, as keywords of `pca` and `unrelated`."""
+
+    keep: Listed | None
+    remove: Listed | None
+    extract: Listed | None
+    exclude: Listed | None
+    extract_range: str | Path | None
+    exclude_range: str | Path | None
+    exclude_long_range: Build | None
+    mind: float | None
+    geno: float | None
+    hwe: float | None
+    hwe_midp: bool
+    maf: float | None
+    unrelated: float | None
+    indep_pairwise: Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which samples and variants take part; what is None removes nothing.
+
+    Filters are applied in this order, which is plink2's: variants by chromosome, by name and by place; samples by name;
+    then `mind`, `geno`, `hwe`, `maf`, `unrelated`, and `indep_pairwise` last. Exact ties stay.
+
+    Attributes
+    ----------
+    chromosomes : "autosomes" or "all"
+    extract, exclude : path, or list of names
+        Variants that are to stay, and to go: names in a file, with spaces or lines between them.
+    extract_range, exclude_range : path
+        The same by place: chromosome, first and last position in each line, counted from 1, both inside ("range" of
+        PLINK 1, "bed1" of PLINK 2).
+    exclude_long_range : "hg19" or "hg38"
+        The build of the positions: 24 regions of long-range linkage in humans go (Price et al. 2008; Weale 2010).
+    keep, remove : path, or list of names, or of pairs of a family and a name
+        Samples that are to stay, and to go: a file with FID and IID in each line, or IID alone, with or without a head.
+    mind, geno : float
+        The largest share of missing genotypes of a sample, and of a variant.
+    hwe : float
+        The smallest p value of the exact test of Hardy-Weinberg proportions, among founders, of variants on autosomes;
+        `hwe_midp`: of its mid-p (PLINK's "midp").
+    maf : float
+        The smallest frequency of the rarer allele, among founders.
+    unrelated : float
+        The largest kinship (KING-robust; 0.0884 is between the second and the third degree): components are learned on
+        samples of which no two have more, and the others are projected.
+    indep_pairwise : (window, step, r2)
+        Pruning by linkage, as `plink2 --indep-pairwise` does: a window of variants (50), or kilobases ("200kb", with a
+        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders.
+    """
+
+    chromosomes: Chromosomes = "autosomes"
+    keep: Listed | None = None
+    remove: Listed | None = None
+    extract: Listed | None = None
+    exclude: Listed | None = None
+    extract_range: str | Path | None = None
+    exclude_range: str | Path | None = None
+    exclude_long_range: Build | None = None
+    mind: float | None = None
+    geno: float | None = None
+    hwe: float | None = None
+    hwe_midp: bool = False
+    maf: float | None = None
+    unrelated: float | None = None
+    indep_pairwise: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.chromosomes not in CHOICES:
+            raise ValueError(f'chromosomes must be "autosomes" or "all", got {self.chromosomes!r}')
+        if self.exclude_long_range not in (None, *BUILDS):
+            raise ValueError(f'exclude_long_range must be "hg19" or "hg38", got {self.exclude_long_range!r}')
+        for name, most in _SHARES.items():
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not 0 <= value <= most):
+                raise ValueError(f"{name} must be a number in 0..{most:g}, got {value!r}")
+        if self.hwe_midp and self.hwe is None:
+            raise ValueError("hwe_midp is for hwe, which is not set; give hwe, such as 1e-6")
+        if self.indep_pairwise is not None:
+            windows_of(self.indep_pairwise)
+
+
+def windows_of(given: Sequence[Any]) -> Windows:
+    """The window, step and r^2 of `indep_pairwise`."""
+    rule = f'indep_pairwise must be a window of at least 2 ("200kb", or variants), a step and an r^2, got {given!r}'
+    try:
+        window, step, r2 = given
+        text = str(window).lower().replace(" ", "")
+        size, whole, share = float(text.removesuffix("kb")), int(step), float(r2)
+    except (TypeError, ValueError):
+        raise ValueError(rule) from None
+    by_position = text.endswith("kb")
+    if not (0 <= share < 1 and whole >= 1 and whole == float(step)):
+        raise ValueError(f"{rule}; the step is at least 1, and the r^2 in 0..1")
+    if by_position and whole != 1:
+        raise ValueError(f"indep_pairwise needs a step of 1 for a window in kilobases, got {whole}")
+    if not by_position and (size < max(2, whole) or not size.is_integer()):
+        raise ValueError(f"{rule}; a window of variants is a whole number, and not shorter than the step")
+    if by_position and size <= 0:
+        raise ValueError(rule)
+    return Windows(round(1000 * size) if by_position else int(size), whole, share, by_position)
+
+
+@dataclass(eq=False)
+class Cohort:
+    """The samples and variants of files that take part.
+
+    Attributes
+    ----------
+    paths : list of Path
+    parts : files, each with its variants and samples that take part
+    samples : Samples
+        Those that take part.
+    variants : Variants
+        All of the files; `kept` says which take part.
+    kept, rows : arrays of bool
+        Variants and samples of the files that take part.
+    learned : array of bool, or None
+        Which of the samples that take part components are learned on; None: all of them.
+    removed : dict
+        How many variants or samples each filter removed, in the order of the filters.
+    absent : dict
+        How many names of a file are none of the data.
+    """
+
+    paths: list[Path]
+    parts: Parts
+    samples: Samples
+    variants: Variants
+    kept: Mask
+    rows: Mask
+    learned: Mask | None = None
+    removed: dict[str, int] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def training(self) -> Parts:
+        """The parts, of the samples on which components are learned."""
+        return self.parts if self.learned is None else of_samples(self.parts, self.learned)
+
+    def drop_variants(self, name: str, out: Mask) -> None:
+        """Remove variants, in a mask over those that are left."""
+        self._count(name, out, "variants")
+        if out.any():
+            self.kept[np.flatnonzero(self.kept)[out]] = False
+            self.parts = some_of(self.parts, ~out)
+
+    def drop_samples(self, name: str, out: Mask) -> None:
+        """Remove samples, in a mask over those that are left."""
+        self._count(name, out, "samples")
+        if out.any():
+            self.rows[np.flatnonzero(self.rows)[out]] = False
+            self.samples = Samples(*(each[~out] for each in self.samples))
+            self.parts = of_samples(self.parts, ~out)
+
+    def _count(self, name: str, out: Mask, what: str) -> None:
+        """Take down how many go, and refuse that all do."""
+        self.removed[name] = int(np.count_nonzero(out))
+        if out.all():
+            raise ValueError(f"{several(self.paths)} has no {what} left after {name}, which removed {len(out):,}")
+
+    @property
+    def left(self) -> Variants:
+        """The variants that take part."""
+        return Variants(*(each[self.kept] for each in self.variants))
+
+
+def selected(paths: list[Path], parts: Parts, selection: Selection, resources: Resources) -> Cohort:
+    """What the filters leave of files.
+
+    Notes
+    -----
+    At most four reads: one each for `mind`, for the counts behind `geno`, `hwe` and `maf`, for kinship and for pruning.
+    """
+    samples, variants = samples_of(paths), variants_of(paths)
+    everybody = np.ones(len(samples.names), bool)
+    cohort = Cohort(paths, parts, samples, variants, np.ones(len(variants.names), bool), everybody)
+    out = ~chosen(variants.chromosomes, selection.chromosomes, Path(several(paths)))
+    if out.any():
+        cohort.drop_variants("chromosomes", out)
+    for stage in (_by_variant, _by_sample, _by_counts, _by_kinship, _by_linkage):
+        stage(cohort, selection, resources)
+    return cohort
+
+
+def _by_variant(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    """Variants by their names and places."""
+    for name, given in (("extract", selection.extract), ("exclude", selection.exclude)):
+        if given is not None:
+            there, cohort.absent[name] = listed_variants(given, cohort.left.names)
+            cohort.drop_variants(name, ~there if name == "extract" else there)
+    if selection.extract_range is not None:
+        cohort.drop_variants("extract_range", ~inside(cohort.left, listed_regions(selection.extract_range)))
+    if selection.exclude_range is not None:
+        cohort.drop_variants("exclude_range", inside(cohort.left, listed_regions(selection.exclude_range)))
+    if selection.exclude_long_range is not None:
+        cohort.drop_variants("exclude_long_range", inside(cohort.left, LONG_RANGE[selection.exclude_long_range]))
+
+
+def _by_sample(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    """Samples by their names, and by what they miss."""
+    for name, given in (("keep", selection.keep), ("remove", selection.remove)):
+        if given is not None:
+            there, cohort.absent[name] = listed_samples(given, cohort.samples)
+            cohort.drop_samples(name, ~there if name == "keep" else there)
+    if selection.mind is not None:
+        n = int(np.count_nonzero(cohort.kept))
+        share = missing_by_sample(cohort.parts, resources) / n
+        cohort.drop_samples("mind", share > selection.mind * (1 + _EPSILON))
+
+
+def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    """Variants by what they miss, by Hardy-Weinberg proportions, and by frequency."""
+    if selection.geno is selection.hwe is selection.maf is None:
+        return
+    counts = call_counts(cohort.parts, _founders(cohort, selection), resources)
+    minor = np.minimum(counts.frequencies, 1 - counts.frequencies)
+    tests: dict[str, Callable[[], Mask]] = {
+        "geno": lambda: counts.missing > selection.geno * len(cohort.samples.names) * (1 + _EPSILON),
+        "hwe": lambda: _far_from_hardy(counts, cohort, selection),
+        "maf": lambda: minor < selection.maf * (1 - _EPSILON),
+    }
+    for name, out in tests.items():
+        if getattr(selection, name) is not None:
+            gone = out()
+            cohort.drop_variants(name, gone)
+            counts, minor = type(counts)(*(each[~gone] for each in counts)), minor[~gone]
+
+
+def _far_from_hardy(counts: Any, cohort: Cohort, selection: Selection) -> Mask:
+    """Variants on autosomes whose p value is too small."""
+    p = exact_p(counts.none, counts.one, counts.two, selection.hwe_midp)
+    far: Mask = (p < selection.hwe) & autosomal(cohort.variants.chromosomes)[cohort.kept]
+    return far
+
+
+def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    """Samples on which components are learned: of which no two are related."""
+    if selection.unrelated is not None:
+        kinship = kinship_matrix(some_of(cohort.parts, autosomal(cohort.left.chromosomes)), resources)
+        cohort.learned = unrelated_mask(kinship, selection.unrelated)
+        cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
+
+
+def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    """Variants that are much like others near them."""
+    if selection.indep_pairwise is not None:
+        founders, windows = _founders(cohort, selection), windows_of(selection.indep_pairwise)
+        founders = founders if cohort.learned is None else founders[cohort.learned]
+        kept = pruned(cohort.training, cohort.left, founders, windows, resources)
+        cohort.drop_variants("indep_pairwise", ~kept)
+
+
+def _founders(cohort: Cohort, selection: Selection) -> Mask:
+    """Which of the samples that are left are founders; refuses none where frequencies are of them."""
+    founders = founders_of(cohort.paths[0])[cohort.rows]
+    if np.count_nonzero(founders) < _FOUNDERS and not (selection.hwe is selection.maf is selection.indep_pairwise):
+        raise ValueError(
+            f"{cohort.paths[0]} must have at least {_FOUNDERS} founders, samples whose parents are 0, for hwe, maf and "
+            f"indep_pairwise, got {np.count_nonzero(founders)}; set the parents in the .fam to 0"
+        )
+    return founders
