@@ -8,9 +8,10 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.commands.tables import Block, Write
-from shiftsvd.genetics import eigenval, eigenvec, patterson
 from shiftsvd.genetics.alleles import read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
+from shiftsvd.genetics.components import patterson
+from shiftsvd.genetics.plink_files import eigenval, eigenvec
 from shiftsvd.genetics.several import Parts, parts_of, some_of
 from shiftsvd.io.base import Labels
 from shiftsvd.io.stacking import COHORTS, several

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from shiftsvd.genetics.components import check_rank, decomposed, everybody, patt
 from shiftsvd.genetics.plink_files import eigenval, eigenvec, eigenvec_allele
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.several import joined, of_samples, parts_of, samples_of, some_of, variants_of
+from shiftsvd.genetics.several import joined, of_samples, parts_of, samples_of, some_of, variants_at, variants_of
 from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
@@ -29,6 +29,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 
 __all__ = [
@@ -202,7 +203,7 @@ class GenotypePCA:
             with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
-            used = Variants(*(each[self.used] for each in self.variants))
+            used = variants_at(self.variants, self.used)
             eigenvec_allele(outputs.part(weights), used, self.loadings[self.used], self.eigenvalues)
 
 

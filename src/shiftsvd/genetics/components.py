@@ -9,9 +9,9 @@ from shiftsvd.front import svd
 from shiftsvd.genetics.chromosomes import Mask
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort
-from shiftsvd.genetics.several import filled, joined, some_of
-from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
+from shiftsvd.genetics.several import Parts, filled, joined, of_samples, some_of
 from shiftsvd.genetics.traces import squared_trace
+from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
 from shiftsvd.io.opening import operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.numerics.moments import Vector
@@ -70,24 +70,17 @@ def everybody(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resour
     return out
 
 
-def filled_others(cohort: Cohort, mean: Vector) -> Any:
-    """The parts, of the samples that components were not learned on, with the means of the others for what is missing."""
-    from shiftsvd.genetics.several import of_samples
-
+def filled_others(cohort: Cohort, mean: Vector) -> Parts:
+    """The files, of the samples that are projected, with the means of the others in place of what is missing."""
     assert cohort.learned is not None
     return of_samples(filled(cohort.parts, mean), ~cohort.learned)
 
 
-def tested(
-    matrix: Patterson, F: SVDResult, n_used: int, rng: np.random.Generator, resources: Resources
-) -> TracyWidom:
+def tested(matrix: Patterson, F: SVDResult, n_used: int, rng: np.random.Generator, resources: Resources) -> TracyWidom:
     """The Tracy-Widom test of each component."""
-    m, n = matrix.A.shape
-    S = F.S.astype(np.float64)
-    trace = squared_trace(matrix.Z, F.U.astype(np.float64), S, rng, resources)
-    return tracy_widom(
-        S**2 / n_used, min(m - 1, n_used), matrix.total / n_used, trace.value / n_used**2, trace.standard_error / n_used**2
-    )
+    rank, S = min(matrix.A.shape[0] - 1, n_used), F.S.astype(np.float64)
+    squared, error = squared_trace(matrix.Z, F.U.astype(np.float64), S, rng, resources)
+    return tracy_widom(S**2 / n_used, rank, matrix.total / n_used, squared / n_used**2, error / n_used**2)
 
 
 def scanned(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources) -> SelectionScan:

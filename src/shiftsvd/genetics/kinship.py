@@ -1,6 +1,7 @@
 """Who is related to whom: KING-robust kinship, and a set of samples of which no two are."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -103,7 +104,5 @@ def _columns(parts: Parts, n: int, resources: Resources) -> Iterator[Calls]:
     if sum(opened.matrix.shape[0] for _, opened in parts) > _WHOLE:
         raise ValueError(f"kinship is counted over up to {_WHOLE:,} variants; prune or thin them first")
     for _, opened in parts:
-        source = opened.matrix
-        edges = source.edges(max(4 * n, block_size(resources)))
-        for lo, hi in zip(edges, edges[1:], strict=False):
-            yield source.calls(lo, hi)
+        for lo, hi in pairwise(opened.matrix.edges(max(4 * n, block_size(resources)))):
+            yield opened.matrix.calls(lo, hi)

@@ -17,9 +17,12 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.runs.memory import Resources
 
 Places = npt.NDArray[np.intp]
+Majors = npt.NDArray[np.float64]  # how frequent major alleles are
 
+FORWARDS, BACKWARDS = 1, 2  # plink2's --indep-order
 _EPSILON: Final = 2.0**-44  # PLINK's: frequencies and correlations that differ by less are the same
 _UNPLACED: Final = ("", "0")  # plain names of chromosomes: nobody knows where their variants are
+_ALONE: Final = 2.0  # in place of the frequency of a major allele where there is no other
 _LEAST, _MOST = 32, 256  # variants that are compared at once with those in their windows
 
 
@@ -30,6 +33,7 @@ class Windows(NamedTuple):
     step: int
     r2: float
     by_position: bool = False  # size is in base pairs, and the window moves on by what makes it end later
+    order: int = FORWARDS  # of comparisons in a window
 
 
 class _Compared(NamedTuple):
@@ -37,7 +41,7 @@ class _Compared(NamedTuple):
 
     later: Places
     earlier: Places
-    major: npt.NDArray[np.float64]  # 2 where a variant has one allele only
+    major: Majors
 
 
 def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, resources: Resources) -> Mask:
@@ -45,11 +49,12 @@ def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, r
 
     Notes
     -----
-    The rule is that of plink2 since November 2023 (its ``--indep-order 2``): within a window, from its end backwards,
-    each variant that came with it is compared with those before it, the nearest first; of a pair above the r^2 the one
-    whose major allele is the more frequent goes, the later one if both are as frequent. Correlations are of counts of
-    alleles among founders whose genotypes are known at both. Variants with one allele go, and so do those on chromosome
-    0, which have no place.
+    Of a pair above the r^2 the variant whose major allele is the more frequent goes, the later one if both are as
+    frequent. In a window each variant is compared with the next ones from the start on, again and again until no pair
+    is left: the order of PLINK 1.9, and of plink2 until November 2023 (``--indep-order 1``). Since then plink2 goes
+    from the end of a window backwards, once (``--indep-order 2``). Correlations are of counts of alleles, among
+    founders whose genotypes are known at both. Variants with one allele go, and so do those on chromosome 0, which
+    have no place.
     """
     kept, starts = np.ones(len(variants.names), bool), np.arange(len(variants.names))
     ends: list[int] = []  # of windows
@@ -61,9 +66,9 @@ def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, r
         for start, first, end in _windows(positions_of(variants)[lo:hi], windows):
             starts[lo + first : lo + end] = lo + start
             ends.append(lo + end)
-    major = np.full(len(kept), 2.0)
+    major = np.full(len(kept), _ALONE)
     found = _compared(parts, starts, founders, windows.r2, resources)
-    _decide(found, np.array(ends), kept, major)
+    _decide(found, np.array(ends), kept, major, windows.order)
     return kept
 
 
@@ -157,37 +162,57 @@ def _times(X: npt.NDArray[np.float32], Y: npt.NDArray[np.float32]) -> npt.NDArra
     return (X @ Y.T).astype(np.float64)
 
 
-def _major(G: Calls) -> npt.NDArray[np.float64]:
+def _major(G: Calls) -> Majors:
     """How frequent the major alleles of variants are; 2 where there is no other."""
     ones, twos = np.count_nonzero(G == 1, axis=1), np.count_nonzero(G == 2, axis=1)
     known = np.count_nonzero(G >= 0, axis=1)
     share = (ones + 2 * twos) / np.maximum(2 * known, 1)
     one_only = (ones == known) | (twos == known) | (ones + twos == 0)
-    return np.where(one_only, 2.0, np.maximum(share, 1 - share))
+    return np.where(one_only, _ALONE, np.maximum(share, 1 - share))
 
 
-def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, major: npt.NDArray[np.float64]) -> None:
+def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, major: Majors, order: int) -> None:
     """Drop variants window by window, in the order of the blocks that compared them."""
-    waiting: dict[int, list[int]] = {}
-    window = done = 0
+    waiting: list[tuple[int, int]] = []
+    window, settle = 0, _forwards if order == FORWARDS else _backwards
     for lo, block in found:
         hi = lo + len(block.major)
         major[lo:hi] = block.major
-        kept[lo:hi] &= block.major < 2
-        for j, i in zip(block.later.tolist(), block.earlier.tolist(), strict=True):
-            waiting.setdefault(j, []).append(i)
+        kept[lo:hi] &= block.major < _ALONE
+        waiting += zip(block.later.tolist(), block.earlier.tolist(), strict=True)
+        place = 0
         while window < len(ends) and ends[window] <= hi:
-            for j in range(int(ends[window]) - 1, done - 1, -1):
-                _drop(j, waiting.pop(j, []), kept, major)
-            done, window = int(ends[window]), window + 1
+            first, end = place, int(ends[window])
+            while place < len(waiting) and waiting[place][0] < end:
+                place += 1
+            if place > first:
+                settle(waiting[first:place], kept, major)
+            window += 1
+        del waiting[:place]
 
 
-def _drop(later: int, earlier: list[int], kept: Mask, major: npt.NDArray[np.float64]) -> None:
-    """Compare a variant with those before it that it is too much like, the nearest first."""
-    for i in reversed(earlier):
-        if not kept[i]:
+def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
+    """From the start of a window on, each variant against the next one that is too much like it, until none is."""
+    partners: dict[int, list[int]] = {}
+    for later, earlier in pairs:
+        partners.setdefault(earlier, []).append(later)
+    ahead = {i: iter(partners[i]) for i in sorted(partners)}
+    while ahead:
+        for i in list(ahead):
+            j = next((j for j in ahead[i] if kept[j]), None) if kept[i] else None
+            if j is None:
+                del ahead[i]
+            else:
+                kept[i if major[i] > major[j] * (1 + _EPSILON) else j] = False
+
+
+def _backwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
+    """From the end of a window on, each variant that came with it against those before it, the nearest first."""
+    decided = -1
+    for j, i in reversed(pairs):
+        if j == decided or not kept[i]:
             continue
-        if major[i] <= major[later] * (1 + _EPSILON):
-            kept[later] = False
-            return
-        kept[i] = False
+        if major[i] <= major[j] * (1 + _EPSILON):
+            kept[j], decided = False, j
+        else:
+            kept[i] = False

@@ -31,8 +31,8 @@ _HG19: Final = """
 11:87500000-90500000 12:33000000-40000000 12:109500000-112000000 20:32000000-34500000
 """
 # The same regions on hg38. Fifteen can be lifted over whole; the nine that span a centromere cannot (lists that lift
-# them by a tool hold crumbs of them), so each of their ends is moved by as much as the genes beside it were, and outwards
-# to a whole 100 kb.
+# them by a tool hold crumbs of them), so each of their ends is moved by as much as the genes beside it were, and
+# outwards to a whole 100 kb.
 _HG38: Final = """
 1:47534328-51534328 2:85700000-100000000 2:133742429-137242430 2:182135273-189135274 3:47458510-49962567
 3:83450849-86950850 3:88900000-97800000 5:44400000-51300000 5:98664296-101164296 5:129664307-132664308

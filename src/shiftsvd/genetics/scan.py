@@ -1,6 +1,6 @@
 """Which variants differ along the components more than the genome does: pcadapt's statistic of selection."""
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -107,8 +107,8 @@ def _orthogonalized(X: Panel) -> Panel:
     for j in range(1, k):
         sums, differences = (_tau(Y[:, j, None] + sign * Y[:, :j])[1] for sign in (1, -1))
         correlations[j, :j] = correlations[:j, j] = (sums**2 - differences**2) / 4
-    vectors: Any = np.linalg.eigh(correlations)[1]
-    return Y @ vectors[:, ::-1]
+    along: Panel = Y @ np.linalg.eigh(correlations)[1][:, ::-1]
+    return along
 
 
 def _tau(X: Panel) -> tuple[Vector, Vector]:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 
 from shiftsvd.genetics.alleles import Samples, Variants
-from shiftsvd.genetics.calls import call_counts, missing_by_sample
+from shiftsvd.genetics.calls import CallCounts, call_counts, missing_by_sample
 from shiftsvd.genetics.chromosomes import CHOICES, Mask, autosomal, chosen
 from shiftsvd.genetics.founders import founders_of
 from shiftsvd.genetics.hardy import exact_p
@@ -16,7 +16,7 @@ from shiftsvd.genetics.id_files import Listed, listed_regions, listed_samples, l
 from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import Windows, pruned
 from shiftsvd.genetics.regions import BUILDS, LONG_RANGE, Build, inside
-from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_of
+from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_at, variants_of
 from shiftsvd.io.stacking import several
 from shiftsvd.names import Chromosomes
 from shiftsvd.runs.memory import Resources
@@ -192,7 +192,7 @@ class Cohort:
     @property
     def left(self) -> Variants:
         """The variants that take part."""
-        return Variants(*(each[self.kept] for each in self.variants))
+        return variants_at(self.variants, self.kept)
 
 
 def selected(paths: list[Path], parts: Parts, selection: Selection, resources: Resources) -> Cohort:
@@ -241,35 +241,54 @@ def _by_sample(cohort: Cohort, selection: Selection, resources: Resources) -> No
 
 def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:
     """Variants by what they miss, by Hardy-Weinberg proportions, and by frequency."""
-    if selection.geno is selection.hwe is selection.maf is None:
+    if all(getattr(selection, name) is None for name in _TESTS):
         return
     counts = call_counts(cohort.parts, _founders(cohort, selection), resources)
-    minor = np.minimum(counts.frequencies, 1 - counts.frequencies)
-    tests: dict[str, Callable[[], Mask]] = {
-        "geno": lambda: counts.missing > selection.geno * len(cohort.samples.names) * (1 + _EPSILON),
-        "hwe": lambda: _far_from_hardy(counts, cohort, selection),
-        "maf": lambda: minor < selection.maf * (1 - _EPSILON),
-    }
-    for name, out in tests.items():
-        if getattr(selection, name) is not None:
-            gone = out()
-            cohort.drop_variants(name, gone)
-            counts, minor = type(counts)(*(each[~gone] for each in counts)), minor[~gone]
+    for name, failing in _TESTS.items():
+        limit = getattr(selection, name)
+        if limit is not None:
+            out = failing(counts, limit, cohort, selection)
+            cohort.drop_variants(name, out)
+            counts = CallCounts(*(each[~out] for each in counts))
 
 
-def _far_from_hardy(counts: Any, cohort: Cohort, selection: Selection) -> Mask:
+def _incomplete(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
+    """Variants of which too many genotypes are missing."""
+    return counts.missing > limit * len(cohort.samples.names) * (1 + _EPSILON)
+
+
+def _far_from_hardy(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
     """Variants on autosomes whose p value is too small."""
     p = exact_p(counts.none, counts.one, counts.two, selection.hwe_midp)
-    far: Mask = (p < selection.hwe) & autosomal(cohort.variants.chromosomes)[cohort.kept]
+    far: Mask = (p < limit) & autosomal(cohort.variants.chromosomes)[cohort.kept]
     return far
+
+
+def _rare(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
+    """Variants whose rarer allele is too rare."""
+    p = counts.frequencies
+    return np.minimum(p, 1 - p) < limit * (1 - _EPSILON)
+
+
+# In PLINK's order.
+_TESTS: Final[dict[str, Callable[[CallCounts, float, Cohort, Selection], Mask]]] = {
+    "geno": _incomplete,
+    "hwe": _far_from_hardy,
+    "maf": _rare,
+}
 
 
 def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> None:
     """Samples on which components are learned: of which no two are related."""
     if selection.unrelated is not None:
-        kinship = kinship_matrix(some_of(cohort.parts, autosomal(cohort.left.chromosomes)), resources)
+        kinship = kinship_matrix(_on_autosomes(cohort), resources)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
+
+
+def _on_autosomes(cohort: Cohort) -> Parts:
+    """The variants that tell relatives."""
+    return some_of(cohort.parts, autosomal(cohort.variants.chromosomes)[cohort.kept])
 
 
 def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> None:
@@ -284,7 +303,8 @@ def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> N
 def _founders(cohort: Cohort, selection: Selection) -> Mask:
     """Which of the samples that are left are founders; refuses none where frequencies are of them."""
     founders = founders_of(cohort.paths[0])[cohort.rows]
-    if np.count_nonzero(founders) < _FOUNDERS and not (selection.hwe is selection.maf is selection.indep_pairwise):
+    counting = any(limit is not None for limit in (selection.hwe, selection.maf, selection.indep_pairwise))
+    if counting and np.count_nonzero(founders) < _FOUNDERS:
         raise ValueError(
             f"{cohort.paths[0]} must have at least {_FOUNDERS} founders, samples whose parents are 0, for hwe, maf and "
             f"indep_pairwise, got {np.count_nonzero(founders)}; set the parents in the .fam to 0"

@@ -22,6 +22,12 @@ def variants_of(files: Sequence[Path]) -> Variants:
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
+def variants_at(variants: Variants, mask: Mask) -> Variants:
+    """Some of them."""
+    chromosomes, names, positions, first, second = variants
+    return Variants(chromosomes[mask], names[mask], positions[mask], first[mask], second[mask])
+
+
 def samples_of(paths: Sequence[Path]) -> Samples:
     """The samples of all files, in the same order."""
     first, *others = (read_samples(path.with_suffix(".fam")) for path in paths)
@@ -54,7 +60,8 @@ def joined(parts: Parts) -> Opened:
 def filled(parts: Parts, means: Vector) -> Parts:
     """These means of the variants of all files in place of what is missing."""
     ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
-    return [(path, genotypes.filled(opened, own)) for (path, opened), own in zip(parts, np.split(means, ends), strict=True)]
+    each = zip(parts, np.split(means, ends), strict=True)
+    return [(path, genotypes.filled(opened, own)) for (path, opened), own in each]
 
 
 def of_samples(parts: Parts, kept: Mask) -> Parts:

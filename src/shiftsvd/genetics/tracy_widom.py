@@ -38,7 +38,7 @@ class TracyWidom(NamedTuple):
 
 
 def tracy_widom(
-    eigenvalues: Any, n_samples: int, total: float, total_of_squares: float, standard_error: float = 0.0
+    eigenvalues: Any, rank: int, total: float, total_of_squares: float, standard_error: float = 0.0
 ) -> TracyWidom:
     """The test for the leading eigenvalues of a relationship matrix of centred genotypes.
 
@@ -46,8 +46,8 @@ def tracy_widom(
     ----------
     eigenvalues : array of shape (k,)
         The largest ones, in falling order.
-    n_samples : int
-        Of which centring takes one: there are ``n_samples - 1`` eigenvalues.
+    rank : int
+        How many eigenvalues there are above zero: one less than samples, which centring takes, or as many as variants.
     total, total_of_squares : float
         The trace of the matrix, and that of its square: sums over all eigenvalues.
     standard_error : float
@@ -66,13 +66,14 @@ def tracy_widom(
     --------
     >>> import numpy as np
     >>> from shiftsvd.genetics import tracy_widom
-    >>> values = np.linalg.svd(np.random.default_rng(0).standard_normal((50, 400)), compute_uv=False)[:49] ** 2 / 400
-    >>> found = tracy_widom(values[:2], 50, values.sum(), (values**2).sum())
+    >>> Z = np.random.default_rng(0).standard_normal((50, 400))
+    >>> values = np.linalg.svd(Z - Z.mean(axis=0), compute_uv=False)[:49] ** 2 / 400
+    >>> found = tracy_widom(values[:2], 49, values.sum(), (values**2).sum())
     >>> found.p_values.round(2)
     array([0.31, 0.25])
     """
     values = np.asarray(eigenvalues, np.float64)
-    m = n_samples - 1 - np.arange(len(values), dtype=np.float64)
+    m = rank - np.arange(len(values), dtype=np.float64)
     before = np.concatenate([[0], np.cumsum(values)[:-1]]), np.concatenate([[0], np.cumsum(values**2)[:-1]])
     sums, squares = total - before[0], total_of_squares - before[1]
     found = _statistics(values, m, sums, squares)
