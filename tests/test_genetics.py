@@ -327,7 +327,11 @@ def test_the_files_are_those_of_plink(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=r"a\.v1\.eigenvec exists"):
         found.save(tmp_path / "out" / "a.v1")
     found.save(tmp_path / "out" / "a.v1", force=True)
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["a.v1.eigenval", "a.v1.eigenvec"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "a.v1.eigenval",
+        "a.v1.eigenvec",
+        "a.v1.eigenvec.allele",
+    ]
 
 
 def test_a_model_file_holds_all_that_projections_take(tmp_path: Path) -> None:

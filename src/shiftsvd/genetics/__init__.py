@@ -204,7 +204,7 @@ class GenotypePCA:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
             used = variants_at(self.variants, self.used)
-            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used], self.eigenvalues)
+            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used])
 
 
 def pca(

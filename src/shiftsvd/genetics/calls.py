@@ -73,7 +73,8 @@ def calls_between(parts: Parts, lo: int, hi: int) -> Calls:
 def missing_by_sample(parts: Parts, resources: Resources) -> Numbers:
     """How many genotypes each sample misses; one read."""
     found = over_blocks(parts, lambda G: np.count_nonzero(G < 0, axis=0), resources)
-    return np.sum(list(found), axis=0, dtype=np.int64)
+    total: Numbers = np.sum(list(found), axis=0, dtype=np.int64)
+    return total
 
 
 def call_counts(parts: Parts, founders: Mask, resources: Resources) -> CallCounts:

@@ -12,7 +12,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 
 _BLOCK: Final = 2**16  # variants that are made text of at once
-_HEAD: Final = ["#CHROM", "ID", "REF", "ALT", "PROVISIONAL_REF?", "A1"]
+_HEAD: Final = ["#CHROM", "ID", "REF", "ALT", "A1"]
 
 
 @contextmanager
@@ -34,22 +34,22 @@ def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
     path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")
 
 
-def eigenvec_allele(path: Path, variants: Variants, loadings: Panel, lengths: Vector) -> None:
-    """PLINK's file of the weights of both alleles of each variant, which ``plink2 --score`` takes.
+def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
+    """PLINK's file of the weights of both alleles of the n variants used: loadings times ``sqrt(n) / 2``.
 
-    ``plink2 --read-freq F.afreq --score F.eigenvec.allele 2 6 header-read no-mean-imputation variance-standardize
-    --score-col-nums 7-...`` gives scores that are proportional to the eigenvectors.
+    ``plink2 --score FILE 2 5 header-read no-mean-imputation variance-standardize cols=+scoresums`` with the frequencies
+    of the samples (``--read-freq``) sums them up to ``sqrt(n)`` times the scores.
     """
-    weights = loadings * lengths / np.sqrt(2)
+    weights = loadings * (np.sqrt(len(loadings)) / 2)
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(_HEAD + _names(loadings.shape[1])) + "\n")
         for lo in range(0, len(weights), _BLOCK):
             part = slice(lo, lo + _BLOCK)
             columns = zip(*(each[part] for each in variants), weights[part], strict=True)
-            for chromosome, name, _, alternative, reference, row in columns:
-                told = f"{chromosome}\t{name}\t{reference}\t{alternative}\tY\t"
-                file.write("\t".join([told + reference, *_numbers(-row)]) + "\n")
-                file.write("\t".join([told + alternative, *_numbers(row)]) + "\n")
+            for chromosome, name, _, first, second, row in columns:
+                told = f"{chromosome}\t{name}\t{second}\t{first}\t"
+                file.write("\t".join([told + second, *_numbers(-row)]) + "\n")
+                file.write("\t".join([told + first, *_numbers(row)]) + "\n")
 
 
 def _names(k: int) -> list[str]:
