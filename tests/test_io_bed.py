@@ -11,7 +11,7 @@ import pytest
 
 import shiftsvd as ss
 from shiftsvd.io import open_matrix
-from shiftsvd.io.formats import bed
+from shiftsvd.io.formats import bed, genotypes
 
 bed_reader = pytest.importorskip("bed_reader")
 
@@ -93,14 +93,14 @@ def test_ranges_of_variants_make_up_the_whole(n_bytes: int, tmp_path: Path) -> N
 def test_some_variants_with_other_means_are_those_rows(tmp_path: Path) -> None:
     G = write(tmp_path / "a.bed")
     kept, means = np.arange(41) % 3 != 1, np.linspace(0, 2, 41)
-    opened = bed.some(bed.filled(bed.read(tmp_path / "a.bed", None, None), means), kept)
+    opened = genotypes.some(genotypes.filled(bed.read(tmp_path / "a.bed", None, None), means), kept)
     source = opened.matrix
     assert opened.rows is not None
     assert (source.shape, len(opened.rows)) == ((27, 23), 27)
     assert source.stored == 27 * 23
     want = np.where(np.isnan(G), means, G).T[kept].astype(np.float32)
     np.testing.assert_array_equal(np.vstack([source.read(*rows) for rows in pairwise(source.edges(400))]), want)
-    others = bed.some(bed.read(tmp_path / "a.bed", None, None), kept).matrix
+    others = genotypes.some(bed.read(tmp_path / "a.bed", None, None), kept).matrix
     whole = bed.read(tmp_path / "a.bed", None, None).matrix
     assert len({source.fingerprint, others.fingerprint, whole.fingerprint}) == 3
     assert others.filled(means[kept]).fingerprint == source.fingerprint

@@ -41,6 +41,11 @@ class Genotypes(RowSource):
         chosen = [places, means, samples]
         self.fingerprint = fingerprint_of(path, "" if all(part is None for part in chosen) else _told(chosen))
 
+    @property
+    def places(self) -> Places:
+        """Where the variants are in the file."""
+        return self._places
+
     @abstractmethod
     def _numbers(self, places: Places) -> npt.NDArray[np.float32]:
         """Variants at these places of the file, for the samples that are wanted; NaN where a genotype is missing."""
