@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import options, selecting
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -17,6 +17,7 @@ Examples:
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
+  shiftsvd fit cohort.bed -k 10 --maf 0.01 --geno 0.1 --indep-pairwise 50 5 0.2 -o pruned
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
   shiftsvd fit donors/*.h5ad --stack rows -k 20 --memory 2G -o atlas/
   shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o by-workers/
@@ -36,6 +37,7 @@ Examples:
         help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  [default: autosomes]",
     ),
 )
+@selecting.filters
 @options.preprocess
 @under(
     "Preparation",
@@ -100,7 +102,9 @@ def fit(**given: Any) -> None:
 
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
-    written as plink2 --pca does, beside the folder OUT.
+    written as plink2 --pca does, beside the folder OUT, with OUT.eigenvec.allele. Filters have PLINK's names, and go in
+    this order: variants by chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated,
+    --indep-pairwise. What each removed is told on stderr, and in result.json.
     """
     options.check_stack(given["files"], given["stack"])
     file = given["files"][0]
@@ -112,8 +116,14 @@ def fit(**given: Any) -> None:
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
+    given["filters"] = selecting.taken(given)
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
-    named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
+    named = {
+        "--scan": given["scan"],
+        "--scores": given["scores"],
+        "--anndata": given["anndata"],
+        "--report": given["report"],
+    }
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
     from shiftsvd.commands.fitting import Fit, run

@@ -5,7 +5,7 @@ import logging
 import time
 import warnings
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,23 +14,23 @@ import click
 import numpy as np
 
 from shiftsvd.commands import genotypes
-from shiftsvd.commands.cluster import asked_for, workers
+from shiftsvd.commands.cluster import workers
+from shiftsvd.commands.cohorts import Told, beside, tell_removed
+from shiftsvd.commands.opened import everybody, opened_samples
 from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
-from shiftsvd.genetics.several import joined
-from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.opening import operator_of
+from shiftsvd.genetics.selection import Cohort
+from shiftsvd.io import Names
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, Observed
-from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, SolverName
-from shiftsvd.operators import LowRank
+from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import Resources, spare
+from shiftsvd.runs.memory import spare
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver
@@ -82,6 +82,9 @@ class Fit:
     filled: bool = False  # whether the reader of the file leaves nothing missing
     penalty: float | Literal["auto"] | None = None
     max_iter: int | None = None
+    filters: dict[str, Any] = field(default_factory=dict)  # which samples and variants of genotypes take part
+    tracy_widom: bool = False
+    scan: bool = False
 
     @property
     def file(self) -> str:
@@ -101,7 +104,18 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
+        data = (
+            "files",
+            "stack",
+            "format",
+            "key",
+            "orient",
+            "chromosomes",
+            "filters",
+            "missing",
+            "unobserved",
+            "memory",
+        )
         ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
@@ -112,7 +126,7 @@ def run(options: Fit) -> None:
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
-    A, names = opened_samples(options)
+    A, names, cohort = opened_samples(options)
     k = within(options.k, A.shape, options.file)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
@@ -122,41 +136,23 @@ def run(options: Fit) -> None:
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
             pca = fitted(A, names, k, options)
-            raster = write_scores(pca, A, names, options, outputs, paths)
+            scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
+            raster = write_scores(pca, scored, names, options, outputs, paths, cohort)
+            told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
         pca.set_params(missing=options.missing_later)
         if options.filled:
-            pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
+            assert cohort is not None
+            pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(cohort.training))
         result = Result.of(
             pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
         )
-        n_left_out = genotypes.n_left_out(options, A.shape[1])
-        if options.scale == genotypes.SCALE:
-            result.document["genotypes"] = genotypes.told(pca, n_left_out)
-        write_files(pca, result, outputs, paths, raster)
-    if n_left_out:
-        say(f"{n_left_out:,} variants that are not on autosomes left out; --chromosomes all keeps them", options.quiet)
+        if told is not None and options.scale == genotypes.SCALE:
+            result.document["genotypes"] = genotypes.told(pca, told.cohort.removed.get("chromosomes", 0))
+        result.document.update({} if told is None else told.document())
+        write_files(pca, result, outputs, paths, raster, told)
+    if cohort is not None:
+        tell_removed(cohort, options.quiet)
     tell(result, options)
-
-
-def opened_samples(options: Fit) -> tuple[Observed, Names]:
-    """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
-    resources = Resources(options.memory, options.threads)
-    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
-    if options.left_missing != "error":
-        return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
-    on_cluster = asked_for(options.scheduler, options.workers)
-    files, stream = [Path(file) for file in options.files], on_cluster or None
-    files = [file.absolute() for file in files] if on_cluster else files
-    if options.chromosomes:
-        parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
-        A, names = operator_of(files, joined(parts), resources, stream)
-    else:
-        A, names = open_matrix(files, stream=stream, **where)
-    if not on_cluster:
-        return A, names
-    from shiftsvd.backends.dask.file import on_workers
-
-    return on_workers(A), names
 
 
 def tell(result: Result, options: Fit) -> None:
@@ -185,13 +181,14 @@ def planned(options: Fit) -> dict[str, Path]:
         if find_spec("h5py") is None:
             raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
         files["anndata"] = "fit.h5ad"
+    files |= {name: f"{name}.csv" for name in ("tracy_widom", "scan") if getattr(options, name)}
     _tell_of_others(Path(options.out), set(files.values()))
     return {name: Path(options.out) / file for name, file in files.items()} | genotypes.planned(options)
 
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
     """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad"}
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv"}
     others = sorted(name for name in ours - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
@@ -255,7 +252,9 @@ def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solve
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(
+    pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path], cohort: Cohort | None
+) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
@@ -268,9 +267,8 @@ def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Out
 
             writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
         if "eigenvec" in paths:
-            writes.append(
-                stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))
-            )
+            assert cohort is not None
+            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), cohort.samples, pca)))
         raster = score_raster(pca) if "report" in paths else None
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
@@ -291,15 +289,20 @@ def score_raster(pca: PCA) -> Any:
     return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
 
 
-def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:
+def write_files(
+    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any, told: Told | None
+) -> None:
     """Everything but the scores."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
-    component_table(outputs.part(paths["components"]), pca, result)
+    known = () if told is None else beside(told.cohort.left)
+    component_table(outputs.part(paths["components"]), pca, result, known)
     variance_table(outputs.part(paths["variances"]), result)
     if "eigenval" in paths:
         genotypes.values(outputs.part(paths["eigenval"]), pca)
+    if told is not None:
+        told.write({name: outputs.part(path) for name, path in paths.items()})
     outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
     if "report" in paths:
         from shiftsvd import report

@@ -5,16 +5,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import numpy as np
 
+from shiftsvd.commands.selecting import spelled
 from shiftsvd.commands.tables import Block, Write
-from shiftsvd.genetics.alleles import read_chromosomes, read_samples
-from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
+from shiftsvd.genetics.alleles import Samples, read_chromosomes
+from shiftsvd.genetics.chromosomes import CHOICES, autosomal
 from shiftsvd.genetics.components import patterson
 from shiftsvd.genetics.plink_files import eigenval, eigenvec
 from shiftsvd.genetics.several import Parts, parts_of, some_of
 from shiftsvd.io.base import Labels
-from shiftsvd.io.stacking import COHORTS, several
+from shiftsvd.io.stacking import COHORTS
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.numerics.moments import Vector
 
@@ -41,16 +43,17 @@ def settled(options: Any) -> dict[str, Any]:
         )
     if options.chromosomes and not genotypes:
         raise ValueError(f"--chromosomes is for a .bed with its samples as rows, got {options.file}; leave it out")
+    asked = [*options.filters, *(name for name in ("tracy_widom", "scan") if getattr(options, name))]
+    if asked and not genotypes:
+        raise click.UsageError(f"{spelled(asked[0])} is for a .bed with its samples as rows, got {options.file}")
     usual = SCALE if genotypes and options.shift == "mean" else None
     scale = {None: usual, "none": None}.get(given, given)
+    if (options.tracy_widom or options.scan) and scale != SCALE:
+        raise click.UsageError(
+            f"--tracy-widom and --scan are of genotypes scaled by {SCALE}; leave out --scale, --shift"
+        )
     of_genotypes = {"missing": "mean", "filled": True, "chromosomes": options.chromosomes or CHOICES[0]}
     return {"scale": scale} | (of_genotypes if genotypes else {})
-
-
-def of_choice(files: Sequence[Path], chromosomes: str, key: str | None, memory_limit: str | None) -> Parts:
-    """The variants of files on these chromosomes."""
-    parts = parts_of(files, key, memory_limit)
-    return some_of(parts, chosen(_chromosomes(files), chromosomes, Path(several(files))))
 
 
 def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_limit: int | str | None) -> Parts:
@@ -81,13 +84,13 @@ def planned(options: Any) -> dict[str, Path]:
     if not (options.filled and options.scale == SCALE):
         return {}
     folder = Path(options.out) if Path(options.out).name.strip(".") else Path(options.out).resolve()
-    return {kind: folder.with_name(f"{folder.name}.{kind}") for kind in ("eigenvec", "eigenval")}
+    return {kind: folder.with_name(f"{folder.name}.{kind}") for kind in ("eigenvec", "eigenval", "eigenvec.allele")}
 
 
 @contextmanager
-def vectors(path: Path, file: str, pca: Any) -> Iterator[Write]:
+def vectors(path: Path, samples: Samples, pca: Any) -> Iterator[Write]:
     """OUT.eigenvec from the scores: eigenvectors are those of length 1."""
-    samples, lengths = read_samples(Path(file).with_suffix(".fam")), pca.singular_values_.astype(np.float64)
+    lengths = pca.singular_values_.astype(np.float64)
     with eigenvec(path, samples, len(lengths)) as write_vectors:
 
         def write(first: int, block: Block) -> None:
@@ -101,15 +104,8 @@ def values(path: Path, pca: Any) -> None:
     eigenval(path, _eigenvalues(pca))
 
 
-def n_left_out(options: Any, n_variants: int) -> int:
-    """How many variants of a file are not among the ones fitted."""
-    return len(_chromosomes(options.files)) - n_variants if options.filled else 0
-
-
-def n_missing_of(options: Any) -> int:
-    """How many genotypes are missing of the variants fitted, in whose place their reader puts means; one read."""
-    files = [Path(file) for file in options.files]
-    parts = of_choice(files, options.chromosomes, options.key, options.memory)
+def n_missing_of(parts: Parts) -> int:
+    """How many genotypes are missing, in whose place their reader puts means; one read."""
     return sum(n_missing(opened.matrix) for _, opened in parts)
 
 

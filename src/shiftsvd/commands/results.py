@@ -196,10 +196,10 @@ def variance_table(path: Path, result: Result) -> None:
             writer.writerow([f"PC{j + 1}", *cells])
 
 
-def component_table(path: Path, pca: Any, result: Result) -> None:
-    """components.csv: a row for each feature, a column for each component."""
+def component_table(path: Path, pca: Any, result: Result, beside: tuple[tuple[str, Any], ...] = ()) -> None:
+    """components.csv: a row for each feature, a column for each component, and what else is known of features."""
     columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
     V = pca.components_.T
-    table = Table(columns, len(V), V.dtype, result.features, "feature")
+    table = Table(columns, len(V), V.dtype, result.features, "feature", beside)
     with path.open("wb") as file, csv_table(file, table) as write:
         write_rows([(0, V)], [write])

@@ -29,6 +29,8 @@ class Table:
         Of the rows; they become the first column.
     of : str
         What a row is: the head of that column.
+    beside : pairs of a head and texts
+        More columns of texts after the names, of tables with names that are comma separated text.
     """
 
     columns: list[str]
@@ -36,11 +38,12 @@ class Table:
     dtype: np.dtype[Any]
     names: Any = None
     of: str = "sample"
+    beside: tuple[tuple[str, Any], ...] = ()
 
     @property
     def head(self) -> list[str]:
         """The names of all columns, that of the names too."""
-        return [self.of] * (self.names is not None) + self.columns
+        return [self.of] * (self.names is not None) + [head for head, _ in self.beside] + self.columns
 
 
 @contextmanager
@@ -54,8 +57,9 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     def write(first: int, block: Block) -> None:
         lines = [line % tuple(row) for row in block.astype(table.dtype, copy=False).tolist()]
         if table.names is not None:
-            names = table.names[first : first + len(block)]
-            lines = [f"{_quoted(str(name))},{rest}" for name, rest in zip(names, lines, strict=True)]
+            texts = [each[first : first + len(block)] for each in (table.names, *(texts for _, texts in table.beside))]
+            named = (",".join(_quoted(str(text)) for text in row) for row in zip(*texts, strict=True))
+            lines = [f"{names},{rest}" for names, rest in zip(named, lines, strict=True)]
         text.write("".join(lines))
 
     yield write

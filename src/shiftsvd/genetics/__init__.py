@@ -297,7 +297,8 @@ def pca(
     V[~used] = 0
     if not kept.all():
         p[~kept] = _other_frequencies(cohort, resources)
-    S2, n_used, n_left_out = F.S.astype(np.float64) ** 2, int(used.sum()), cohort.removed.get("chromosomes", 0)
+    S, U = F.S.astype(np.float64), F.U.astype(np.float64)
+    S2, n_used, n_left_out = S**2, int(used.sum()), cohort.removed.get("chromosomes", 0)
     return GenotypePCA(
         S2 / n_used,
         everybody(cohort, matrix, F, resources, stream),
@@ -312,7 +313,7 @@ def pca(
         int(np.count_nonzero(~kept)) - n_left_out,
         cohort.learned,
         cohort.removed,
-        tested(matrix, F, n_used, rng, resources) if tracy_widom else None,
+        tested(matrix, U, S, n_used, rng, resources) if tracy_widom else None,
         scanned(cohort, matrix, F, resources) if scan else None,
     )
 

@@ -76,10 +76,12 @@ def filled_others(cohort: Cohort, mean: Vector) -> Parts:
     return of_samples(filled(cohort.parts, mean), ~cohort.learned)
 
 
-def tested(matrix: Patterson, F: SVDResult, n_used: int, rng: np.random.Generator, resources: Resources) -> TracyWidom:
+def tested(
+    matrix: Patterson, U: Panel, S: Vector, n_used: int, rng: np.random.Generator, resources: Resources
+) -> TracyWidom:
     """The Tracy-Widom test of each component."""
-    rank, S = min(matrix.A.shape[0] - 1, n_used), F.S.astype(np.float64)
-    squared, error = squared_trace(matrix.Z, F.U.astype(np.float64), S, rng, resources)
+    rank = min(matrix.A.shape[0] - 1, n_used)
+    squared, error = squared_trace(matrix.Z, U, S, rng, resources)
     return tracy_widom(S**2 / n_used, rank, matrix.total / n_used, squared / n_used**2, error / n_used**2)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from shiftsvd.genetics.founders import founders_of
 from shiftsvd.genetics.hardy import exact_p
 from shiftsvd.genetics.id_files import Listed, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
-from shiftsvd.genetics.linkage import Windows, pruned
+from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.regions import BUILDS, LONG_RANGE, Build, inside
 from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_at, variants_of
 from shiftsvd.io.stacking import several
@@ -43,6 +43,7 @@ class Filters(TypedDict, total=False):
     maf: float | None
     unrelated: float | None
     indep_pairwise: Sequence[Any] | None
+    indep_order: Literal[1, 2]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ class Selection:
         samples of which no two have more, and the others are projected.
     indep_pairwise : (window, step, r2)
         Pruning by linkage, as `plink2 --indep-pairwise` does: a window of variants (50), or kilobases ("200kb", with a
-        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders.
+        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders. `indep_order`: the
+        order of comparisons, 1 that of PLINK 1.9 and of plink2 until November 2023, 2 that of plink2 since then.
     """
 
     chromosomes: Chromosomes = "autosomes"
@@ -94,6 +96,7 @@ class Selection:
     maf: float | None = None
     unrelated: float | None = None
     indep_pairwise: Sequence[Any] | None = None
+    indep_order: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
         if self.chromosomes not in CHOICES:
@@ -106,6 +109,8 @@ class Selection:
                 raise ValueError(f"{name} must be a number in 0..{most:g}, got {value!r}")
         if self.hwe_midp and self.hwe is None:
             raise ValueError("hwe_midp is for hwe, which is not set; give hwe, such as 1e-6")
+        if self.indep_order not in (FORWARDS, BACKWARDS):
+            raise ValueError(f"indep_order must be 1 or 2, got {self.indep_order!r}")
         if self.indep_pairwise is not None:
             windows_of(self.indep_pairwise)
 
@@ -294,7 +299,8 @@ def _on_autosomes(cohort: Cohort) -> Parts:
 def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> None:
     """Variants that are much like others near them."""
     if selection.indep_pairwise is not None:
-        founders, windows = _founders(cohort, selection), windows_of(selection.indep_pairwise)
+        founders = _founders(cohort, selection)
+        windows = windows_of(selection.indep_pairwise)._replace(order=selection.indep_order)
         founders = founders if cohort.learned is None else founders[cohort.learned]
         kept = pruned(cohort.training, cohort.left, founders, windows, resources)
         cohort.drop_variants("indep_pairwise", ~kept)

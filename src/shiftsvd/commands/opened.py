@@ -1,0 +1,57 @@
+"""What `shiftsvd fit` reads: any file as a matrix, genotypes with their filters, blocks that workers read."""
+
+from pathlib import Path
+from typing import Any
+
+from shiftsvd.commands.cluster import asked_for
+from shiftsvd.commands.cohorts import all_samples, opened_cohort
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.genetics.selection import Cohort
+from shiftsvd.genetics.several import Parts, joined
+from shiftsvd.io import Names, open_matrix
+from shiftsvd.io.opening import operator_of
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import Resources
+
+
+def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
+    """The matrix and its names, and what genotypes take part; for a cluster, one whose blocks the workers read."""
+    resources = Resources(options.memory, options.threads)
+    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
+    if options.left_missing != "error":
+        A, names = open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
+        return A, names, None
+    if options.chromosomes:
+        cohort = opened_cohort(files_of(options), options)
+        return genotypes_of(cohort.training, options), joined(cohort.parts).names, cohort
+    B, names = open_matrix(files_of(options), stream=asked_for(options.scheduler, options.workers) or None, **where)
+    return spread(B, options), names, None
+
+
+def files_of(options: Any) -> list[Path]:
+    """The files, where workers of a cluster find them."""
+    on_cluster = asked_for(options.scheduler, options.workers)
+    return [Path(file).absolute() if on_cluster else Path(file) for file in options.files]
+
+
+def genotypes_of(parts: Parts, options: Any) -> Operator:
+    """Files of genotypes, or parts of them, as one matrix."""
+    stream = asked_for(options.scheduler, options.workers) or None
+    A, _ = operator_of(files_of(options), joined(parts), Resources(options.memory, options.threads), stream)
+    return spread(A, options)
+
+
+def everybody(cohort: Cohort, pca: PCA, options: Any) -> Operator:
+    """Genotypes of all samples of a cohort, those that are projected too."""
+    return genotypes_of(all_samples(cohort, pca), options)
+
+
+def spread(A: Operator, options: Any) -> Operator:
+    """The matrix; for a cluster, one whose blocks the workers read from the path."""
+    if not asked_for(options.scheduler, options.workers):
+        return A
+    from shiftsvd.backends.dask.file import on_workers
+
+    return on_workers(A)
