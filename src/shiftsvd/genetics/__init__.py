@@ -4,7 +4,7 @@ The genotypes stay in the file, 2 bits for each, unless there is room for them; 
 of what is missing are applied block by block.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -16,9 +16,20 @@ import numpy.typing as npt
 from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
 from shiftsvd.genetics.components import check_rank, decomposed, everybody, patterson_matrix, placed, scanned, tested
 from shiftsvd.genetics.plink_files import eigenval, eigenvec, eigenvec_allele
+from shiftsvd.genetics.relatives import Kinship, unrelated
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.several import joined, of_samples, parts_of, samples_of, some_of, variants_at, variants_of
+from shiftsvd.genetics.several import (
+    Beds,
+    beds,
+    joined,
+    of_samples,
+    parts_of,
+    samples_of,
+    some_of,
+    variants_at,
+    variants_of,
+)
 from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import operator_of, read_file
@@ -34,6 +45,7 @@ from shiftsvd.solvers import Solver
 
 __all__ = [
     "GenotypePCA",
+    "Kinship",
     "Projection",
     "Samples",
     "Selection",
@@ -42,9 +54,9 @@ __all__ = [
     "Variants",
     "pca",
     "tracy_widom",
+    "unrelated",
 ]
 
-Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
 # Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
 _NOTHING = float(np.finfo(np.float32).eps)
@@ -162,7 +174,7 @@ class GenotypePCA:
         to 0 than the training samples among which they belong (Lee, Zou & Wright 2010); compare projected samples with
         projected samples.
         """
-        paths = _beds(bed)
+        paths = beds(bed)
         samples, variants = samples_of(paths), variants_of(paths)
         match = aligned(self.variants, self.used, variants)
         if not len(match.here):
@@ -286,7 +298,7 @@ def pca(
     <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
-    paths = _beds(bed)
+    paths = beds(bed)
     cohort = selected(paths, parts_of(paths, None, memory_limit), selection, resources)
     matrix, rng = patterson_matrix(cohort, resources, stream), generator(rng)
     check_rank(cohort, matrix, k)
@@ -326,14 +338,6 @@ def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
     others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies
-
-
-def _beds(bed: Beds) -> list[Path]:
-    """The .bed of each prefix."""
-    given = [bed] if isinstance(bed, str | PathLike) else list(bed)
-    if not given:
-        raise ValueError("bed must name at least one file, got an empty list")
-    return [Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed") for path in given]
 
 
 def _genotypes(paths: list[Path], m: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:

@@ -81,7 +81,7 @@ def tested(
 ) -> TracyWidom:
     """The Tracy-Widom test of each component."""
     rank = min(matrix.A.shape[0] - 1, n_used)
-    squared, error = squared_trace(matrix.Z, U, S, rng, resources)
+    squared, error = squared_trace(matrix.Z, U, S, matrix.total, rng, resources)
     return tracy_widom(S**2 / n_used, rank, matrix.total / n_used, squared / n_used**2, error / n_used**2)
 
 

@@ -286,12 +286,12 @@ _TESTS: Final[dict[str, Callable[[CallCounts, float, Cohort, Selection], Mask]]]
 def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> None:
     """Samples on which components are learned: of which no two are related."""
     if selection.unrelated is not None:
-        kinship = kinship_matrix(_on_autosomes(cohort), resources)
+        kinship = kinship_matrix(on_autosomes(cohort), resources)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
 
 
-def _on_autosomes(cohort: Cohort) -> Parts:
+def on_autosomes(cohort: Cohort) -> Parts:
     """The variants that tell relatives."""
     return some_of(cohort.parts, autosomal(cohort.variants.chromosomes)[cohort.kept])
 

@@ -1,6 +1,7 @@
 """Genotypes in a file for each chromosome: the variants of all files side by side, of the same samples."""
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,16 @@ from shiftsvd.io.opening import read_file
 from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
 
+Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wanted
+
+
+def beds(bed: Beds) -> list[Path]:
+    """The .bed of each prefix."""
+    given = [bed] if isinstance(bed, str | PathLike) else list(bed)
+    if not given:
+        raise ValueError("bed must name at least one file, got an empty list")
+    return [Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed") for path in given]
 
 
 def variants_of(files: Sequence[Path]) -> Variants:

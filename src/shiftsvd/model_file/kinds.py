@@ -143,8 +143,9 @@ def _used_as_frequent(settings: Values, fitted: Values) -> None:
     p = fitted["frequencies"][fitted["used"]]
     if np.any((p <= 0) | (p >= 1)):
         raise ValueError("frequencies of the variants that are used must be between 0 and 1")
-    if fitted.get("n_left_out", 0) > np.count_nonzero(~fitted["used"]):
-        raise ValueError(f"n_left_out must not be more than are not used, got {fitted['n_left_out']}")
+    gone = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0)
+    if gone > np.count_nonzero(~fitted["used"]):
+        raise ValueError(f"n_left_out and n_filtered must not be more than are not used, got {gone}")
 
 
 def _words_taken(model: Any, names: list[str]) -> Values:
@@ -284,7 +285,7 @@ KINDS: Final = {
             "used": numbers("n", "bool"),
             "info": account,
         },
-        {"n_left_out": count(least=0)},
+        {"n_left_out": count(least=0), "n_filtered": count(least=0), "learned": numbers("m", "bool")},
         agree=_used_as_frequent,
         made=lambda cls, settings, fitted: cls(**fitted),
     ),
