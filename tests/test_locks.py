@@ -81,18 +81,17 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_and_other_files_stay(t
 def test_of_two_commands_at_once_one_ends_and_the_other_is_refused_in_a_line(shared: str, tmp_path: Path) -> None:
     file = tmp_path / "X.npy"
     np.save(file, np.random.default_rng(0).standard_normal((20_000, 100)))
-    for race in range(2):
-        runs = []
-        for name in ("a", "b"):
-            folders = {"-o": tmp_path / f"{race}{name}", "--checkpoint": tmp_path / f"kept{race}{name}"}
-            folders[shared] = tmp_path / f"shared{race}"
-            line = [*SHIFTSVD, "fit", str(file), "-k", "3", "--memory", "80M", "--no-report", "--scores", "npy"]
-            line += [str(word) for pair in folders.items() for word in pair]
-            runs.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-        told = [run.communicate()[1] for run in runs]
-        codes = sorted(run.returncode for run in runs)
-        assert codes in ([0, 1], [0, 0]), told
-        lost = [text for run, text in zip(runs, told, strict=True) if run.returncode]
-        assert all("is in use by process" in text or "exists; give --force" in text for text in lost), told
-        assert not any("Traceback" in text for text in told)
-        assert shared == "--checkpoint" or codes == [0, 1], "without --force nothing is replaced"
+    runs = []
+    for name in ("a", "b"):
+        folders = {"-o": tmp_path / name, "--checkpoint": tmp_path / f"kept-{name}"}
+        folders[shared] = tmp_path / "shared"
+        line = [*SHIFTSVD, "fit", str(file), "-k", "3", "--memory", "80M", "--no-report", "--scores", "npy"]
+        line += [str(word) for pair in folders.items() for word in pair]
+        runs.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    told = [run.communicate()[1] for run in runs]
+    codes = sorted(run.returncode for run in runs)
+    assert codes in ([0, 1], [0, 0]), told
+    lost = [text for run, text in zip(runs, told, strict=True) if run.returncode]
+    assert all("is in use by process" in text or "exists; give --force" in text for text in lost), told
+    assert not any("Traceback" in text for text in told)
+    assert shared == "--checkpoint" or codes == [0, 1], "without --force nothing is replaced"
