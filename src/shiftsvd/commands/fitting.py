@@ -125,6 +125,7 @@ def run(options: Fit) -> None:
             raster = write_scores(pca, A, names, options, outputs, paths)
         pca.set_params(missing=options.missing_later)
         if options.filled:
+            pca.variants_ = genotypes.variants_fitted(options)
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
         result = Result.of(
             pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started

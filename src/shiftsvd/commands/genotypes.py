@@ -9,9 +9,9 @@ import numpy as np
 
 from shiftsvd.commands.tables import Block, Write
 from shiftsvd.genetics import eigenval, eigenvec, patterson
-from shiftsvd.genetics.alleles import read_chromosomes, read_samples
+from shiftsvd.genetics.alleles import Variants, read_chromosomes, read_samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal, chosen
-from shiftsvd.genetics.several import Parts, parts_of, some_of
+from shiftsvd.genetics.several import Parts, parts_of, some_of, variants_in
 from shiftsvd.io.base import Labels
 from shiftsvd.io.stacking import COHORTS, several
 from shiftsvd.missing.gaps.counting import n_missing
@@ -107,9 +107,17 @@ def n_left_out(options: Any, n_variants: int) -> int:
 
 def n_missing_of(options: Any) -> int:
     """How many genotypes are missing of the variants fitted, in whose place their reader puts means; one read."""
-    files = [Path(file) for file in options.files]
-    parts = of_choice(files, options.chromosomes, options.key, options.memory)
-    return sum(n_missing(opened.matrix) for _, opened in parts)
+    return sum(n_missing(opened.matrix) for _, opened in _parts_fitted(options))
+
+
+def variants_fitted(options: Any) -> Variants:
+    """What the model keeps of its variants, by which `transform` finds them in other files."""
+    return variants_in(_parts_fitted(options))
+
+
+def _parts_fitted(options: Any) -> Parts:
+    """The variants of the files that are fitted."""
+    return of_choice([Path(file) for file in options.files], options.chromosomes, options.key, options.memory)
 
 
 def told(pca: Any, n_left_out: int) -> dict[str, Any]:

@@ -22,6 +22,12 @@ def variants_of(files: Sequence[Path]) -> Variants:
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
+def variants_in(parts: Parts) -> Variants:
+    """Those of the parts of files that are wanted."""
+    read = [(read_variants(path.with_suffix(".bim")), opened.matrix.places) for path, opened in parts]
+    return Variants(*(np.concatenate([own[i][places] for own, places in read]) for i in range(len(Variants._fields))))
+
+
 def samples_of(paths: Sequence[Path]) -> Samples:
     """The samples of all files, in the same order."""
     first, *others = (read_samples(path.with_suffix(".fam")) for path in paths)

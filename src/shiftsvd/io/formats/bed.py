@@ -91,6 +91,11 @@ class Genotypes(RowSource):
         self.fingerprint = fingerprint_of(path, own)
         self._open = optional("bed_reader", "genetics").open_bed
 
+    @property
+    def places(self) -> npt.NDArray[np.intp]:
+        """Where the variants are in the file."""
+        return self._places
+
     def some(self, kept: npt.NDArray[np.bool_]) -> "Genotypes":
         """The variants in a mask."""
         means = None if self._means is None else self._means[kept]
