@@ -22,6 +22,8 @@ K = 3
 SHARES = (0.1, 0.25, 0.5, 0.75)
 MISSING = (0.1, 0.3, 0.6)
 DRAWS = 10
+# Debian has the program there, and a script of the same name on the path.
+SMARTPCA = shutil.which("smartpca", path="/usr/lib/eigensoft") or shutil.which("smartpca")
 ALIKE = {"chromosome": "1", "allele_1": "A", "allele_2": "G"}
 
 
@@ -53,7 +55,7 @@ def smartpca(folder: Path, reference: Any, G: Any) -> Any:
         f"poplistname: pops\nlsqproject: YES\nnumoutevec: {K}\nnumoutlieriter: 0\naltnormstyle: NO\nhiprec: YES\n"
         "familynames: NO\n"
     )
-    subprocess.run(["smartpca", "-p", "par"], cwd=folder, check=True, capture_output=True)
+    subprocess.run([str(SMARTPCA), "-p", "par"], cwd=folder, check=True, capture_output=True)
     rows = [line.split()[1 : K + 1] for line in (folder / "all.evec").read_text().splitlines()[1:]]
     return np.array(rows, float)[len(reference) :]
 
@@ -61,7 +63,7 @@ def smartpca(folder: Path, reference: Any, G: Any) -> Any:
 def harms(G: Any) -> Iterator[tuple[str, list[tuple[Any, Any]]]]:
     """What is done to new samples, each time with several draws: genotypes, and the variants that are there."""
     n = G.shape[1]
-    draws = [np.random.default_rng(seed) for seed in range(DRAWS)]
+    draws = [np.random.default_rng([seed, 1]) for seed in range(DRAWS)]  # not the seeds of genotypes
     for share in SHARES:
         yield f"{share:.0%} of the variants", [(G, rng.random(n) < share) for rng in draws]
     for share in MISSING:
@@ -79,7 +81,7 @@ def lacking(folder: Path, components: GenotypePCA, reference: Any, G: Any) -> No
     for name, draws in harms(G):
         files = [write(folder / f"{i}.bed", *draw) for i, draw in enumerate(draws)]
         theirs = None
-        if shutil.which("smartpca"):
+        if SMARTPCA is not None:
             there = np.where(draws[0][1], G, np.nan) if draws[0][1] is not None else draws[0][0]
             theirs = smartpca(folder, reference, there)
         for method in ("mean", "lsq", "oadp"):

@@ -23,14 +23,19 @@ class Cohort:
     second: Any
 
     @classmethod
-    def simulated(cls, samples: int, variants: int, seed: int = 0, populations: int = 4, gaps: float = 0.0) -> Self:
-        """Populations that drifted apart; what is drawn of variants does not depend on the seed or the samples."""
+    def simulated(
+        cls, samples: int, variants: int, seed: int = 0, pattern: tuple[int, ...] = (0, 1, 2, 3), gaps: float = 0.0
+    ) -> Self:
+        """Populations that drifted apart; what is drawn of variants does not depend on the seed or the samples.
+
+        The samples are of the populations in the pattern, again and again.
+        """
         shared = np.random.default_rng(variants)
         ancestral, drift = shared.uniform(0.05, 0.95, variants), 0.1
         shape = (1 - drift) / drift
-        p = np.array([shared.beta(ancestral * shape, (1 - ancestral) * shape) for _ in range(populations)])
+        p = np.array([shared.beta(ancestral * shape, (1 - ancestral) * shape) for _ in range(max(pattern) + 1)])
         rng = np.random.default_rng(seed)
-        G = rng.binomial(2, p[np.arange(samples) % populations]).astype(np.float32)
+        G = rng.binomial(2, p[np.resize(pattern, samples)]).astype(np.float32)
         G[rng.random(G.shape) < gaps] = np.nan
         chromosome = np.sort(shared.integers(1, 23, variants)).astype(str)
         position = 1000 + 977 * np.arange(variants)

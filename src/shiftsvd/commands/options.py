@@ -142,8 +142,8 @@ projection = _options(
     click.option(
         "--project",
         type=click.Choice(PROJECTIONS),
-        help="Of a .bed: by least squares on what is there; by OADP, without the shrinkage of many variants; with means "
-        "in place of what is missing, which shrinks scores.  [default: lsq]",
+        help="Of a .bed: by least squares on what is there; by OADP, without the shrinkage of many variants; with "
+        "means in place of what is missing, which shrinks scores.  [default: lsq]",
     ),
     click.option(
         "--match",

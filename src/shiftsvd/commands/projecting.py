@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -19,21 +19,22 @@ from shiftsvd.genetics.several import joined, parts_of
 from shiftsvd.genetics.strands import n_ambiguous
 from shiftsvd.io.stacking import several
 from shiftsvd.model_file import load_model
+from shiftsvd.names import ProjectName
 
 NUMBER, ERROR = "n_variants", "{}_se"  # columns beside those of the components
 _FEW = 0.5  # share of the variants of a model, below which a file has so few that it is warned of
 
 
 def knows_alleles(pca: PCA, model: Path, trust_order: bool) -> bool:
-    """Whether variants can be matched by alleles; a model that knows none is refused, but if names are trusted."""
+    """Whether variants can be matched by alleles; a model without is refused, unless names are to be trusted."""
     if hasattr(pca, "variants_"):
         if trust_order:
             raise ValueError(f"{model} knows the alleles of its variants, and goes by them; leave out --trust-order")
         return True
     if not trust_order:
         raise ValueError(
-            f"{model} does not know which alleles it counts, and a .bed may count others: fit it again to its .bed, or, "
-            "if this file counts the same alleles of the same variants, give --trust-order"
+            f"{model} does not know which alleles it counts, and a .bed may count others: fit it again to its .bed, "
+            "or, if this file counts the same alleles of the same variants, give --trust-order"
         )
     return False
 
@@ -50,7 +51,7 @@ def projected(pca: PCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[in
     """The table of scores that is to be written, and its rows in blocks."""
     parts = parts_of([Path(file) for file in given["files"]], given["key"], given["memory"])
     target = Target.of(basis(pca), parts, given["match"] or "auto", given["trust_ambiguous"])
-    file, method = several([path for path, _ in parts]), given["project"] or "lsq"
+    file, method = several([path for path, _ in parts]), cast("ProjectName", given["project"] or "lsq")
     _tell(file, target, given["quiet"])
     components, plain = component_names(pca), tables(given["out"]) == "npy"
     beside = [] if method == "mean" else [ERROR.format(name) for name in components]

@@ -102,13 +102,13 @@ class GenotypePCA:
         ----------
         bed : path, or a list of them
             A file, or one for each chromosome, of the same samples. Variants are matched by chromosome, position and
-            alleles, whatever their order; alleles that are swapped, or those of the other strand, are counted as in the
+            alleles, whatever their order; swapped alleles, or those of the other strand, are counted as in the
             training.
         project : "lsq", "oadp" or "mean"
             "lsq": least squares on the genotypes that a sample has, as EIGENSOFT's lsqproject. "oadp": these scores
             beside those of the training samples, by online augmentation, decomposition and Procrustes, which takes
-            away the shrinkage of more variants than samples. "mean": the mean of the training samples in place of what is
-            absent or missing, which shrinks scores by that share.
+            away the shrinkage of more variants than samples. "mean": the mean of the training samples in place of what
+            is absent or missing, which shrinks scores by that share.
         match : "auto", "position" or "name"
             "auto": by position; by name where a position is not known (0), or where positions are those of another
             build of the genome. "position" and "name" go by one of them alone.

@@ -31,6 +31,11 @@ class Variants(NamedTuple):
     first: Alleles
     second: Alleles
 
+    def at(self, places: npt.NDArray[np.intp]) -> "Variants":
+        """Some of them."""
+        texts = (self.chromosomes[places], self.names[places], self.positions[places])
+        return Variants(*texts, self.first[places], self.second[places])
+
 
 def read_samples(path: Path) -> Samples:
     """The .fam file."""

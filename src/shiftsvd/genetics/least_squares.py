@@ -1,20 +1,21 @@
 """Scores by least squares on the genotypes that a sample has, and how far those that it lacks could move them.
 
 A sample x of all N variants, in units of the scale, has the scores ``V^T x``, with V the loadings, of orthonormal
-columns. Of a sample that has the variants P alone, ``V_P^T x_P`` is too small by the share that is missing; least squares
-gives
+columns. Of a sample that has the variants P alone, ``V_P^T x_P`` is too small by the share that is missing; least
+squares gives
 
     b = G^-1 V_P^T x_P,    G = V_P^T V_P,
 
-as EIGENSOFT does with ``lsqproject``. With residuals ``e_j = x_j - v_j^T V^T x`` that are independent of each other and of
-which variants are missing, of variances s_j, the scores of all variants differ from b by
+as EIGENSOFT does with ``lsqproject``. With residuals ``e_j = x_j - v_j^T V^T x`` that are independent of each other and
+of which variants are missing, of variances s_j, the scores of all variants differ from b by
 
     (G^-1 - I) sum_P v_j e_j - sum_A v_j e_j,
 
-A being the absent variants. The covariance of that is ``(G^-1 - I) M (G^-1 - I) + M_A`` with ``M = sum_P s_j v_j v_j^T``
-and the same sum over A, which is estimated from M by the share of each component that is absent. With equal variances it
-is ``s (G^-1 - I)``: nothing where all variants are present. The squares of the residuals on P, over ``1 - k / n``, stand
-for the s_j (White 1980; MacKinnon & White 1985), since variants that tell populations apart vary less within one.
+A being the absent variants. The covariance of that is ``(G^-1 - I) M (G^-1 - I) + M_A``, where ``M = sum_P s_j v_j
+v_j^T`` and M_A is the same sum over A, estimated from M by the share of each component that is absent. With equal
+variances it is ``s (G^-1 - I)``: nothing where all variants are present. The squares of the residuals on P, over
+``1 - k / n``, stand for the s_j (White 1980; MacKinnon & White 1985), since variants that tell populations apart vary
+less within one.
 """
 
 from dataclasses import dataclass

@@ -125,7 +125,7 @@ def matched(
         If names and positions point to different variants, and alleles cannot tell which is right.
     """
     wanted = np.flatnonzero(used)
-    ours = Variants(*(np.asarray(column[wanted]) for column in known))
+    ours = known.at(wanted)
     keys, theirs = _keys(ours, new)
     book = Dictionary()
     alleles = [(book.codes(variants.first), book.codes(variants.second)) for variants in (ours, new)]
@@ -157,9 +157,9 @@ def _decided(
 ) -> tuple[bool, Mask]:
     """Whether names decide where they point elsewhere than positions do; and which variants contradict themselves.
 
-    The one whose alleles agree decides, if those of the other do not. If both agree, both can only be right of different
-    variants (another build of the genome has other positions, and some meet by chance): what finds more decides. This
-    is a heuristic; where many variants contradict themselves it would be a guess, which is refused.
+    The one whose alleles agree decides, if those of the other do not. If both agree, both can only be right of
+    different variants (another build of the genome has other positions, and some meet by chance): what finds more
+    decides. This is a heuristic; where many variants contradict themselves it would be a guess, which is refused.
     """
     nothing, both = np.zeros(len(elsewhere), bool), elsewhere & (placed.there >= 0)
     if by != "auto" or not elsewhere.any():

@@ -2,7 +2,8 @@
 
 Components fit the noise of their own samples, which new samples do not share: with many more variants than samples
 these come out nearer to 0. So each new sample is added to the training samples, the components of all are found, and
-these are turned and scaled back onto the old ones (Zhang, Dey & Lee 2020; Privé, Luu, Blum, McGrath & Vilhjálmsson 2020).
+these are turned and scaled back onto the old ones (Zhang, Dey & Lee 2020; Privé, Luu, Blum, McGrath & Vilhjálmsson
+2020).
 """
 
 import numpy as np
@@ -43,7 +44,7 @@ def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
     left, overlaps, right = np.linalg.svd(lengths[:, None] * training)
     rotated = np.einsum("mi,mai,mja->mj", new, right, left, optimize=True)
     factor = overlaps.sum(axis=1) / np.einsum("mij,mij->m", training, training)
-    return factor[:, None] * rotated
+    return np.asarray(factor[:, None] * rotated)
 
 
 def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:

@@ -253,12 +253,12 @@ def projected(
     errors = [group.errors for group in groups if group.errors is not None]
     counts = found.counts
     return Projection(
-        in_units([group.scores for group in groups]),
-        target.samples,
-        *(counts[name] for name in ("matched", "flipped", "absent", "mismatched")),
-        *(counts[name] for name in ("complemented", "ambiguous", "unclear", "by_name")),
-        in_units(errors) if errors else None,
-        np.concatenate([group.n_present for group in groups]),
+        eigenvectors=in_units([group.scores for group in groups]),
+        samples=target.samples,
+        n_used=counts["matched"],
+        **{f"n_{name}": count for name, count in counts.items() if name != "matched"},
+        standard_errors=in_units(errors) if errors else None,
+        n_present=np.concatenate([group.n_present for group in groups]),
     )
 
 

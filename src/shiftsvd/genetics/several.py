@@ -18,14 +18,19 @@ Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wa
 
 def variants_of(files: Sequence[Path]) -> Variants:
     """The .bim of each file, one after another."""
-    read = [read_variants(file.with_suffix(".bim")) for file in files]
+    return _joined_variants([read_variants(file.with_suffix(".bim")) for file in files])
+
+
+def _joined_variants(read: Sequence[Variants]) -> Variants:
+    """Those of all files, one after another."""
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
 def variants_in(parts: Parts) -> Variants:
     """Those of the parts of files that are wanted."""
-    read = [(read_variants(path.with_suffix(".bim")), opened.matrix.places) for path, opened in parts]
-    return Variants(*(np.concatenate([own[i][places] for own, places in read]) for i in range(len(Variants._fields))))
+    return _joined_variants(
+        [read_variants(path.with_suffix(".bim")).at(opened.matrix.places) for path, opened in parts]
+    )
 
 
 def samples_of(paths: Sequence[Path]) -> Samples:
