@@ -111,7 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "convert counts.npz donors/a.h5ad",
             "convert counts.npz donors/b.h5ad",
             "fit counts.h5ad -k 10 -o out",
-            *(["fit cohort.bed -k 3 -o cohort"] if find_spec("bed_reader") else []),
+            *(["fit cohort.bed -k 3 -o reference"] if find_spec("bed_reader") else []),
         ):
             assert CliRunner().invoke(main, line.split()).exit_code == 0
     finally:

@@ -13,7 +13,7 @@ Examples:
   shiftsvd info
   shiftsvd info counts.h5ad
   shiftsvd info out/model.safetensors --json
-  shiftsvd info cohort/model.safetensors array.bed
+  shiftsvd info reference/model.safetensors array.bed
 """
 
 

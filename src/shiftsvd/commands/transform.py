@@ -14,7 +14,7 @@ EPILOG = """
 Examples:
   shiftsvd transform out/model.safetensors new.mtx.gz -o scores.parquet
   shiftsvd transform out/model.safetensors new.mtx.gz -o - | head -3
-  shiftsvd transform cohort/model.safetensors array.bed --project oadp -o scores.csv
+  shiftsvd transform reference/model.safetensors array.bed --project oadp -o scores.csv
 """
 
 
