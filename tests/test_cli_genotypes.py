@@ -75,6 +75,7 @@ def test_the_files_of_plink_lie_beside_the_folder(
         "cohort.v1",
         "cohort.v1.eigenval",
         "cohort.v1.eigenvec",
+        "cohort.v1.eigenvec.allele",
     ]
     lines = Path(f"{out}.eigenvec").read_text().splitlines()
     assert lines[0] == "#FID\tIID\tPC1\tPC2"
@@ -218,6 +219,7 @@ def test_scores_of_new_samples_are_projections(
     file = write(
         *(tmp_path / "moved.bed", new[:, order]),
         sid=[f"rs{j}" for j in order],
+        bp_position=(1 + order).tolist(),
         chromosome=np.where(sexed[order], "23", "1").tolist(),
     )
     want = ours.project(tmp_path / "new.bed").eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
@@ -231,19 +233,26 @@ def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> Non
     np.save(tmp_path / "new.npy", new)
     file = write(tmp_path / "new.bed", new)
     model = tmp_path / "out" / "model.safetensors"
-    np.testing.assert_allclose(scores(model, tmp_path / "new.npy"), scores(model, file), atol=1e-4)
+    in_gaps = scores(model, file, "--project", "mean")
+    np.testing.assert_allclose(scores(model, tmp_path / "new.npy"), in_gaps, atol=1e-4)
     done("fit", bed, "-k", 2, "-o", tmp_path / "off", "--shift", "none")
     model = tmp_path / "off" / "model.safetensors"
-    result = invoke("transform", model, file, "-o", tmp_path / "no.npy")  # there is no mean
-    assert result.exit_code == 1
+    blind = ss.load_model(model)
+    del blind.variants_
+    blind.save(tmp_path / "blind.safetensors")
+    result = invoke("transform", tmp_path / "blind.safetensors", file, "-o", tmp_path / "no.npy", "--trust-order")
+    assert result.exit_code == 1  # there is no mean
     assert "the matrix must be finite" in result.stderr
     assert len(scores(model, write(tmp_path / "full.bed", genotypes(7, 300, gaps=0)))) == 7
 
 
-def test_files_of_other_variants_are_refused(with_sexes: Path, tmp_path: Path) -> None:
+def test_names_that_are_to_be_trusted_must_be_those_of_the_model(with_sexes: Path, tmp_path: Path) -> None:
     done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out")
+    model = ss.load_model(tmp_path / "out" / "model.safetensors")
+    del model.variants_
+    model.save(tmp_path / "blind.safetensors")
     fewer = write(tmp_path / "fewer.bed", genotypes(7, 280))
-    result = invoke("transform", tmp_path / "out" / "model.safetensors", fewer, "-o", tmp_path / "no.npy")
+    result = invoke("transform", tmp_path / "blind.safetensors", fewer, "-o", tmp_path / "no.npy", "--trust-order")
     assert result.exit_code == 1
     assert "lacks features of the model: rs280, rs281, rs282" in result.stderr
 

@@ -95,7 +95,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
     if find_spec("bed_reader"):
         to_bed, rng = import_module("bed_reader").to_bed, np.random.default_rng(0)
-        to_bed(folder / "cohort.bed", rng.integers(0, 3, (30, 90)))
+        for name in ("cohort", "array"):
+            to_bed(folder / f"{name}.bed", rng.integers(0, 3, (30, 90)))
         for number in ("1", "2"):
             variants = {"chromosome": [number] * 90, "sid": [f"rs{number}{j}" for j in range(90)]}
             to_bed(folder / f"chr{number}.bed", rng.integers(0, 3, (30, 90)), properties=variants)
@@ -110,6 +111,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "convert counts.npz donors/a.h5ad",
             "convert counts.npz donors/b.h5ad",
             "fit counts.h5ad -k 10 -o out",
+            *(["fit cohort.bed -k 3 -o reference"] if find_spec("bed_reader") else []),
         ):
             assert CliRunner().invoke(main, line.split()).exit_code == 0
     finally:

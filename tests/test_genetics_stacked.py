@@ -53,7 +53,7 @@ def test_chromosomes_side_by_side_are_the_one_file(stream: bool, tmp_path: Path)
     for other in projections[1:]:
         signs = np.sign(np.sum(projections[0].eigenvectors * other.eigenvectors, axis=0))
         np.testing.assert_allclose(projections[0].eigenvectors * signs, other.eigenvectors, atol=1e-4)
-        assert projections[0][2:] == other[2:]
+        assert projections[0][2:10] == other[2:10]
     assert projections[0].n_flipped > 0
 
 

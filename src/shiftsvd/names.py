@@ -27,6 +27,8 @@ TransformName = Literal[
 ]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 Chromosomes = Literal["autosomes", "all"]
+MatchName = Literal["auto", "position", "name"]
+ProjectName = Literal["lsq", "oadp", "mean"]
 # Defaults that help of the command tells, too.
 TOL: Final = 1e-4  # relative accuracy of the values
 MAX_ITER: Final = 300  # steps of a completion

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
-from shiftsvd.commands import genotypes
+from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.fitting import component_names, score_raster
 from shiftsvd.commands.options import say, tables, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
@@ -35,12 +35,18 @@ ENTRIES = 2**23
 
 def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
-    out = given["out"]
-    _check_output(out, given["force"])
-    pca, A, names = _opened(load_model(model, PCA), given)
-    table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+    _check_output(given["out"], given["force"])
+    pca = load_model(model, PCA)
+    if not _are_genotypes(given):
+        projecting.refuse_options(given)
+    if _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"]):
+        table, blocks = projecting.projected(pca, given)
+    else:
+        pca, A, names = _opened(pca, given)
+        table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+        blocks = pca.iter_scores(A)
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
-        _write(out, table, pca.iter_scores(A), given)
+        _write(given["out"], table, blocks, given)
 
 
 def inverse(model: Path, given: dict[str, Any]) -> None:
@@ -48,12 +54,12 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     out = given["out"]
     _check_output(out, given["force"])
     pca = load_model(model, PCA)
-    Z, names = _open_scores(pca, given)
+    Z, names, places = _open_scores(pca, given)
     features = getattr(pca, "feature_names_in_", None)
     columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
     dtype = np.result_type(Z.dtype, pca.components_.dtype)
     table = Table(columns, Z.shape[0], np.dtype(given["dtype"] or dtype), names.samples)
-    blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns)))
+    blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns), places))
     _write(out, table, blocks, given)
 
 
@@ -66,8 +72,8 @@ def report(model: Path, given: dict[str, Any]) -> None:
     pca = load_model(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
-        Z, _ = _open_scores(pca, given)
-        for _, block in _rows(Z, Z.shape[1]):
+        Z, _, places = _open_scores(pca, given)
+        for _, block in _rows(Z, Z.shape[1], places):
             raster.add(block)
     with Outputs([out], given["force"]) as outputs:
         page.write(
@@ -81,11 +87,16 @@ def report(model: Path, given: dict[str, Any]) -> None:
     say(f"written: {out}", given["quiet"])
 
 
+def _are_genotypes(given: dict[str, Any]) -> bool:
+    """Whether the files are of PLINK, of the same samples."""
+    stacked = len(given["files"]) > 1 and given["stack"] == "rows"
+    return genotypes.are_genotypes(given["files"], given["format_"], given["orient"]) and not stacked
+
+
 def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
     files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
-    are_genotypes = genotypes.are_genotypes(given["files"], given["format_"], given["orient"])
-    if are_genotypes and not (len(files) > 1 and given["stack"] == "rows"):
+    if _are_genotypes(given):
         return _opened_genotypes(pca, files, given["key"], resources)
     A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | vars(resources))
     return aligned(pca, A.shape[1], names.features, several(files)), A, names
@@ -149,22 +160,25 @@ def _same(place: dict[str, int], found: list[str], file: str) -> None:
         raise ValueError(f"{file}: names of features are not unique, and in another order than those of the model")
 
 
-def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
-    """Scores from a table, as many columns as the model has components."""
+def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]:
+    """A table, and which of its columns are scores: all, or those that are called as the components are."""
     resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None
     Z, names = open_matrix(given["file"], format=kind, **vars(resources))
-    if Z.shape[1] != pca.n_components_:
+    if Z.shape[1] == pca.n_components_:
+        return Z, names, slice(None)
+    columns = {} if names.features is None else {str(name): j for j, name in enumerate(names.features)}
+    if not all(name in columns for name in component_names(pca)):
         raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
-    return Z, names
+    return Z, names, [columns[name] for name in component_names(pca)]
 
 
-def _rows(Z: Operator, width: int) -> Iterator[tuple[int, Block]]:
-    """The rows of Z in blocks, so many that they do not take much room when they are `width` wide."""
+def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
+    """These columns of Z in blocks of rows, so many that they do not take much room when they are `width` wide."""
     rows = max(1, ENTRIES // width)
     for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):
-            yield first + lo, block[lo : lo + rows]
+            yield first + lo, block[lo : lo + rows, places]
 
 
 def _check_output(out: str, force: bool) -> None:

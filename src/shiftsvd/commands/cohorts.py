@@ -16,7 +16,7 @@ from shiftsvd.genetics.components import Patterson, patterson, tested
 from shiftsvd.genetics.plink_files import eigenvec_allele
 from shiftsvd.genetics.scan import SelectionScan, selection_scan
 from shiftsvd.genetics.selection import Cohort, Selection, selected
-from shiftsvd.genetics.several import Parts, filled, parts_of, some_of, variants_at
+from shiftsvd.genetics.several import Parts, filled, parts_of, some_of
 from shiftsvd.genetics.tracy_widom import TracyWidom
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
@@ -86,7 +86,7 @@ class Told:
     @cached_property
     def used(self) -> Variants:
         """The variants with both alleles."""
-        return variants_at(self.cohort.left, self._both)
+        return self.cohort.left.at(self._both)
 
     def document(self) -> dict[str, Any]:
         """What result.json says."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.commands import projecting
 from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
@@ -102,7 +103,8 @@ def model(file: str) -> Facts:
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
     info = pca.info_
-    names = getattr(pca, "feature_names_in_", None)
+    names, variants = getattr(pca, "feature_names_in_", None), getattr(pca, "variants_", None)
+    known = {} if variants is None else {"variants": projecting.known(variants)}
     return {
         "file": file,
         "kind": type(pca).__name__,
@@ -117,6 +119,7 @@ def model(file: str) -> Facts:
         "provenance": describe(file)["provenance"],
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
         **of_gaps(pca),
+        **known,
         "feature_names": None if names is None else [str(name) for name in names[:3]],
     }
 

@@ -142,12 +142,14 @@ def run(options: Fit) -> None:
         pca.set_params(missing=options.missing_later)
         if options.filled:
             assert cohort is not None
+            pca.variants_ = cohort.left
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(cohort.training))
         result = Result.of(
             pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
         )
-        if told is not None and options.scale == genotypes.SCALE:
-            result.document["genotypes"] = genotypes.told(pca, told.cohort.removed.get("chromosomes", 0))
+        if options.scale == genotypes.SCALE:
+            n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
+            result.document["genotypes"] = genotypes.told(pca, n_left_out)
         result.document.update({} if told is None else told.document())
         write_files(pca, result, outputs, paths, raster, told)
     if cohort is not None:

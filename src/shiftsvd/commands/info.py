@@ -13,6 +13,7 @@ Examples:
   shiftsvd info
   shiftsvd info counts.h5ad
   shiftsvd info out/model.safetensors --json
+  shiftsvd info reference/model.safetensors array.bed
 """
 
 
@@ -27,15 +28,16 @@ def info(**given: Any) -> None:
     """Say what a file holds.
 
     FILE ("-": standard input) is a matrix or a model; without it: what this installation runs on. Several files are
-    one matrix, as `fit` stacks them.
+    one matrix, as `fit` stacks them. After a model of genotypes a .bed, or one for each chromosome: how many variants
+    of the model `transform` would find there.
     """
-    from shiftsvd.commands import facts
+    from shiftsvd.commands import facts, projecting
 
     files = given["files"]
     if not files:
         told = facts.installation()
-    elif len(files) == 1 and files[0].endswith(".safetensors"):
-        told = facts.model(files[0])
+    elif files[0].endswith(".safetensors"):
+        told = facts.model(files[0]) if len(files) == 1 else projecting.held_against(files[0], files[1:], given)
     else:
         options.check_stack(files, given["stack"])
         options.check_format(files[0], given["format_"])

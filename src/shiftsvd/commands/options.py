@@ -9,7 +9,17 @@ from typing import Any, Final, get_args
 import click
 
 from shiftsvd.commands.headings import under
-from shiftsvd.names import MAX_ITER, TOL, Chromosomes, MissingName, ScaleName, SolverName, TransformName
+from shiftsvd.names import (
+    MAX_ITER,
+    TOL,
+    Chromosomes,
+    MatchName,
+    MissingName,
+    ProjectName,
+    ScaleName,
+    SolverName,
+    TransformName,
+)
 from shiftsvd.runs.progress import KINDS
 
 LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
@@ -23,6 +33,8 @@ SCALES: Final = (*get_args(ScaleName), "patterson", "none")
 MISSING: Final = get_args(MissingName)
 TRANSFORMS: Final = get_args(TransformName)
 CHROMOSOMES: Final = get_args(Chromosomes)
+PROJECTIONS: Final = get_args(ProjectName)
+MATCHES: Final = get_args(MatchName)
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
@@ -124,6 +136,31 @@ missing = under(
         "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {MAX_ITER}]"
     ),
 )
+projection = under(
+    "Genotypes",
+    click.option(
+        "--project",
+        type=click.Choice(PROJECTIONS),
+        help="Scores by least squares on what is there; by OADP, without the shrinkage of many variants; with "
+        "means in place of what is missing, which shrinks scores.  [default: lsq]",
+    ),
+    click.option(
+        "--match",
+        type=click.Choice(MATCHES),
+        help="What finds a variant; auto: its position, and its name where positions are not known or of "
+        "another build.  [default: auto]",
+    ),
+    click.option(
+        "--trust-ambiguous",
+        is_flag=True,
+        help="Keep variants A/T and C/G, of which letters cannot tell the strand: it must be that of MODEL.",
+    ),
+    click.option(
+        "--trust-order",
+        is_flag=True,
+        help="For a MODEL without alleles: the file has its variants and counts the same alleles.",
+    ),
+)
 solver = under(
     "Components",
     click.option(
@@ -220,6 +257,13 @@ def check_format(file: str, format_: str | None) -> None:
 
         if format_ not in FORMATS:
             raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
+
+
+def check_projection(given: dict[str, Any]) -> None:
+    """Refuse to look at alleles and not to look at them."""
+    named = {"--project": given["project"], "--match": given["match"], "--trust-ambiguous": given["trust_ambiguous"]}
+    if given["trust_order"] and any(named.values()):
+        raise click.UsageError(f"--trust-order looks at no alleles; leave out {next(n for n in named if named[n])}")
 
 
 def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> None:

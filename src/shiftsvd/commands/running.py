@@ -21,6 +21,9 @@ SPELLED = {
     "force=True": "--force",
     "stream=True": "--scheduler and --workers",
     "max_iter": "--max-iter",
+    "trust_ambiguous=True": "--trust-ambiguous",
+    'match="position"': "--match position",
+    'match="name"': "--match name",
 }
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without

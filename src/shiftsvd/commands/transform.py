@@ -14,6 +14,7 @@ EPILOG = """
 Examples:
   shiftsvd transform out/model.safetensors new.mtx.gz -o scores.parquet
   shiftsvd transform out/model.safetensors new.mtx.gz -o - | head -3
+  shiftsvd transform reference/model.safetensors array.bed --project oadp -o scores.csv
 """
 
 
@@ -26,6 +27,7 @@ Examples:
     click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.'),
 )
 @options.inside
+@options.projection
 @options.resources
 @options.dtype
 @options.progress
@@ -37,9 +39,14 @@ def transform(model: Path, **given: Any) -> None:
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error.
     Several files are one matrix, as `fit` stacks them.
-    Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
+
+    Variants of a .bed are matched with those of MODEL by chromosome, position and alleles: swapped alleles, other
+    strands and another order are no matter, and what is left out is counted on stderr. Scores are those of least
+    squares on the genotypes that a sample has; columns beside them (.csv, .parquet) tell their standard errors, PC1_se,
+    ..., and how many variants the sample has, n_variants.
     """
     options.check_stack(given["files"], given["stack"])
+    options.check_projection(given)
     options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])
     from shiftsvd.commands.applying import transform as run

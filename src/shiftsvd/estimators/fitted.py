@@ -26,6 +26,8 @@ from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
 class FittedPCA(Components):
     """What `PCA` does once it is fitted, whether by `fit` or by batches; its attributes are told there."""
 
+    variants_: Any  # `shiftsvd.genetics.Variants` that the features are: of models that the command fits to genotypes
+
     @overload
     def transform(self, X: LazyArray, groups: Any = None, covariates: Any = None) -> LazyArray: ...
 

@@ -4,37 +4,26 @@ The genotypes stay in the file, 2 bits for each, unless there is room for them; 
 of what is missing are applied block by block.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.alleles import Alignment, Samples, Variants, aligned
+from shiftsvd.genetics.alleles import Samples, Variants
 from shiftsvd.genetics.components import check_rank, decomposed, everybody, patterson_matrix, placed, scanned, tested
 from shiftsvd.genetics.plink_files import eigenval, eigenvec, eigenvec_allele
+from shiftsvd.genetics.projection import Basis, Projection, projected
 from shiftsvd.genetics.relatives import Kinship, unrelated
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.several import (
-    Beds,
-    beds,
-    joined,
-    of_samples,
-    parts_of,
-    samples_of,
-    some_of,
-    variants_at,
-    variants_of,
-)
+from shiftsvd.genetics.several import Beds, beds, joined, of_samples, parts_of, some_of
 from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
-from shiftsvd.io.base import optional, reading
-from shiftsvd.io.opening import operator_of, read_file
-from shiftsvd.io.stacking import several
-from shiftsvd.names import Chromosomes, SolverName
+from shiftsvd.io.opening import operator_of
+from shiftsvd.names import Chromosomes, MatchName, ProjectName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info
@@ -56,31 +45,6 @@ __all__ = [
     "tracy_widom",
     "unrelated",
 ]
-
-_BLOCK = 2**25  # bytes of genotypes in memory while new samples are projected
-# Singular values below this share of the first are rounding: genotypes are multiplied in single precision.
-_NOTHING = float(np.finfo(np.float32).eps)
-
-
-class Projection(NamedTuple):
-    """New samples on the components of others.
-
-    Attributes
-    ----------
-    eigenvectors : array of shape (n_samples, k)
-        In the units of `GenotypePCA.eigenvectors`.
-    samples : Samples
-    n_used, n_flipped, n_absent, n_mismatched : int
-        Variants of the components that were used (of which so many with their alleles swapped), that the new file does
-        not have, and that have other alleles there. The last two count as the mean of the training samples.
-    """
-
-    eigenvectors: Panel
-    samples: Samples
-    n_used: int
-    n_flipped: int
-    n_absent: int
-    n_mismatched: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,50 +115,74 @@ class GenotypePCA:
         dropped += f", {self.n_filtered} filtered" * (self.n_filtered > 0)
         return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
 
-    def project(self, bed: Beds) -> Projection:
+    def project(
+        self,
+        bed: Beds,
+        *,
+        project: ProjectName = "lsq",
+        match: MatchName = "auto",
+        trust_ambiguous: bool = False,
+        memory_limit: int | str | None = None,
+    ) -> Projection:
         """New samples on these components, by the frequencies of the training samples.
 
         Parameters
         ----------
         bed : path, or a list of them
-            A file, or one for each chromosome, of the same samples. Variants are matched by their names (by
-            chromosome and position where the name is "."; chr1 is 1), and where the two alleles are swapped the
-            genotypes are counted the other way round; a is A. A missing genotype is the mean of the training samples.
+            A file, or one for each chromosome, of the same samples. Variants are matched by chromosome, position and
+            alleles, whatever their order; swapped alleles, or those of the other strand, are counted as in the
+            training.
+        project : "lsq", "oadp" or "mean"
+            "lsq": least squares on the genotypes that a sample has, as EIGENSOFT's lsqproject. "oadp": these scores
+            beside those of the training samples, by online augmentation, decomposition and Procrustes, which takes
+            away the shrinkage of more variants than samples. "mean": the mean of the training samples in place of what
+            is absent or missing, which shrinks scores by that share.
+        match : "auto", "position" or "name"
+            "auto": by position; by name where a position is not known (0), or where positions are those of another
+            build of the genome. "position" and "name" go by one of them alone.
+        trust_ambiguous : bool
+            Keep variants with alleles A and T, or C and G, for which both files must be of the same strand.
+        memory_limit : int (bytes) or str such as "2GB", optional
+            Samples are taken so many at a time as fit; each time files are read again. Default: half of what is free.
+
+        Returns
+        -------
+        Projection
 
         Raises
         ------
         ValueError
-            If no variant matches, or names that are needed occur twice.
+            If no variant is in common, or names and positions point to different variants and alleles do not tell which
+            are right.
 
         Notes
         -----
         New samples are 0 on components along which the training samples do not differ (their eigenvalue is 0).
 
-        One read of the variants in common. With many more variants than training samples, new samples come out nearer
-        to 0 than the training samples among which they belong (Lee, Zou & Wright 2010); compare projected samples with
-        projected samples.
+        One read of the variants in common, and where any are absent or missing another one, for the standard errors,
+        which take missing genotypes to be missing whatever they are, and residuals of variants to be independent: they
+        are too small where long stretches of linked variants are absent.
+
+        With many more variants than training samples, new samples come out nearer to 0 than the training samples among
+        which they belong (Lee, Zou & Wright 2010), but with "oadp".
+
+        References
+        ----------
+        Patterson, Price & Reich (2006), Population structure and eigenanalysis (EIGENSOFT); Zhang, Dey & Lee (2020),
+        Fast and robust ancestry prediction using principal component analysis; Privé, Luu, Blum, McGrath &
+        Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
+        population genetic data.
         """
-        paths = beds(bed)
-        samples, variants = samples_of(paths), variants_of(paths)
-        match = aligned(self.variants, self.used, variants)
-        if not len(match.here):
-            raise ValueError(
-                f"{several(paths)} has none of the {self.n_used} variants of the components: {match.n_absent} are not "
-                "there by name (name variants alike: plink2 --set-all-var-ids), "
-                f"{match.n_mismatched} have other alleles "
-                "there (bring both files to the same strand of the same reference: plink2 --ref-from-fa)"
-            )
-        Z = np.zeros((len(samples.names), len(self.eigenvalues)))
-        scale = np.sqrt(2 * self.frequencies * (1 - self.frequencies))
-        for block, G in _genotypes(paths, len(samples.names), match):
-            known = self.frequencies[block.here]
-            centred = np.where(block.swapped, 2 - G, G) - 2 * known
-            np.copyto(centred, 0, where=np.isnan(centred))
-            Z += centred @ (self.loadings[block.here] / scale[block.here, None])
+        parts = parts_of(beds(bed), None, None)
+        return projected(self._basis, parts, project, match, trust_ambiguous, memory_limit)
+
+    @property
+    def _basis(self) -> Basis:
+        """What projections take of these components."""
+        p = self.frequencies
+        scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)
-        Z = np.divide(Z, lengths, out=np.zeros_like(Z), where=lengths > _NOTHING * lengths[0])
-        flipped = int(np.count_nonzero(match.swapped))
-        return Projection(Z, samples, len(match.here), flipped, match.n_absent, match.n_mismatched)
+        return Basis(self.variants, self.used, 2 * p, scale, self.loadings, lengths)
 
     def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
         """Write PREFIX.eigenvec (with a header), PREFIX.eigenval and PREFIX.eigenvec.allele, as plink2 --pca does.
@@ -215,7 +203,7 @@ class GenotypePCA:
             with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
                 write(0, self.eigenvectors)
             eigenval(outputs.part(values), self.eigenvalues)
-            used = variants_at(self.variants, self.used)
+            used = self.variants.at(self.used)
             eigenvec_allele(outputs.part(weights), used, self.loadings[self.used])
 
 
@@ -338,22 +326,3 @@ def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
     others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
     frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
     return frequencies
-
-
-def _genotypes(paths: list[Path], m: int, match: Alignment) -> Iterator[tuple[Alignment, Panel]]:
-    """Blocks of the variants in common, samples x variants, with NaN where they are missing."""
-    optional("bed_reader", "genetics")
-    from bed_reader import open_bed
-
-    first = 0
-    for path in paths:
-        # The shape is checked, and the file too, where it is opened as a matrix; the numbers come with their gaps here.
-        n = read_file(path, "bed", None, None).matrix.shape[0]
-        begin, end = np.searchsorted(match.there, [first, first + n])
-        with reading(path):
-            file = open_bed(path, iid_count=m, sid_count=n)
-            step = max(_BLOCK // (8 * m), 1)
-            for lo in range(begin, end, step):
-                block = match.part(lo, min(lo + step, end))
-                yield block, file.read(np.s_[:, block.there - first], dtype="float64")
-        first += n

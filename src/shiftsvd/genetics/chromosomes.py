@@ -1,5 +1,6 @@
 """Which variants lie on autosomes: the others tell the sexes, or mothers, apart, and are left out as PLINK does."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, get_args
 
@@ -13,6 +14,8 @@ CHOICES: Final = get_args(Chromosomes)
 _NOT_AUTOSOMES: Final = frozenset({"X", "Y", "XY", "MT", "M", "PAR1", "PAR2"})
 _LAST_HUMAN: Final = 26  # PLINK's codes of X, Y, XY and MT are 23 to 26
 _HUMAN_CODES: Final = range(23, _LAST_HUMAN + 1)
+# PLINK 2 has two codes for what PLINK 1 calls XY, the regions where X and Y pair.
+_CODES: Final = {"X": "23", "Y": "24", "XY": "25", "PAR1": "25", "PAR2": "25", "M": "26", "MT": "26"}
 
 Mask = npt.NDArray[np.bool_]
 
@@ -30,11 +33,24 @@ def autosomal(chromosomes: Labels) -> Mask:
     """
     listed: list[str] = chromosomes.tolist()
     names = {name: plain(name) for name in set(listed)}
-    numbers = {name: int(short) for name, short in names.items() if short.isdecimal()}
-    human = max(numbers.values(), default=0) <= _LAST_HUMAN
+    human = _are_human(names.values())
     out = {name for name, short in names.items() if short in _NOT_AUTOSOMES}
-    out |= {name for name, number in numbers.items() if human and number in _HUMAN_CODES}
+    out |= {name for name, short in names.items() if human and short.isdecimal() and int(short) in _HUMAN_CODES}
     return np.array([name not in out for name in listed], bool)
+
+
+def _are_human(names: Iterable[str]) -> bool:
+    """Whether no number is above 26, so that 23 to 26 are PLINK's codes of X, Y, XY and MT."""
+    return max((int(short) for short in names if short.isdecimal()), default=0) <= _LAST_HUMAN
+
+
+def canonical(*files: Labels) -> list[list[str]]:
+    """Chromosomes of each file under names that files share: chr1 and 01 are 1, X is 23, M is 26; "" is none."""
+    listed: list[list[str]] = [chromosomes.tolist() for chromosomes in files]
+    short = {name: plain(name) for name in set().union(*listed)}
+    codes = _CODES if _are_human(short.values()) else {}
+    names = {name: codes.get(one, one) for name, one in short.items()}
+    return [[names[name] for name in own] for own in listed]
 
 
 def chosen(chromosomes: Labels, which: str, bed: Path) -> Mask:

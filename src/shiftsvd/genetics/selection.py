@@ -16,7 +16,7 @@ from shiftsvd.genetics.id_files import Listed, listed_regions, listed_samples, l
 from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.regions import BUILDS, LONG_RANGE, Build, inside
-from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_at, variants_of
+from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_of
 from shiftsvd.io.stacking import several
 from shiftsvd.names import Chromosomes
 from shiftsvd.runs.memory import Resources
@@ -197,7 +197,7 @@ class Cohort:
     @property
     def left(self) -> Variants:
         """The variants that take part."""
-        return variants_at(self.variants, self.kept)
+        return self.variants.at(self.kept)
 
 
 def selected(paths: list[Path], parts: Parts, selection: Selection, resources: Resources) -> Cohort:

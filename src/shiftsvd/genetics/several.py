@@ -28,14 +28,12 @@ def beds(bed: Beds) -> list[Path]:
 
 def variants_of(files: Sequence[Path]) -> Variants:
     """The .bim of each file, one after another."""
-    read = [read_variants(file.with_suffix(".bim")) for file in files]
+    return _joined_variants([read_variants(file.with_suffix(".bim")) for file in files])
+
+
+def _joined_variants(read: Sequence[Variants]) -> Variants:
+    """Those of all files, one after another."""
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
-
-
-def variants_at(variants: Variants, mask: Mask) -> Variants:
-    """Some of them."""
-    chromosomes, names, positions, first, second = variants
-    return Variants(chromosomes[mask], names[mask], positions[mask], first[mask], second[mask])
 
 
 def samples_of(paths: Sequence[Path]) -> Samples:

@@ -200,6 +200,12 @@ TABLE: Final = {
     "column_contributions_": named(numbers("nk", "data", least=0)),
     "info_": account,
 }
+VARIANTS: Final = record(
+    Variants={
+        **dict.fromkeys(("chromosomes", "names", "positions"), texts("n", fixed=True)),
+        **dict.fromkeys(("first", "second"), texts("n")),
+    }
+)
 LEARNED: Final = record(
     LearnedGroups={"means": numbers("gn"), "groups": _distinct},
     LearnedCovariates={"mean": numbers("n"), "centre": numbers("p"), "coefficients": numbers("pn")},
@@ -218,6 +224,7 @@ KINDS: Final = {
         },
         {
             "feature_names_in_": texts("n"),
+            "variants_": VARIANTS,
             "shift_": LEARNED,
             "preprocess_": transformations,
             "unseen_variance_": number(least=0),
@@ -276,12 +283,7 @@ KINDS: Final = {
             "explained_variance_ratio": numbers("k", least=0),
             "frequencies": numbers("n", least=0, most=1),
             "samples": record(Samples={"families": texts("m", fixed=True), "names": texts("m", fixed=True)}),
-            "variants": record(
-                Variants={
-                    **dict.fromkeys(("chromosomes", "names", "positions"), texts("n", fixed=True)),
-                    **dict.fromkeys(("first", "second"), texts("n")),
-                }
-            ),
+            "variants": VARIANTS,
             "used": numbers("n", "bool"),
             "info": account,
         },
