@@ -43,9 +43,13 @@ def block_size(resources: Resources) -> int:
     return int(np.clip(parse_bytes(resources.memory_limit) // _SHARE, _LEAST, BLOCK))
 
 
-def over_blocks(parts: Parts, of_block: Callable[[Calls], T], resources: Resources) -> Iterator[T]:
-    """What a function makes of the genotypes, block by block in the order of the variants; blocks end with files."""
-    rows = [(opened.matrix, lo, hi) for _, opened in parts for lo, hi in _ranges(opened.matrix, block_size(resources))]
+def over_blocks(parts: Parts, of_block: Callable[[Calls], T], resources: Resources, expanded: int = 1) -> Iterator[T]:
+    """What a function makes of the genotypes, block by block in the order of the variants; blocks end with files.
+
+    A function that makes numbers of so many bytes (`expanded`) of each genotype has smaller blocks.
+    """
+    size = block_size(resources) // expanded
+    rows = [(opened.matrix, lo, hi) for _, opened in parts for lo, hi in _ranges(opened.matrix, size)]
 
     def made(row: tuple[Genotypes, int, int]) -> T:
         source, lo, hi = row

@@ -57,7 +57,7 @@ def everybody(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resour
     A missing genotype of a projected sample is the mean of those that were not projected. One read where any is.
     """
     U = F.U.astype(np.float64)
-    if cohort.learned is None:
+    if cohort.learned is None or cohort.learned.all():
         return U
     others = filled_others(cohort, matrix.mean)
     B, _ = operator_of(cohort.paths, joined(others), resources, stream)

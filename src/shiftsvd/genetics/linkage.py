@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +17,14 @@ from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.runs.memory import Resources
 
 Places = npt.NDArray[np.intp]
+Single = npt.NDArray[np.float32]
 Majors = npt.NDArray[np.float64]  # how frequent major alleles are
 
 FORWARDS, BACKWARDS = 1, 2  # plink2's --indep-order
 _EPSILON: Final = 2.0**-44  # PLINK's: frequencies and correlations that differ by less are the same
 _UNPLACED: Final = ("", "0")  # plain names of chromosomes: nobody knows where their variants are
 _ALONE: Final = 2.0  # in place of the frequency of a major allele where there is no other
+_NUMBERS: Final = 4  # times smaller than others are blocks whose genotypes become single numbers
 _LEAST, _MOST = 32, 256  # variants that are compared at once with those in their windows
 
 
@@ -106,7 +108,7 @@ def _compared(
     parts: Parts, starts: Places, founders: Mask, r2: float, resources: Resources
 ) -> Iterator[tuple[int, _Compared]]:
     """Blocks of variants, each compared with those before it in its window."""
-    n, size = len(starts), max(1, block_size(resources) // len(founders))
+    n, size = len(starts), max(1, block_size(resources) // (_NUMBERS * len(founders)))
     blocks = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
 
     def of_block(block: tuple[int, int]) -> tuple[int, _Compared]:
@@ -120,12 +122,12 @@ def _compared(
 
 def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared:
     """Pairs above the r^2 of a block that begins at `lo`; the genotypes are those from `base` on."""
-    hi = base + len(G)
+    hi, counts = base + len(G), _Counts.of(G)
     later, earlier = [], []
     step = int(np.clip(lo - base, _LEAST, _MOST))
     for a in range(lo, hi, step):
         b, first = min(a + step, hi), int(starts[a])
-        above = _above(G[a - base : b - base], G[first - base : b - base], r2)
+        above = _above(counts.part(a - base, b - base), counts.part(first - base, b - base), r2)
         i, j = np.arange(first, b), np.arange(a, b)[:, None]
         rows, columns = np.nonzero(above & (i < j) & (i >= starts[a:b, None]))
         later.append(rows + a)
@@ -133,31 +135,47 @@ def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared
     return _Compared(np.concatenate(later), np.concatenate(earlier), _major(G[lo - base :]))
 
 
-def _above(G: Calls, H: Calls, r2: float) -> npt.NDArray[np.bool_]:
+class _Counts(NamedTuple):
+    """Genotypes of variants for products: counts less 1 and their squares, 0 where missing; where they are known."""
+
+    X: Single
+    squares: Single
+    known: Single | None  # None where nothing is missing
+
+    @classmethod
+    def of(cls, G: Calls) -> Self:
+        """From whole numbers."""
+        X = G.astype(np.float32)
+        X -= 1
+        if G.min(initial=0) >= 0:
+            return cls(X, np.abs(X), None)
+        known = (G >= 0).astype(np.float32)
+        X *= known
+        return cls(X, np.abs(X), known)
+
+    def part(self, lo: int, hi: int) -> Self:
+        """Some of the variants."""
+        known = None if self.known is None else self.known[lo:hi]
+        return type(self)(self.X[lo:hi], self.squares[lo:hi], known)
+
+
+def _above(G: _Counts, H: _Counts, r2: float) -> npt.NDArray[np.bool_]:
     """Whether r^2 of variants with others exceeds the limit, among samples whose genotypes both have."""
-    (X, K), (Y, L) = _centred(G), _centred(H)
-    dot = _times(X, Y)
-    if K.all() and L.all():
-        known: Any = float(G.shape[1])
-        x, y = (part.sum(axis=1, dtype=np.float64) for part in (X, Y))
-        xx, yy = (np.count_nonzero(part, axis=1).astype(np.float64) for part in (X, Y))
+    dot = _times(G.X, H.X)
+    if G.known is None or H.known is None:
+        known: Any = float(G.X.shape[1])
+        x, y, xx, yy = (part.sum(axis=1, dtype=np.float64) for part in (G.X, H.X, G.squares, H.squares))
         x, xx = x[:, None], xx[:, None]
     else:
-        known, x, y = _times(K, L), _times(X, L), _times(K, Y)
-        xx, yy = _times(np.abs(X), L), _times(K, np.abs(Y))
+        known, x, y = _times(G.known, H.known), _times(G.X, H.known), _times(G.known, H.X)
+        xx, yy = _times(G.squares, H.known), _times(G.known, H.squares)
     covariance = dot * known - x * y
     both = (xx * known - x * x) * (yy * known - y * y)
     above: npt.NDArray[np.bool_] = covariance * covariance > r2 * (1 + _EPSILON) * both
     return above
 
 
-def _centred(G: Calls) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Counts less 1, with 0 for what is missing, and where they are known; squares are then absolute values."""
-    known = G >= 0
-    return np.where(known, G - 1, 0).astype(np.float32), known.astype(np.float32)
-
-
-def _times(X: npt.NDArray[np.float32], Y: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+def _times(X: Single, Y: Single) -> npt.NDArray[np.float64]:
     """``X Y^T``, whole numbers that single precision holds."""
     return (X @ Y.T).astype(np.float64)
 

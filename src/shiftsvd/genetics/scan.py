@@ -52,7 +52,7 @@ def selection_scan(parts: Parts, U: Panel, resources: Resources) -> SelectionSca
     squared distances from the median), p values after division by the inflation.
     """
     U = U.astype(np.float64)
-    z = np.concatenate(list(over_blocks(parts, lambda G: _t_statistics(G, U), resources)))
+    z = np.concatenate(list(over_blocks(parts, lambda G: _t_statistics(G, U), resources, 8)))
     statistics = robust_distances(z)
     k = z.shape[1]
     inflation = float(np.median(statistics) / chi2.ppf(0.5, k))
