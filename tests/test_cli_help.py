@@ -96,7 +96,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if find_spec("bed_reader"):
         to_bed, rng = import_module("bed_reader").to_bed, np.random.default_rng(0)
         for name in ("cohort", "array"):
-            to_bed(folder / f"{name}.bed", rng.integers(0, 3, (30, 90)))
+            places = {"chromosome": ["1"] * 90, "bp_position": list(range(1, 91))}
+            to_bed(folder / f"{name}.bed", rng.integers(0, 3, (30, 90)), properties=places)
         for number in ("1", "2"):
             variants = {"chromosome": [number] * 90, "sid": [f"rs{number}{j}" for j in range(90)]}
             to_bed(folder / f"chr{number}.bed", rng.integers(0, 3, (30, 90)), properties=variants)

@@ -10,12 +10,11 @@ import numpy as np
 
 from shiftsvd.commands.selecting import spelled
 from shiftsvd.commands.tables import Block, Write
-from shiftsvd.genetics.alleles import Samples, read_chromosomes
+from shiftsvd.genetics.alleles import Samples
 from shiftsvd.genetics.chromosomes import CHOICES, autosomal
 from shiftsvd.genetics.components import patterson
 from shiftsvd.genetics.plink_files import eigenval, eigenvec
-from shiftsvd.genetics.several import Parts, parts_of, some_of
-from shiftsvd.io.base import Labels
+from shiftsvd.genetics.several import Parts, parts_of, some_of, variants_of
 from shiftsvd.io.stacking import COHORTS
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.numerics.moments import Vector
@@ -25,7 +24,8 @@ SCALE: Final = "patterson"
 
 def are_genotypes(files: Sequence[str], format: str | None, orient: str | None) -> bool:  # noqa: A002
     """Whether all files are of PLINK, with their samples as rows."""
-    return orient != "rows" and all((format or Path(file).suffix.lower().removeprefix(".")) == "bed" for file in files)
+    named = (format or Path(file).suffix.lower().removeprefix(".") for file in files)
+    return orient != "rows" and all(name in ("bed", "pgen") for name in named)
 
 
 def settled(options: Any) -> dict[str, Any]:
@@ -61,13 +61,8 @@ def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_lim
 
     Their names are compared afterwards: what is not all, nor all on autosomes, is no file of the model.
     """
-    parts, kept = parts_of(files, key, memory_limit), autosomal(_chromosomes(files))
+    parts, kept = parts_of(files, key, memory_limit), autosomal(variants_of(files).chromosomes)
     return some_of(parts, kept if np.count_nonzero(kept) == n_variants else np.ones(len(kept), bool))
-
-
-def _chromosomes(files: Sequence[str | Path]) -> Labels:
-    """Of the variants of .bed files."""
-    return np.concatenate([read_chromosomes(Path(file).with_suffix(".bim")) for file in files])
 
 
 def divisors(mean: Vector) -> Vector:

@@ -50,11 +50,6 @@ def read_variants(path: Path) -> Variants:
     return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))
 
 
-def read_chromosomes(path: Path) -> Labels:
-    """The first column of a .bim file."""
-    return labels(path, _fields(path, (0,))[0], None)
-
-
 def _fields(path: Path, wanted: tuple[int, ...]) -> list[list[str]]:
     """Some of the six fields of each line, field by field."""
     columns: list[list[str]] = [[] for _ in wanted]

@@ -12,8 +12,7 @@ from shiftsvd.io.limits import bounded_lines, open_bytes
 _NOBODY: Final = [b"0", b"0"]
 
 
-def founders_of(bed: Path) -> Mask:
-    """Which samples of the .fam beside a .bed have no parents."""
-    path = bed.with_suffix(".fam")
+def fam_founders(path: Path) -> Mask:
+    """Which samples of a .fam have no parents."""
     with reading(path), open_bytes(path) as stream:
         return np.array([line.split(None, 4)[2:4] == _NOBODY for line in bounded_lines(path, stream, None)], bool)

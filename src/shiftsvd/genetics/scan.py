@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
+from scipy.special import chdtrc, chdtri
 
 from shiftsvd.genetics.calls import over_blocks
 from shiftsvd.genetics.several import Parts
@@ -55,8 +55,8 @@ def selection_scan(parts: Parts, U: Panel, resources: Resources) -> SelectionSca
     z = np.concatenate(list(over_blocks(parts, lambda G: _t_statistics(G, U), resources, 8)))
     statistics = robust_distances(z)
     k = z.shape[1]
-    inflation = float(np.median(statistics) / chi2.ppf(0.5, k))
-    return SelectionScan(z, statistics, inflation, chi2.sf(statistics / inflation, k))
+    inflation = float(np.median(statistics) / chdtri(k, 0.5))
+    return SelectionScan(z, statistics, inflation, chdtrc(k, statistics / inflation))
 
 
 def _t_statistics(G: Calls, U: Panel) -> Panel:
@@ -92,7 +92,7 @@ def robust_distances(X: Panel) -> Vector:
     location, scale = _tau(Z)
     distances = (((Z - location) / scale) ** 2).sum(axis=1)
     k = X.shape[1]
-    inside = X[distances < np.median(distances) / chi2.ppf(0.5, k) * chi2.ppf(_INSIDE, k)]
+    inside = X[distances < np.median(distances) / chdtri(k, 0.5) * chdtri(k, 1 - _INSIDE)]
     centre = inside.mean(axis=0)
     covariance = (inside - centre).T @ (inside - centre) / len(inside)
     found: Vector = ((X - centre) @ np.linalg.inv(covariance) * (X - centre)).sum(axis=1)

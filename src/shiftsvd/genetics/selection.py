@@ -10,13 +10,12 @@ import numpy as np
 from shiftsvd.genetics.alleles import Samples, Variants
 from shiftsvd.genetics.calls import CallCounts, call_counts, missing_by_sample
 from shiftsvd.genetics.chromosomes import CHOICES, Mask, autosomal, chosen
-from shiftsvd.genetics.founders import founders_of
 from shiftsvd.genetics.hardy import exact_p
 from shiftsvd.genetics.id_files import Listed, listed_regions, listed_samples, listed_variants
 from shiftsvd.genetics.kinship import kinship_matrix, unrelated_mask
 from shiftsvd.genetics.linkage import BACKWARDS, FORWARDS, Windows, pruned
 from shiftsvd.genetics.regions import BUILDS, LONG_RANGE, Build, inside
-from shiftsvd.genetics.several import Parts, of_samples, samples_of, some_of, variants_of
+from shiftsvd.genetics.several import Parts, founders_of, of_samples, samples_of, some_of, variants_of
 from shiftsvd.io.stacking import several
 from shiftsvd.names import Chromosomes
 from shiftsvd.runs.memory import Resources

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
 from shiftsvd.genetics.alleles import Samples, Variants, read_samples, read_variants
 from shiftsvd.genetics.chromosomes import Mask
+from shiftsvd.genetics.founders import fam_founders
+from shiftsvd.genetics.plink2 import psam_founders, psam_samples, pvar_variants
 from shiftsvd.io.base import Opened
 from shiftsvd.io.formats import genotypes
 from shiftsvd.io.opening import read_file
@@ -15,20 +18,21 @@ from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
+_SUFFIXES: Final = (".bed", ".pgen")
 Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wanted
 
 
 def beds(bed: Beds) -> list[Path]:
-    """The .bed of each prefix."""
+    """The .bed of each prefix, or the .pgen."""
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
         raise ValueError("bed must name at least one file, got an empty list")
-    return [Path(path) if Path(path).suffix.lower() == ".bed" else Path(f"{path}.bed") for path in given]
+    return [Path(path) if Path(path).suffix.lower() in _SUFFIXES else Path(f"{path}.bed") for path in given]
 
 
 def variants_of(files: Sequence[Path]) -> Variants:
     """The .bim of each file, one after another."""
-    return _joined_variants([read_variants(file.with_suffix(".bim")) for file in files])
+    return _joined_variants([_variants(file) for file in files])
 
 
 def _joined_variants(read: Sequence[Variants]) -> Variants:
@@ -36,9 +40,29 @@ def _joined_variants(read: Sequence[Variants]) -> Variants:
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
+def is_pgen(file: Path) -> bool:
+    """Whether a file is of PLINK 2."""
+    return file.suffix.lower() == ".pgen"
+
+
+def _variants(file: Path) -> Variants:
+    """Those of one file."""
+    return pvar_variants(file.with_suffix(".pvar")) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
+
+
+def _samples(file: Path) -> Samples:
+    """Those of one file."""
+    return psam_samples(file.with_suffix(".psam")) if is_pgen(file) else read_samples(file.with_suffix(".fam"))
+
+
+def founders_of(file: Path) -> Mask:
+    """Which samples of a file have no parents."""
+    return psam_founders(file.with_suffix(".psam")) if is_pgen(file) else fam_founders(file.with_suffix(".fam"))
+
+
 def samples_of(paths: Sequence[Path]) -> Samples:
     """The samples of all files, in the same order."""
-    first, *others = (read_samples(path.with_suffix(".fam")) for path in paths)
+    first, *others = map(_samples, paths)
     for path, samples in zip(paths[1:], others, strict=True):
         if not all(np.array_equal(a, b) for a, b in zip(first, samples, strict=True)):
             raise ValueError(f"{path} must have the samples of {paths[0]} in their order; bring the .fam files in one")
@@ -47,7 +71,7 @@ def samples_of(paths: Sequence[Path]) -> Samples:
 
 def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | None) -> Parts:
     """All variants of files, whose samples are compared."""
-    parts = [(file, read_file(file, "bed", key, memory_limit)) for file in files]
+    parts = [(file, read_file(file, "pgen" if is_pgen(file) else "bed", key, memory_limit)) for file in files]
     joined(parts)
     return parts
 

@@ -49,6 +49,7 @@ FORMATS: dict[str, Format] = {
     "svmlight": Format("svmlight", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
     "netcdf": Format("netcdf", (".nc", ".nc4", ".netcdf", ".cdf"), ("HDF5", "NetCDF"), "NetCDF variable"),
     "bed": Format("bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
+    "pgen": Format("pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
 }
 
 _MAGIC = {
@@ -61,11 +62,13 @@ _MAGIC = {
     b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
     b"\x6c\x1b\x01": "PLINK",
+    **{b"\x6c\x1b" + bytes([kind]): "PLINK 2" for kind in (2, 3, 4, 16, 17)},
     b"CDF\x01": "NetCDF",
     b"CDF\x02": "NetCDF",
 }
 _BY_CONTENT = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow", "MatrixMarket": "mtx"} | {
     "PLINK": "bed",
+    "PLINK 2": "pgen",
     "NetCDF": "netcdf",
 }
 
