@@ -183,6 +183,21 @@ def test_names_of_absent_variants_do_not_find_others(folder: Path, model: Path) 
     np.testing.assert_allclose(found.eigenvectors, want.eigenvectors, atol=1e-9)
 
 
+def test_numbers_that_every_study_gives_are_no_names(tmp_path: Path) -> None:
+    numbered = replace(reference(), name=np.array([f"sid{j + 1}" for j in range(N)], object))
+    found = pca(numbered.written(tmp_path / "old.bed"), 3)
+    want = found.project(numbered.some(np.arange(100)).written(tmp_path / "known.bed"))
+    cohort = replace(numbered.some(ORDER), name=numbered.name)
+    there = ORDER < 100
+    unknown = replace(cohort, position=np.where(there, cohort.position, 0))
+    got = found.project(unknown.written(tmp_path / "new.bed"))
+    assert (got.n_used, got.n_by_name, got.n_absent) == (want.n_used, 0, N - 100)
+    np.testing.assert_allclose(got.eigenvectors, want.eigenvectors, atol=1e-9)
+    nowhere = replace(cohort, position=np.zeros(N, int)).written(tmp_path / "nowhere.bed")
+    with pytest.raises(ValueError, match="has none of the 400 variants"):
+        found.project(nowhere)
+
+
 def test_names_and_positions_that_contradict_each_other_are_refused(folder: Path, tmp_path: Path) -> None:
     alike = replace(reference(), chromosome=np.full(N, "1"))
     alike = replace(alike, first=np.full(N, "A", object), second=np.full(N, "G", object))

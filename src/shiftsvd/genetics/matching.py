@@ -23,7 +23,7 @@ _NONE, _OTHER = -1, -2  # numbers of what is not known, and of what only the new
 _CROWD: Final = 32  # records at one position; where there are more, it stands for positions that are not known
 _FEW: Final = 0.05  # share of variants whose names and positions may contradict each other
 _LONG: Final = 5  # times the longest run that is likely
-_ALIKE: Final = 0.9  # share of alleles that agree where variants are the same; by chance it is less than a half
+_ALIKE: Final = 0.8  # share of alleles that agree where variants are the same; by chance it is less than a half
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +162,8 @@ def matched(
     names_decide, contradict = _decided(placed, named, elsewhere, by, ours, new, file)
     unplaced = placed.there < 0
     by_name = (named.there >= 0) & np.where(elsewhere, names_decide & (named.relation.fits | unplaced), unplaced)
+    if by == "auto" and by_name.any() and np.mean(named.relation.fits[by_name]) < _ALIKE:
+        by_name = np.zeros_like(by_name)  # numbers that every study gives from 1, and not names
     found = named.where(by_name, placed)
     found = replace(found, unclear=found.unclear | contradict)
     return _gathered(wanted, found, by_name, trust_ambiguous)
