@@ -2,10 +2,10 @@
 Population structure, and samples of an array projected onto it
 ===============================================================
 
-Components of the genotypes of a reference panel are axes of ancestry. Where new samples lie on them is asked of files that
-were made elsewhere: an array that has a few of the variants, counts other alleles, and gives letters of the other strand;
-old DNA of which most genotypes are missing. `shiftsvd.genetics` matches variants by what they are, takes scores by least
-squares on what a sample has, and says how far these may be off.
+Components of the genotypes of a reference panel are axes of ancestry. Where new samples lie on them is asked of files
+that were made elsewhere: an array that has a few of the variants, counts other alleles, and gives letters of the other
+strand; old DNA of which most genotypes are missing. `shiftsvd.genetics` matches variants by what they are, takes scores
+by least squares on what a sample has, and says how far these may be off.
 """
 
 # %%
@@ -52,8 +52,8 @@ print(reference)
 print("eigenvalues", reference.eigenvalues.round(1))
 
 # %%
-# An array has 4 % of the variants, in another order. It counts the other allele of half of them, and gives the letters of
-# the other strand for a third. Its samples are one of each population, and one with parents of the first and third.
+# An array has 4 % of the variants, in another order. It counts the other allele of half of them, and gives the letters
+# of the other strand for a third. Its samples are one of each population, and one with parents of the first and third.
 
 parents = np.vstack([populations, (populations[0] + populations[2]) / 2])
 new = rng.binomial(2, parents).astype(np.float32)
@@ -69,9 +69,9 @@ print(f"{found.n_used} of {reference.n_used} variants: {found.n_flipped} with al
 print(f"{found.n_complemented} on the other strand; {found.n_ambiguous} left out, A/T or C/G")
 
 # %%
-# Means in place of what is absent draw every sample towards the centre, by the share that is absent. Least squares leave it
-# where it belongs, and tell how far the scores of all variants may be: crosses are two standard errors long on each side.
-# The diamonds are these scores, which only the simulation knows.
+# Means in place of what is absent draw every sample towards the centre, by the share that is absent. Least squares
+# leave it where it belongs, and tell how far the scores of all variants may be: crosses are two standard errors long on
+# each side. The diamonds are these scores, which only the simulation knows.
 
 whole = reference.project(written("whole", new, np.arange(n), first, second), trust_ambiguous=True)
 shrunk = reference.project(array, project="mean")
