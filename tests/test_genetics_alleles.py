@@ -1,6 +1,8 @@
 """The same genotypes in other people's files: swapped alleles, other strands, another order, names, chromosomes."""
 
 import json
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,6 +183,21 @@ def test_names_of_absent_variants_do_not_find_others(folder: Path, model: Path) 
     np.testing.assert_allclose(found.eigenvectors, want.eigenvectors, atol=1e-9)
 
 
+def test_numbers_that_every_study_gives_are_no_names(tmp_path: Path) -> None:
+    numbered = replace(reference(), name=np.array([f"sid{j + 1}" for j in range(N)], object))
+    found = pca(numbered.written(tmp_path / "old.bed"), 3)
+    want = found.project(numbered.some(np.arange(100)).written(tmp_path / "known.bed"))
+    cohort = replace(numbered.some(ORDER), name=numbered.name)
+    there = ORDER < 100
+    unknown = replace(cohort, position=np.where(there, cohort.position, 0))
+    got = found.project(unknown.written(tmp_path / "new.bed"))
+    assert (got.n_used, got.n_by_name, got.n_absent) == (want.n_used, 0, N - 100)
+    np.testing.assert_allclose(got.eigenvectors, want.eigenvectors, atol=1e-9)
+    nowhere = replace(cohort, position=np.zeros(N, int)).written(tmp_path / "nowhere.bed")
+    with pytest.raises(ValueError, match="has none of the 400 variants"):
+        found.project(nowhere)
+
+
 def test_names_and_positions_that_contradict_each_other_are_refused(folder: Path, tmp_path: Path) -> None:
     alike = replace(reference(), chromosome=np.full(N, "1"))
     alike = replace(alike, first=np.full(N, "A", object), second=np.full(N, "G", object))
@@ -308,6 +325,55 @@ def test_files_by_chromosome_are_the_one_file(folder: Path, model: Path) -> None
     ]
     _, got, _ = table(model, files, "--stack", "columns")
     np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_chromosomes_that_are_absent_are_warned_of(folder: Path, model: Path) -> None:
+    cohort = new()
+    for there, warned in (
+        (cohort.chromosome.astype(int) < 12, True),
+        (np.random.default_rng(3).random(N) < 0.5, False),
+    ):
+        _, _, said = table(model, cohort.some(there).written(folder / "part.bed"))
+        assert ("lacks long stretches" in said) == warned
+    few = cohort.some(np.arange(N) % 4 == 0).written(folder / "few.bed")
+    assert "warning: " in table(model, few)[2]
+    assert "has only" in table(model, few)[2]
+
+
+def plinked(program: str, file: Path, *options: str) -> Path:
+    """What PLINK makes of a file."""
+    out = file.with_name("plinked")
+    command = [program, "--bfile", str(file.with_suffix("")), *options, "--make-bed", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out.with_suffix(".bed")
+
+
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("plink1.9", ()),  # the rarer allele becomes the first
+        ("plink1.9", ("--output-chr", "chrMT")),
+        ("plink1.9", ("--flip", "flipped.txt")),
+        ("plink1.9", ("--a1-allele", "firsts.txt", "2", "1")),
+        ("plink2", ("--ref-allele", "force", "firsts.txt", "2", "1")),
+        ("plink2", ("--set-all-var-ids", "@:#:$r:$a", "--output-chr", "chrM")),
+    ],
+)
+def test_files_that_plink_has_changed_give_the_same_scores(
+    folder: Path, model: Path, monkeypatch: pytest.MonkeyPatch, program: str, options: tuple[str, ...]
+) -> None:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    monkeypatch.chdir(folder)
+    cohort = new()
+    Path("flipped.txt").write_text("".join(f"{name}\n" for name in cohort.name[HALF]))
+    firsts = zip(cohort.name, np.where(OTHER_HALF, cohort.first, cohort.second), strict=True)
+    Path("firsts.txt").write_text("".join(f"{name}\t{allele}\n" for name, allele in firsts))
+    _, want, _ = table(model, folder / "new.bed")
+    _, got, said = table(model, plinked(program, folder / "new.bed", *options))
+    np.testing.assert_allclose(got, want, atol=1e-6)
+    assert "0 absent, 0 with other alleles, 0 there" in said
 
 
 def test_a_model_says_what_it_knows_of_variants(model: Path) -> None:

@@ -112,3 +112,9 @@ def _tell(file: str, target: Target, quiet: bool) -> None:
     say(f"{file}: {used}: {', '.join(said)}; left out: {', '.join(lost)}", quiet)
     if found["matched"] < _FEW * n:
         warnings.warn(f"{file} has only {used}: see the standard errors of the scores", stacklevel=2)
+    if target.match.in_stretches(target.basis.used):
+        warnings.warn(
+            f"{file} lacks long stretches of the variants, and what is linked in them may move scores by more than "
+            "their standard errors say",
+            stacklevel=2,
+        )

@@ -22,7 +22,8 @@ NAMELESS: Final = (".", "")
 _NONE, _OTHER = -1, -2  # numbers of what is not known, and of what only the new file has
 _CROWD: Final = 32  # records at one position; where there are more, it stands for positions that are not known
 _FEW: Final = 0.05  # share of variants whose names and positions may contradict each other
-_ALIKE: Final = 0.9  # share of alleles that agree where variants are the same; by chance it is less than a half
+_LONG: Final = 5  # times the longest run that is likely
+_ALIKE: Final = 0.8  # share of alleles that agree where variants are the same; by chance it is less than a half
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,20 @@ class Match:
     def part(self, lo: int, hi: int) -> Self:
         """Some of the variants in common."""
         return type(self)(self.here[lo:hi], self.there[lo:hi], self.swapped[lo:hi], self.complemented[lo:hi])
+
+    def in_stretches(self, used: Mask) -> bool:
+        """Whether many variants that are not in common follow each other without one that is, as chance would not do.
+
+        A heuristic: runs five times as long as the longest that is likely in a random order, and as many variants in
+        them as matter.
+        """
+        absent = np.ones(len(used), bool)
+        absent[self.here] = False
+        along = absent[used]
+        share, edges = float(np.mean(along)), np.flatnonzero(np.diff(along, prepend=False, append=False))
+        lengths = edges[1::2] - edges[::2]
+        likely = np.log(len(along)) / -np.log(share) if 0 < share < 1 else len(along)
+        return bool(lengths[lengths > _LONG * likely].sum() > _FEW * len(along))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -147,6 +162,8 @@ def matched(
     names_decide, contradict = _decided(placed, named, elsewhere, by, ours, new, file)
     unplaced = placed.there < 0
     by_name = (named.there >= 0) & np.where(elsewhere, names_decide & (named.relation.fits | unplaced), unplaced)
+    if by == "auto" and by_name.any() and np.mean(named.relation.fits[by_name]) < _ALIKE:
+        by_name = np.zeros_like(by_name)  # numbers that every study gives from 1, and not names
     found = named.where(by_name, placed)
     found = replace(found, unclear=found.unclear | contradict)
     return _gathered(wanted, found, by_name, trust_ambiguous)
