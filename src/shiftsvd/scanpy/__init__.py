@@ -22,11 +22,12 @@ from shiftsvd.preparation.shifts import Plain
 from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of, places_of
 from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, read_entries, transformed, write_entries
+from shiftsvd.scanpy.genes import highly_variable
 from shiftsvd.scanpy.loadings import read_loadings, write_loadings
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
-__all__ = ["pca", "project"]
+__all__ = ["highly_variable", "pca", "project"]
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
