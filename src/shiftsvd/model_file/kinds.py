@@ -92,12 +92,22 @@ def _learned_as_asked(settings: Values, fitted: Values) -> None:
         raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
 
 
+def loadings(name: str, value: Any, sizes: Sizes) -> None:
+    """Components of n columns, which are the i features unless transformations leave some out."""
+    numbers("kn", "data")(name, value, sizes)
+    sizes["i"] = sizes["n"]
+
+
 def transformations(name: str, value: Any, sizes: Sizes) -> None:
-    """What transformations of n columns have learned."""
+    """What transformations have learned of i features, of which n columns are left."""
     if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
         raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
+    left = sizes["i"] = len(value[0].columns)
     for each in value:
-        each.check(sizes["n"])
+        each.check(left)
+        left = len(each.kept) if each.selects else left
+    if left != sizes["n"]:
+        raise ValueError(f"{name} must leave the {sizes['n']} columns of the components, got {left}")
 
 
 # ---- what belongs to one kind only
@@ -180,7 +190,7 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
 # ---- the kinds
 
 SPECTRA: Final = {
-    "components_": numbers("kn", "data"),
+    "components_": loadings,
     "singular_values_": numbers("k", "values", least=0),
     "explained_variance_": numbers("k", "values", least=0),
     "explained_variance_ratio_": numbers("k", "values", least=0),
@@ -216,20 +226,21 @@ KINDS: Final = {
             "info_": account,
         },
         {
-            "feature_names_in_": texts("n"),
-            "shift_": LEARNED,
             "preprocess_": transformations,
+            "feature_names_in_": texts("i"),
+            "shift_": LEARNED,
+            "design_": record(Design={}),
             "unseen_variance_": number(least=0),
             "n_iter_": count(),
         },
-        {"n_components_": "k", "n_features_in_": "n"},
+        {"n_components_": "k", "n_features_in_": "i"},
         agree=_shift_as_set,
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
         {**SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": account},
-        {"feature_names_in_": texts("n"), "preprocess_": transformations},
-        {"n_features_in_": "n"},
+        {"preprocess_": transformations, "feature_names_in_": texts("i")},
+        {"n_features_in_": "i"},
         agree=_learned_as_asked,
     ),
     "LSA": Kind(
