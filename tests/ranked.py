@@ -97,7 +97,7 @@ def by_dispersion(L: Array, flavor: str, n_top: Any, batch: Any, names: Array, *
 def by_rank(scores: Array, n_top: int, rank_first: bool) -> Any:
     """Of scores of shape (batches, n), of which those are alike that differ by rounding."""
     alike = np.array([[float(f"{score:.11e}") for score in own] for own in scores])
-    ranks = np.argsort(np.argsort(-alike, axis=1, kind="stable"), axis=1, kind="stable").astype(float)
+    ranks = np.argsort(np.argsort(-alike, axis=1), axis=1).astype(float)
     n_batches = (ranks < n_top).sum(axis=0)
     ranks[ranks >= n_top] = np.nan
     frame = pd.DataFrame({"highly_variable_rank": pd.DataFrame(ranks).median(), "highly_variable_nbatches": n_batches})

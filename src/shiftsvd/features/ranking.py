@@ -16,7 +16,8 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 from shiftsvd.operators import Operator
 from shiftsvd.runs.warned import warn
-from shiftsvd.transforms.base import EntryOf, Transform, checked, learn_all
+from shiftsvd.transforms.base import EntryOf, Transform, checked
+from shiftsvd.transforms.chains import learn_all
 
 FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")

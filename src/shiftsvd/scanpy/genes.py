@@ -17,10 +17,11 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotated import is_annotated, matrix_of
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
-# What scanpy writes into ``var``, by flavor, in its order; of batches, what is there besides.
-_DISPERSIONS: Final = ("highly_variable", "means", "dispersions", "dispersions_norm")
-_VARIANCES: Final = ("highly_variable", "highly_variable_rank", "means", "variances", "variances_norm")
-_RESIDUALS: Final = ("means", "variances", "residual_variances", "highly_variable_rank", "highly_variable")
+# What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
+_BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")
+_DISPERSIONS: Final = ("highly_variable", "means", "dispersions", "dispersions_norm", *_BATCHES)
+_VARIANCES: Final = ("highly_variable", "highly_variable_rank", "means", "variances", "variances_norm", _BATCHES[0])
+_RESIDUALS: Final = ("means", "variances", "residual_variances", "highly_variable_rank", *_BATCHES, "highly_variable")
 WRITTEN: Final = {
     "seurat": _DISPERSIONS,
     "cell_ranger": _DISPERSIONS,
@@ -28,7 +29,6 @@ WRITTEN: Final = {
     "seurat_v3_paper": _VARIANCES,
     "pearson_residuals": _RESIDUALS,
 }
-OF_BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")
 SINGLE: Final = ("dispersions_norm", "highly_variable_rank")  # that scanpy holds in single precision
 
 
@@ -140,7 +140,7 @@ def highly_variable(
 
 def as_scanpy(found: Ranking) -> dict[str, Vector]:
     """The columns that scanpy writes into ``var``, in its order and precision."""
-    names = [*WRITTEN[found.asked.flavor], *(name for name in OF_BATCHES if name in found.columns)]
+    names = [name for name in WRITTEN[found.asked.flavor] if name in found.columns]
     return {name: found.columns[name].astype(np.float32) if name in SINGLE else found.columns[name] for name in names}
 
 
