@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from scipy import io, sparse
 
 from shiftsvd.cli import main
+from shiftsvd.commands.headings import HEADINGS
 
 LIGHT = """
 import sys
@@ -55,8 +56,25 @@ def test_every_subcommand_ends_its_help_with_examples_and_names_its_options(word
     assert examples(word)
     command = main.commands[word]
     assert (command.help or "").strip().partition("\n")[0].endswith(".")
-    unsaid = [p.name for p in command.params if isinstance(p, click.Option) and not p.help and p.name != "solver"]
+    unsaid = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
     assert not set(unsaid) - {"solvers"}
+
+
+def test_a_long_help_lists_every_option_under_its_heading() -> None:
+    command, text = main.commands["fit"], help_of("fit").partition("\n  Examples:\n")[0]
+    sections = re.findall(r"^([A-Z][a-z ]+):\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert [heading for heading, _ in sections] == [name for name in HEADINGS if f"\n{name}:\n" in text]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    for option in options:
+        assert hasattr(option, "heading"), f"{option.opts[0]} has no heading: declare it with under(heading, ...)"
+        listed = [
+            name for name, lines in sections if re.search(rf"^  (-\w, )?{option.opts[-1]}\b", lines, re.MULTILINE)
+        ]
+        assert listed == [option.heading], option.opts[0]
+
+
+def test_a_short_help_has_no_headings() -> None:
+    assert "\nOptions:\n" in help_of("report")
 
 
 def test_subcommands_are_listed_in_the_order_of_their_use() -> None:

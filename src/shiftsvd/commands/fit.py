@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from shiftsvd.commands import options
+from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -26,40 +27,59 @@ Examples:
 @click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
 @options.stack
 @options.components
-@click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]")
 @options.inside
+@under(
+    "Genotypes",
+    click.option(
+        "--chromosomes",
+        type=click.Choice(options.CHROMOSOMES),
+        help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  [default: autosomes]",
+    ),
+)
 @options.preprocess
 @options.of_cells
-@click.option(
-    "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What is subtracted."
-)
-@click.option(
-    "--scale",
-    type=click.Choice(options.SCALES),
-    metavar=f"[{'|'.join(options.SCALES)}]",
-    help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
-    "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
-)
-@click.option(
-    "--chromosomes",
-    type=click.Choice(options.CHROMOSOMES),
-    help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  [default: autosomes]",
+@under(
+    "Preparation",
+    click.option(
+        "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What is subtracted."
+    ),
+    click.option(
+        "--scale",
+        type=click.Choice(options.SCALES),
+        metavar=f"[{'|'.join(options.SCALES)}]",
+        help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
+        "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
+    ),
 )
 @options.missing
 @options.solver
 @options.tol
-@click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits.")
+@under(
+    "Components",
+    click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule."),
+    click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits."
+    ),
+)
 @options.resources
 @options.workers
+@under(
+    "Resources",
+    click.option(
+        "--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill."
+    ),
+)
+@under(
+    "Output",
+    click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"),
+    click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file."),
+    click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens."),
+    click.option("--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]"),
+)
 @options.dtype
-@click.option("--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill.")
-@click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file.")
-@click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens.")
-@click.option("--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]")
 @options.as_json
-@options.progress
 @options.force
+@options.progress
 @options.talk
 def fit(**given: Any) -> None:
     """Find the principal components of a file.

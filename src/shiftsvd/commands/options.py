@@ -1,15 +1,17 @@
-"""Options that several subcommands share: what they are called, what they take, what is wrong with a value."""
+"""Options that several subcommands share: what they are called, what they take, what is wrong with a value.
 
-from collections.abc import Callable
+A new one is declared with `under(heading, click.option(...))`: the heading says where long helps list it.
+"""
+
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
 import click
 
+from shiftsvd.commands.headings import under
 from shiftsvd.names import MAX_ITER, TOL, Chromosomes, MissingName, ScaleName, SolverName, TransformName
 from shiftsvd.runs.progress import KINDS
 
-F = TypeVar("F", bound=Callable[..., Any])
 LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
@@ -91,33 +93,29 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     return names
 
 
-def _options(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several decorators as one; the help lists them in this order."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-components = click.option(
-    "-k",
-    "k",
-    metavar="NUMBER",
-    callback=_components,
-    help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+components = under(
+    "Components",
+    click.option(
+        "-k",
+        "k",
+        metavar="NUMBER",
+        callback=_components,
+        help="Components; below 1: the share of variance to exceed, by the fewest.  [default: 50, or all there are]",
+    ),
 )
-preprocess = click.option(
-    "--preprocess",
-    metavar="NAME:KEY=VALUE,...",
-    multiple=True,
-    callback=_transforms,
-    help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one after "
-    f"another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
+preprocess = under(
+    "Preparation",
+    click.option(
+        "--preprocess",
+        metavar="NAME:KEY=VALUE,...",
+        multiple=True,
+        callback=_transforms,
+        help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one "
+        f"after another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
+    ),
 )
-missing = _options(
+missing = under(
+    "Missing entries",
     click.option(
         "--missing",
         type=click.Choice(MISSING),
@@ -136,33 +134,58 @@ missing = _options(
         "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {MAX_ITER}]"
     ),
 )
-solver = click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
-tol = click.option(
-    "--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy of the values."
+solver = under(
+    "Components",
+    click.option(
+        "--solver",
+        type=click.Choice(SOLVERS),
+        default="auto",
+        show_default=True,
+        help="What finds them; auto: the cheapest that bounds its errors.",
+    ),
 )
-force = click.option("--force", is_flag=True, help="Replace outputs that exist.")
-as_json = click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout.")
-threads = click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: the cores there are]")
-memory = click.option(
-    "--memory", metavar="SIZE", callback=_memory, help="Memory, such as 2G.  [default: half of what is free]"
+tol = under(
+    "Components",
+    click.option(
+        "--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy of the values."
+    ),
 )
-dtype = click.option(
-    "--dtype",
-    type=click.Choice(["float32", "float64"]),
-    help="Numbers that are written.  [default: the precision of the data]",
+force = under("Output", click.option("--force", is_flag=True, help="Replace outputs that exist."))
+as_json = under("Output", click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout."))
+threads = under(
+    "Resources", click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: the cores there are]")
 )
-progress = click.option(
-    "--progress",
-    type=click.Choice(KINDS),
-    default="auto",
-    show_default=True,
-    help="Bars on stderr, or one JSON object a line.",
+memory = under(
+    "Resources",
+    click.option(
+        "--memory", metavar="SIZE", callback=_memory, help="Memory, such as 2G.  [default: half of what is free]"
+    ),
 )
-talk = _options(
+dtype = under(
+    "Output",
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "float64"]),
+        help="Numbers that are written.  [default: the precision of the data]",
+    ),
+)
+progress = under(
+    "Messages",
+    click.option(
+        "--progress",
+        type=click.Choice(KINDS),
+        default="auto",
+        show_default=True,
+        help="Bars on stderr, or one JSON object a line.",
+    ),
+)
+talk = under(
+    "Messages",
     click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but warnings and errors."),
     click.option("--verbose", "-v", count=True, help="Say more; twice: with the place of an error."),
 )
-inside = _options(
+inside = under(
+    "Data",
     click.option("--format", "format_", metavar="NAME", help="Format of the file.  [default: by its name and content]"),
     click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
     click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
@@ -173,7 +196,8 @@ inside = _options(
         help='Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
     ),
 )
-stack = _options(
+stack = under(
+    "Data",
     click.option(
         "--stack",
         type=click.Choice(["rows", "columns"]),
@@ -185,7 +209,8 @@ stack = _options(
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
     ),
 )
-of_cells = _options(
+of_cells = under(
+    "Features",
     click.option(
         "--mask",
         metavar="COLUMN",
@@ -201,8 +226,9 @@ of_cells = _options(
         "--groups", metavar="COLUMNS", callback=_names, help="Columns of obs whose groups lose their means, as batches."
     ),
 )
-resources = _options(threads, memory)
-workers = _options(
+resources = under("Resources", threads, memory)
+workers = under(
+    "Resources",
     click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),
     click.option("--workers", type=click.IntRange(min=1), help="The same on so many processes of this machine."),
 )

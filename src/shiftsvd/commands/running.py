@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from shiftsvd.commands.headings import write_options
 from shiftsvd.commands.options import LINE, SCALES
 
 # What the library calls its arguments, and what they are called here.
@@ -37,6 +38,11 @@ class Subcommand(click.Command):
             for word, follows in zip(args, after, strict=False)
         ]
         return super().parse_args(ctx, spelled)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Many options are listed under headings."""
+        if not write_options(self, ctx, formatter):
+            super().format_options(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run, with warnings as lines and errors as messages."""

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from shiftsvd.commands import options
+from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -20,7 +21,10 @@ Examples:
 @click.argument("model", type=options.FILE)
 @click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
 @options.stack
-@click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.')
+@under(
+    "Output",
+    click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.'),
+)
 @options.inside
 @options.resources
 @options.dtype
