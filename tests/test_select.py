@@ -1,4 +1,4 @@
-"""Some of the columns as a step among transformations: what comes before goes over all of them, what comes after not."""
+"""Some of the columns as a step among transformations: what comes before goes over all, what comes after not."""
 
 from pathlib import Path
 from typing import Any
@@ -134,5 +134,5 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
     with pytest.raises(ValueError, match="zeros into other numbers, and can only come last"):
         ss.svd(X, 2, preprocess=["pearson", ss.Select(MASK), "binarize"])
     A = ss.centered(X)
-    with pytest.raises(TypeError, match="columns of .* cannot be taken"):
+    with pytest.raises(TypeError, match=r"columns of .* cannot be taken"):
         ss.svd(A, 2, preprocess=ss.Select(MASK))

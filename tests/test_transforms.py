@@ -15,6 +15,7 @@ from helpers import EPS
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.transforms.chains import apply_all, learn_all
+from shiftsvd.transforms.ranks import first_not_below
 from shiftsvd.transforms.residuals import loss
 from transformed import ROWS, VECTOR, counts, pearson
 
@@ -326,6 +327,19 @@ def test_quantiles_of_ranks_are_as_near_as_they_say() -> None:
     learned = ss.Ranks(quantiles=50).learn(heavy).table
     assert learned is not None
     assert len(learned) <= 3 * 130
+
+
+@given(
+    st.lists(st.lists(st.integers(-4, 9) | st.floats(-1e300, 1e300), max_size=9), min_size=1, max_size=4),
+    st.lists(st.integers(-6, 12) | st.floats(allow_nan=False), min_size=1, max_size=9),
+)
+def test_a_value_is_found_where_its_column_has_it_or_would(columns: list[list[float]], sought: list[float]) -> None:
+    kept = [np.unique(np.r_[np.asarray(column, float), 0.0]) for column in columns]
+    ends = np.cumsum([len(column) for column in kept])
+    values, line = np.concatenate(kept), np.arange(len(sought)) % len(kept)
+    start, x = np.r_[0, ends[:-1]][line], np.asarray(sought, float)
+    wanted = [lo + np.searchsorted(kept[j], one) for lo, j, one in zip(start, line, x, strict=True)]
+    np.testing.assert_array_equal(first_not_below(x, values, start, ends[line]), wanted)
 
 
 def test_single_precision_is_kept_where_the_tolerance_allows() -> None:

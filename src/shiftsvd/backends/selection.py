@@ -1,4 +1,4 @@
-"""Some rows or some columns of a matrix in a file, which is not loaded for it; columns in another order, or among more."""
+"""Some rows or some columns of a matrix in a file, which is not loaded for it; columns in any order, or among more."""
 
 from typing import Any
 

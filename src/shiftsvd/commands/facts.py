@@ -61,7 +61,7 @@ def matrix(given: dict[str, Any]) -> Facts:
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
     paths = [Path(file) for file in given["files"]]
-    opened = read_files(paths, given["stack"], given["format_"], given["key"], given["orient"], given["memory"])
+    opened = read_files(paths, given["stack"], **where(given), memory_limit=given["memory"], join=given["join"])
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
     formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)

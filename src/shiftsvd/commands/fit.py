@@ -37,6 +37,7 @@ Examples:
     ),
 )
 @options.preprocess
+@options.of_cells
 @under(
     "Preparation",
     click.option(
@@ -102,7 +103,7 @@ def fit(**given: Any) -> None:
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
     written as plink2 --pca does, beside the folder OUT.
     """
-    options.check_stack(given["files"], given["stack"])
+    options.check_stack(given["files"], given["stack"], given["join"])
     file = given["files"][0]
     options.check_format(file, given["format_"])
     options.shares(given["k"], given["solver"])
@@ -112,6 +113,8 @@ def fit(**given: Any) -> None:
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
+    options.check_cells(given)
+    given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}
     if given["out"] is None and any(named.values()):

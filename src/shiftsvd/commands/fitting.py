@@ -14,10 +14,12 @@ import click
 import numpy as np
 
 from shiftsvd.commands import genotypes
+from shiftsvd.commands.cells import Known, known_of, place_of
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import joined
@@ -40,6 +42,8 @@ from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.transforms.named import as_transforms
 
 LOG = logging.getLogger("shiftsvd")
+# What says which matrix of which files is meant.
+WHERE = ("stack", "format", "key", "orient", "feature_types", "join")
 # For bounds of errors that a solver does not give by itself, where no limit is set.
 ROOM = "1GB"
 
@@ -82,6 +86,11 @@ class Fit:
     filled: bool = False  # whether the reader of the file leaves nothing missing
     penalty: float | Literal["auto"] | None = None
     max_iter: int | None = None
+    mask: str | None = None
+    covariates: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    feature_types: tuple[str, ...] | None = None
+    join: Any = None
 
     @property
     def file(self) -> str:
@@ -102,7 +111,21 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        cells = ("mask", "covariates", "groups", "feature_types", "join")
+        ours = (
+            *data,
+            *cells,
+            "preprocess",
+            "penalty",
+            "max_iter",
+            "k",
+            "shift",
+            "scale",
+            "solver",
+            "tol",
+            "certify",
+            "seed",
+        )
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -113,7 +136,8 @@ def run(options: Fit) -> None:
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
     A, names = opened_samples(options)
-    k = within(options.k, A.shape, options.file)
+    known = known_of(options, names, A.shape)
+    k = within(options.k, (A.shape[0], known.width), options.file)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -121,17 +145,23 @@ def run(options: Fit) -> None:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
-            pca = fitted(A, names, k, options)
-            raster = write_scores(pca, A, names, options, outputs, paths)
+            pca = fitted(A, names, k, options, known)
+            raster = write_scores(pca, A, names, options, outputs, paths, known)
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
         result = Result.of(
-            pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
+            pca,
+            A,
+            feature_names_of(pca),
+            asdict(options) | {"file": options.file},
+            paths,
+            time.perf_counter() - started,
         )
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
+        result.document.update(known.told())
         write_files(pca, result, outputs, paths, raster)
     if n_left_out:
         say(f"{n_left_out:,} variants that are not on autosomes left out; --chromosomes all keeps them", options.quiet)
@@ -141,7 +171,7 @@ def run(options: Fit) -> None:
 def opened_samples(options: Fit) -> tuple[Observed, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     resources = Resources(options.memory, options.threads)
-    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
+    where = vars(resources) | {name: getattr(options, name) for name in WHERE}
     if options.left_missing != "error":
         return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
@@ -197,13 +227,13 @@ def _tell_of_others(folder: Path, planned: set[str]) -> None:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
     """The components, with bounds of their errors."""
-    solver = _solver(A, k, options)
+    solver = _solver(known.taken(A), k, options)
     pca = PCA(
         k,
-        preprocess=as_transforms(options.preprocess) or None,
-        shift=None if options.shift == "none" else "mean",
+        preprocess=known.entries(as_transforms(options.preprocess)) or None,
+        shift=known.shift(options.shift),
         scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
@@ -217,9 +247,11 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
-        pca.fit(A)
+        pca.fit(A, covariates=known.C)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
+    if known.design is not None:
+        pca.design_ = known.design
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
@@ -255,7 +287,9 @@ def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solve
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(
+    pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path], known: Known
+) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
@@ -266,7 +300,8 @@ def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Out
         if "anndata" in paths:
             from shiftsvd.commands.annotated import annotated
 
-            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
+            place = place_of(vars(options), options.files)
+            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place)))
         if "eigenvec" in paths:
             writes.append(
                 stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))
@@ -275,7 +310,7 @@ def write_scores(pca: PCA, A: Observed, names: Names, options: Fit, outputs: Out
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
         if writes:
-            write_rows(pca.iter_scores(A), writes)
+            write_rows(pca.iter_scores(A, covariates=known.C), writes)
     return raster
 
 

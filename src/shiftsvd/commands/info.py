@@ -37,7 +37,7 @@ def info(**given: Any) -> None:
     elif len(files) == 1 and files[0].endswith(".safetensors"):
         told = facts.model(files[0])
     else:
-        options.check_stack(files, given["stack"])
+        options.check_stack(files, given["stack"], given["join"])
         options.check_format(files[0], given["format_"])
         told = facts.matrix(given)
     click.echo(facts.lines(told, given["json_out"]))

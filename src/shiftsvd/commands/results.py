@@ -16,7 +16,12 @@ from shiftsvd.runs.memory import peak_bytes
 SETTINGS = (
     "k",
     "chromosomes",
+    "feature_types",
+    "join",
     "preprocess",
+    "mask",
+    "covariates",
+    "groups",
     "shift",
     "scale",
     "missing",
@@ -141,6 +146,10 @@ def printed(result: Result) -> str:
         lines.append(f"{used}, {left_out}")
     if transforms := told["settings"]["preprocess"]:
         lines.append(f"entries by {', then '.join(transforms)}")
+    if features := told.get("features"):
+        lines.append(f"{features['taken']:,} of {features['of']:,} features, by {features['mask']}")
+    if regressed := told.get("regressed_out"):
+        lines.append(f"less what {', '.join(regressed['columns'])} explain")
     lines += _gap_lines(told)
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")

@@ -39,7 +39,7 @@ def transform(model: Path, **given: Any) -> None:
     Several files are one matrix, as `fit` stacks them.
     Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
     """
-    options.check_stack(given["files"], given["stack"])
+    options.check_stack(given["files"], given["stack"], given["join"])
     options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])
     from shiftsvd.commands.applying import transform as run

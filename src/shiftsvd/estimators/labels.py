@@ -34,6 +34,6 @@ def labelled(values: Panel, names: Any) -> Any:
 
 
 def feature_names_of(model: Any) -> Any:
-    """Names of the features that the components are of, all of those that were fitted but for what `Select` left out."""
+    """Names of the features that the components are of, all that were fitted but for what `Select` left out."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]

@@ -10,6 +10,7 @@ from shiftsvd.features.batches import Batches
 from shiftsvd.features.dispersion import Cutoffs
 from shiftsvd.features.ranking import FlavorName, HighlyVariable, Ranking, rank
 from shiftsvd.io import open_matrix
+from shiftsvd.io.annotations import Place, of_samples
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
@@ -142,14 +143,6 @@ def as_scanpy(found: Ranking) -> dict[str, Vector]:
     """The columns that scanpy writes into ``var``, in its order and precision."""
     names = [name for name in WRITTEN[found.asked.flavor] if name in found.columns]
     return {name: found.columns[name].astype(np.float32) if name in SINGLE else found.columns[name] for name in names}
-
-
-def of_samples(place: Any, name: str) -> Any:
-    raise NotImplementedError
-
-
-def Place(*a: Any, **k: Any) -> Any:
-    return None
 
 
 def _given(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from shiftsvd.transforms.base import Fitted, Transform, checked, frequencies, he
 
 # The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
 RANK, VECTORS = 16, 6
-Step = TypeVar("Step", Transform, Fitted)
 
 
 def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
@@ -71,11 +70,12 @@ def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
     return A
 
 
-def stages(steps: Sequence[Step]) -> Iterator[tuple[Step, Step | None]]:
+def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """Each step with the selection that follows it: columns are left out before their entries are changed."""
     for before, step, after in zip((None, *steps), steps, (*steps[1:], None), strict=False):
+        selection = after if after is not None and after.selects and not step.selects else None
         if not step.selects or before is None or before.selects:
-            yield step, after if after is not None and after.selects and not step.selects else None
+            yield step, selection
 
 
 def kept_of(fitted: Sequence[Fitted], n: int) -> Places:

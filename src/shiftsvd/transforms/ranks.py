@@ -97,7 +97,19 @@ class Frequency:
 
 
 def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
-    """Where the first of the ascending values from `start` to `end` is that is not below x, by halving steps."""
+    """Where the first of the ascending values from `start` to `end` is that is not below x.
+
+    Counts are mostly 0, 1, 2, ...: a value lies where it would then, or is sought by halving steps.
+    """
+    guess = np.clip(x - values.take(start), 0, end - start - 1)
+    place: Vector = start + guess.astype(np.int64)
+    others = np.flatnonzero(values.take(place) != x)
+    place[others] = _by_halving(x[others], values, start[others], end[others])
+    return place
+
+
+def _by_halving(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
+    """The place of each x among its values, in as many steps as the longest range has binary digits."""
     place, step = start, 1 << int((end - start).max(initial=0)).bit_length()
     while step:
         probe = place + step

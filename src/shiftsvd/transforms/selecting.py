@@ -22,9 +22,10 @@ class Select(Transform):
 
     Notes
     -----
-    What comes before it in a list is learned from all columns, what comes after it from those that stay: ``[LogNormalize(),
-    Select(kept)]`` divides by sums over all genes, and ``[Select(kept), PearsonResiduals()]`` is a model of those alone.
-    Entries are changed after the others are left out, so that those cost nothing but their part of the sums. No read.
+    What comes before it in a list is learned from all columns, what comes after it from those that stay:
+    ``[LogNormalize(), Select(kept)]`` divides by sums over all genes, and ``[Select(kept), PearsonResiduals()]`` is a
+    model of those alone. Entries are changed after the others are left out, so that those cost nothing but their part
+    of the sums. No read.
 
     Rows of the same features are expected by whatever is fitted: `n_features_in_` counts all of them, while components,
     means and scales are of those that stay.

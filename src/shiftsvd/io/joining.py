@@ -1,0 +1,96 @@
+"""Files of other samples whose features are not all the same: matched by name, those of all files or those of any."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from shiftsvd.backends.selection import Among, SomeColumns, SomeRows
+from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.stacked import HeldRows, bytes_of
+from shiftsvd.io.base import Labels, Opened, reading
+from shiftsvd.io.limits import bounded, labels
+from shiftsvd.runs.warned import notice
+
+Join = Literal["inner", "outer"]
+JOINS = get_args(Join)
+Places = dict[str, int]
+
+
+def common_features(
+    paths: Sequence[Path], opened: Sequence[Opened], join: Join, memory_limit: int | str | None
+) -> list[Opened]:
+    """The files with the same features in the same order; says how many each had."""
+    named = [_named(path, each) for path, each in zip(paths, opened, strict=True)]
+    if all(np.array_equal(names, named[0]) for names in named):
+        return list(opened)
+    places = [_places(path, names) for path, names in zip(paths, named, strict=True)]
+    every = dict.fromkeys(chain.from_iterable(names.tolist() for names in named))
+    common = [name for name in every if all(name in known for known in places)]
+    if not common:
+        raise ValueError(f"{paths[0]} and {len(paths) - 1} more have no feature in common; are they named alike?")
+    taken = common if join == "inner" else list(every)
+    _tell(paths, named, len(common), len(every), join)
+    wanted = labels(paths[0], taken, memory_limit)
+    return [
+        _taken(path, each, known, wanted, memory_limit) for path, each, known in zip(paths, opened, places, strict=True)
+    ]
+
+
+def _named(path: Path, opened: Opened) -> Labels:
+    """The names of its features, by which files are matched."""
+    names = opened.names.features
+    if names is None:
+        raise ValueError(f"{path} has no names of features to match by; leave out join, where sizes have to agree")
+    return names
+
+
+def _places(path: Path, names: Labels) -> Places:
+    """Where each feature is; names must differ to be matched."""
+    known = {name: j for j, name in enumerate(names.tolist())}
+    if len(known) < len(names):
+        twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)
+        raise ValueError(f"{path} must have features with names of their own to be joined, got {twice!r} twice")
+    return known
+
+
+def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: int, join: Join) -> None:
+    """How many features there are, and what becomes of those that some files lack."""
+    counts = [len(names) for names in named]
+    each = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
+    of_all = f"{len(paths)} files have {each} features, {n_common} in common of {n_all}"
+    told = (
+        f"the other {n_all - n_common} are left out" if join == "inner" else f"all {n_all} are taken, 0 where one lacks"
+    )
+    notice(f"{of_all}: {told}" if n_common < n_all else f"{of_all}, in different orders")
+
+
+def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_limit: int | str | None) -> Opened:
+    """One file with these features, zeros for those that it has not."""
+    names, source = wanted.tolist(), opened.matrix
+    there = np.array([known[name] for name in names if name in known], np.intp)
+    matrix: RowSource
+    if opened.by_features and len(there) == len(names) and np.all(np.diff(there) > 0):
+        matrix = SomeRows(source, there)
+    else:
+        opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
+        matrix = SomeColumns(opened.matrix, there)
+        at = np.array([j for j, name in enumerate(names) if name in known], np.intp)
+        matrix = matrix if len(at) == len(names) else Among(matrix, at, len(names))
+    return replace(opened.with_features(wanted), matrix=matrix, features=None, places=None)
+
+
+def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:
+    """A file that is stored by features, in memory and turned: there features can have any order."""
+    source = opened.matrix
+    with reading(path):
+        bounded(f"{path}, which is stored by features and has them in another order,", bytes_of(source), memory_limit)
+        held = (
+            source
+            if isinstance(source, HeldRows)
+            else HeldRows(source.read(0, source.shape[0]), source.name, source.fingerprint)
+        )
+    return replace(opened, matrix=held.H, transposed=not opened.transposed)
