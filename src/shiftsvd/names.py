@@ -25,6 +25,7 @@ TransformName = Literal[
     "anscombe",
     "binarize",
 ]
+FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 Chromosomes = Literal["autosomes", "all"]
 # Defaults that help of the command tells, too.

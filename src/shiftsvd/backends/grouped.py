@@ -4,6 +4,7 @@ from functools import reduce, singledispatch
 from typing import Any
 
 from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.columns import IN_COLUMNS, IN_ROWS
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.entries import SUMMED, bare, entries
 from shiftsvd.backends.reread import OURS, Reread
@@ -59,6 +60,7 @@ def _of_blocks(A: Reread, what: Grouped) -> Parts:
 
     name = f"moments of {what.n_groups} groups {told(what.f)} {what.across}"
     record = A._once(name, (what.codes, what.R, what.C), read)
+    A.memo[IN_ROWS if what.across else IN_COLUMNS] = record["columns"][0].sum(axis=1)
     return record["rows"], record["columns"]
 
 

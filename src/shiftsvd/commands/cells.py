@@ -42,6 +42,8 @@ class Known:
         The columns of obs that are regressed out.
     C : array of shape (m, p), or None
         Their matrix.
+    ranked : Ranked, or None
+        How features were chosen that vary most.
     """
 
     mask: str | None
@@ -50,6 +52,7 @@ class Known:
     n: int
     design: Design | None
     C: Panel | None
+    ranked: Any = None
 
     def entries(self, how: tuple[Transform, ...]) -> tuple[Transform, ...]:
         """The transformations, with the selection where it belongs among them."""
@@ -68,6 +71,8 @@ class Known:
         told: dict[str, Any] = {}
         if self.mask is not None:
             told["features"] = {"mask": self.mask, "taken": self.width, "of": self.n}
+        if self.ranked is not None:
+            told["features"] = self.ranked.told
         if self.design is not None:
             told["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
         return told
@@ -98,7 +103,7 @@ def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
 
 def _mask(options: Any, place: Place, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
     """The column that says which features are taken, and their places; by default that of highly variable ones."""
-    name = options.mask
+    name = NONE if options.top_features else options.mask
     if name is None:
         if not all(HIGHLY in place.columns(path, "features") for path in place.paths):
             return None, None

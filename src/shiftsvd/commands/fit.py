@@ -15,6 +15,7 @@ Examples:
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
+  shiftsvd fit counts.h5ad -k 50 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
@@ -96,6 +97,9 @@ def fit(**given: Any) -> None:
     and `transform` does the same to other samples by what was learned from these. The shift, the scale and the
     variances are then those of the changed entries.
 
+    --top-features ranks all features by their variability, keeps so many, and tells of each one in features.csv;
+    library sizes stay those of all features, also where `transform` reads other samples.
+
     Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
     the same samples and other features. Names decide what is the same; files of several formats may be mixed.
 
@@ -114,6 +118,7 @@ def fit(**given: Any) -> None:
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     options.check_cells(given)
+    options.check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}

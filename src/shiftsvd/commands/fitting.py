@@ -17,6 +17,7 @@ from shiftsvd.commands import genotypes
 from shiftsvd.commands.cells import Known, known_of, place_of
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, typed, within
+from shiftsvd.commands.ranking import OUTPUT, ranked, write_features
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.labels import feature_names_of
@@ -87,6 +88,9 @@ class Fit:
     penalty: float | Literal["auto"] | None = None
     max_iter: int | None = None
     mask: str | None = None
+    top_features: int | None = None
+    flavor: Any = None
+    batch: str | None = None
     covariates: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     feature_types: tuple[str, ...] | None = None
@@ -111,7 +115,7 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        cells = ("mask", "covariates", "groups", "feature_types", "join")
+        cells = ("mask", "covariates", "groups", "feature_types", "join", "top_features", "flavor", "batch")
         ours = (
             *data,
             *cells,
@@ -137,7 +141,7 @@ def run(options: Fit) -> None:
     started = time.perf_counter()
     A, names = opened_samples(options)
     known = known_of(options, names, A.shape)
-    k = within(options.k, (A.shape[0], known.width), options.file)
+    k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -145,6 +149,8 @@ def run(options: Fit) -> None:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
+            if options.top_features:
+                known = ranked(known, A, names, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
             raster = write_scores(pca, A, names, options, outputs, paths, known)
         pca.set_params(missing=options.missing_later)
@@ -163,6 +169,8 @@ def run(options: Fit) -> None:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
         result.document.update(known.told())
         write_files(pca, result, outputs, paths, raster)
+        if "features" in paths and known.ranked is not None:
+            write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
     if n_left_out:
         say(f"{n_left_out:,} variants that are not on autosomes left out; --chromosomes all keeps them", options.quiet)
     tell(result, options)
@@ -206,6 +214,8 @@ def planned(options: Fit) -> dict[str, Path]:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
     files |= {"components": "components.csv", "variances": "variances.csv", "result": "result.json"}
+    if options.top_features:
+        files["features"] = OUTPUT
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
     if options.report and not drawn:
         raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
@@ -221,7 +231,7 @@ def planned(options: Fit) -> dict[str, Path]:
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
     """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad"}
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad", OUTPUT}
     others = sorted(name for name in ours - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)

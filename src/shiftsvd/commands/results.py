@@ -20,6 +20,9 @@ SETTINGS = (
     "join",
     "preprocess",
     "mask",
+    "top_features",
+    "flavor",
+    "batch",
     "covariates",
     "groups",
     "shift",
@@ -147,7 +150,9 @@ def printed(result: Result) -> str:
     if transforms := told["settings"]["preprocess"]:
         lines.append(f"entries by {', then '.join(transforms)}")
     if features := told.get("features"):
-        lines.append(f"{features['taken']:,} of {features['of']:,} features, by {features['mask']}")
+        by = features.get("mask") or f"flavor {features['flavor']}"
+        by += f" in each {features['batch']}" if "batch" in features else ""
+        lines.append(f"{features['taken']:,} of {features['of']:,} features, by {by}")
     if regressed := told.get("regressed_out"):
         lines.append(f"less what {', '.join(regressed['columns'])} explain")
     lines += _gap_lines(told)

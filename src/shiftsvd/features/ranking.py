@@ -11,6 +11,7 @@ from shiftsvd.features.dispersion import Columns, Cutoffs, normalised, of_batche
 from shiftsvd.features.looks import Counts, Logarithms
 from shiftsvd.features.residuals import residual_variances
 from shiftsvd.features.standardised import standardised_variances
+from shiftsvd.names import FlavorName
 from shiftsvd.numerics.grouped import Grouped, all_groups, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
@@ -19,7 +20,6 @@ from shiftsvd.runs.warned import warn
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
 
-FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
 # How many features where no number is asked for, by flavors that have no cutoffs.
 USUAL: Final = 2000

@@ -8,10 +8,11 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.features.batches import Batches
 from shiftsvd.features.dispersion import Cutoffs
-from shiftsvd.features.ranking import FlavorName, HighlyVariable, Ranking, rank
+from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.io import open_matrix
 from shiftsvd.io.annotations import Place, of_samples
 from shiftsvd.kernels import threads
+from shiftsvd.names import FlavorName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
