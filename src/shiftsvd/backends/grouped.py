@@ -1,5 +1,6 @@
 """Moments of columns within groups of rows, of matrices in memory and in files: one read."""
 
+from collections.abc import Iterator
 from functools import reduce, singledispatch
 from typing import Any
 
@@ -45,7 +46,8 @@ def _of_memory(A: SparseRows | DenseRows, what: Grouped) -> Parts:
         ranges = [(rows[0] + lo, rows[0] + hi) for lo, hi in cut(rows[1] - rows[0], at_once)]
         return reduce(what.joined, map(piece, ranges))
 
-    return reduce(what.joined, (parts for _, parts in A._each(block)))
+    blocks: Iterator[Parts] = (parts for _, parts in A._each(block))
+    return reduce(what.joined, blocks)
 
 
 @group_moments.register(Reread)

@@ -13,6 +13,7 @@ from shiftsvd.features.batches import Batches
 from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.io import Names
 from shiftsvd.io.annotations import of_samples
+from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import FlavorName
 from shiftsvd.operators import Operator
 from shiftsvd.transforms.base import Transform
@@ -61,9 +62,9 @@ def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> Flavor
     return flavor or usual
 
 
-def ranked(known: Known, A: Operator, names: Names, options: Any, steps: tuple[Transform, ...]) -> Known:
+def ranked(known: Known, A: Observed, names: Names, options: Any, steps: tuple[Transform, ...]) -> Known:
     """What is known of a fit, with the features that vary most in place of all."""
-    if options.filled:
+    if options.filled or not isinstance(A, Operator):
         raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
     asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
     labels = None if options.batch is None else of_samples(place_of(vars(options), options.files), options.batch)
@@ -72,7 +73,7 @@ def ranked(known: Known, A: Operator, names: Names, options: Any, steps: tuple[T
     after = passes_so_far()
     reads = None if before is None or after is None else after - before
     places = np.flatnonzero(found.mask)
-    account = Ranked(found, options.batch, batches.count, reads)
+    account = Ranked(found, options.batch, batches.n, reads)
     return replace(known, places=places, width=len(places), ranked=account)
 
 

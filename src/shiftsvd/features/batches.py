@@ -41,13 +41,9 @@ class Batches(NamedTuple):
         return cls(codes.astype(np.int64), sizes, True)
 
     @property
-    def count(self) -> int:
+    def n(self) -> int:
         """How many batches there are."""
         return len(self.sizes)
-
-    def per_gene(self, values: Vector) -> Vector:
-        """Numbers of genes, (n, q), as `Grouped` wants them of genes in batches."""
-        return np.repeat(values[:, None, :], self.count, axis=1)
 
 
 def ranks(scores: Vector) -> Vector:

@@ -153,7 +153,7 @@ def rank(
         told["variances_norm"] = scores.mean(axis=1)
     told |= chosen_by_rank(scores, asked.n_top or USUAL, rank_first=asked.flavor == "seurat_v3")
     if asked.flavor == "pearson_residuals":
-        told["highly_variable_intersection"] = told["highly_variable_nbatches"] == batches.count
+        told["highly_variable_intersection"] = told["highly_variable_nbatches"] == batches.n
     return _ranking(asked, told, stored, batches)
 
 
@@ -182,14 +182,14 @@ def _by_dispersion(
             'of numbers; give preprocess="log-normalize" with raw counts'
         )
     wanted = asked.cutoffs if asked.n_top is None else int(asked.n_top)
-    each = [_of_batch(moments[:, :, b], asked, wanted, batches.given) for b in range(batches.count)]
+    each = [_of_batch(moments[:, :, b], asked, wanted, batches.given) for b in range(batches.n)]
     order = np.arange(moments.shape[1]) if names is None else np.argsort(names.astype(str), kind="stable")
     return _ranking(asked, of_batches(each, wanted, order) if batches.given else each[0], stored, batches)
 
 
 def _look(A: Operator, f: Counts | Logarithms, batches: Batches) -> Grouped:
     """A look at the entries by batch that need not know anything of rows and columns."""
-    return Grouped(f, batches.codes, np.zeros((A.shape[0], 0)), np.zeros((A.shape[1], batches.count, 0)), batches.count)
+    return Grouped(f, batches.codes, np.zeros((A.shape[0], 0)), np.zeros((A.shape[1], batches.n, 0)), batches.n)
 
 
 def _of_last_step(A: Operator, steps: tuple[Transform, ...], look: Grouped) -> tuple[Operator, Grouped]:
@@ -234,4 +234,4 @@ def _warn_of_fractions(fractions: Vector, flavor: str) -> None:
 
 def _whole(value: object, least: int) -> bool:
     """Whether this is a whole number of at least so much."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

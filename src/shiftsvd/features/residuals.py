@@ -31,11 +31,11 @@ def residual_variances(
     """
     size, counts = moments[0], moments[0] * moments[1]
     rates = counts / np.maximum(counts.sum(axis=0), 1)
-    cut_off = np.sqrt(batches.sizes) if clip is None else np.full(batches.count, float(clip))
+    cut_off = np.sqrt(batches.sizes) if clip is None else np.full(batches.n, float(clip))
     C = np.stack([rates, np.broadcast_to(cut_off, rates.shape)], axis=2)
-    _, found = group_moments(A, Grouped(Residuals(theta), batches.codes, sums[:, None], C, batches.count))
+    _, found = group_moments(A, Grouped(Residuals(theta), batches.codes, sums[:, None], C, batches.n))
     total, squares = found[0] * found[1], found[0] * found[3]
-    for b in range(batches.count):
+    for b in range(batches.n):
         zeros = _of_zeros(sums[batches.codes == b], rates[:, b], theta, cut_off[b])
         total[:, b] += zeros[0]
         squares[:, b] += zeros[1]

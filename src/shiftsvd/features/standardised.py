@@ -24,10 +24,10 @@ def standardised_variances(A: Operator, batches: Batches, moments: Panel, span: 
     """
     size, mean = moments[0], moments[1]
     variance = moments[2] / (size - 1)
-    deviation = np.stack([_expected(mean[:, b], variance[:, b], span) for b in range(batches.count)], axis=1)
+    deviation = np.stack([_expected(mean[:, b], variance[:, b], span) for b in range(batches.n)], axis=1)
     cut_off = mean + deviation * np.sqrt(size)
     _, found = group_moments(
-        A, Grouped(CutOff(), batches.codes, np.zeros((A.shape[0], 0)), cut_off[:, :, None], batches.count)
+        A, Grouped(CutOff(), batches.codes, np.zeros((A.shape[0], 0)), cut_off[:, :, None], batches.n)
     )
     count, stored_mean, stored_squares = found
     squares = stored_squares + count * (stored_mean - mean) ** 2 + (size - count) * mean**2

@@ -52,7 +52,9 @@ class Grouped:
 
     def with_lines(self, *lines: Vector) -> "Grouped":
         """The same for some of these lines."""
-        return replace(self, **dict(zip(("C",) if self.across else ("codes", "R"), lines, strict=True)))
+        if self.across:
+            return replace(self, C=lines[0])
+        return replace(self, codes=lines[0], R=lines[1])
 
     def part(self, lo: int, hi: int) -> "Grouped":
         """The same for a range of them."""
