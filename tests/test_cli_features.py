@@ -251,3 +251,17 @@ def test_workers_rank_what_they_read(file: Path) -> None:
     by_workers, here = told(*line, "--workers", 1), told(*line)
     np.testing.assert_allclose(by_workers["singular_values"], here["singular_values"], rtol=1e-5)
     assert by_workers["features"]["taken"] == here["features"]["taken"]
+
+
+def test_commands_of_the_guide_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "guide" / "genes.rst").read_text(encoding="utf-8")
+    lines = [line.removeprefix("   $ shiftsvd ").split() for line in page.splitlines() if line.startswith("   $ ")]
+    assert [line[0] for line in lines] == ["fit", "transform", "fit", "fit"]
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "counts.h5ad", X, GENES, {"donor": BATCH.tolist()})
+    write(tmp_path / "new.h5ad", cells(20, 150, seed=9), GENES)
+    for line in lines:
+        result = invoke(*(word if word != "2000" else "60" for word in line))  # of as many genes as there are here
+        assert result.exit_code == 0, result.output
+    assert len(Path("scores.csv").read_text().splitlines()) == 21
+    assert len(Path("out/features.csv").read_text().splitlines()) == 151

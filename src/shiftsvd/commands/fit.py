@@ -15,7 +15,7 @@ Examples:
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
-  shiftsvd fit counts.h5ad -k 50 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
+  shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort

@@ -61,7 +61,8 @@ def highly_variable(
     data : AnnData of n_obs x n_vars, path, array or sparse matrix
         AnnData in memory, views, and files opened with ``backed="r"``; a path of any file that `open_matrix` reads.
     n_top_genes : int, optional
-        How many. By default "seurat" and "cell_ranger" go by the cutoffs, and the other flavors take 2000.
+        How many; "seurat" and "cell_ranger" take more where several are alike, as scanpy does. By default these two go
+        by the cutoffs, and the other flavors take 2000.
     flavor : {"seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"}
         "seurat" and "cell_ranger" rank normalised dispersions of logarithms, "seurat_v3" variances of raw counts in
         units of what a regression on the mean expects (in "seurat_v3_paper" the number of batches comes first), and
@@ -114,7 +115,7 @@ def highly_variable(
     >>> from anndata import AnnData
     >>> rng = np.random.default_rng(0)
     >>> adata = AnnData(rng.poisson(rng.gamma(1.0, 1.0, (200, 1)) * rng.gamma(1.0, 1.0, 50)).astype("float32"))
-    >>> shiftsvd.scanpy.highly_variable(adata, 10, preprocess="log-normalize")
+    >>> shiftsvd.scanpy.highly_variable(adata, 10, flavor="seurat_v3")
     >>> int(adata.var["highly_variable"].sum())
     10
     """
