@@ -170,7 +170,13 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: Batches.of(BATCH[:5], len(X)), "one label for each of the 240 rows"),
         (lambda: Batches.of(np.where(np.arange(240) < 9, None, BATCH), 240), "a label for every row, got 9 without"),
         (lambda: Batches.of(np.where(np.arange(240) < 1, "x", BATCH), 240), "at least 2 rows, got 1 in x"),
+        (lambda: Batches.of(None, 1), "at least 2 rows, got 1"),
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
+        (
+            lambda: rank(ss.as_operator(X[:, :9]), HighlyVariable(3, "seurat_v3")),
+            "at least 4 of the 7 points, got span=0.3",
+        ),
+        (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "none of them varies"),
         (lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)), "beyond the range of numbers"),
         (lambda: rank(ss.as_operator(-X), HighlyVariable(10, "seurat_v3")), "at least 0, got -"),
         (lambda: rank(ss.as_operator(X), HighlyVariable(10), (ss.PearsonResiduals(),)), "ranks logarithms of counts"),
@@ -189,3 +195,33 @@ def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
 def test_counts_that_are_no_whole_numbers_are_told() -> None:
     with pytest.warns(UserWarning, match="ranks raw counts, but 3 entries are no whole numbers"):
         rank(ss.as_operator(X + 0.25 * (np.arange(X.size).reshape(X.shape) < 3)), HighlyVariable(9, "seurat_v3"))
+
+
+def test_fewer_features_than_asked_for_are_told() -> None:
+    with pytest.warns(UserWarning, match="117 features are taken, which is all that can be ranked, 500 were asked for"):
+        found = rank(ss.as_operator(X), HighlyVariable(500), (LogNormalize(),))
+    assert found.mask.sum() == 117
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([3, 1] * 120),
+        np.array([3.5, 1.0] * 120),
+        np.array([True, False] * 120),
+        np.array(["b", "a"] * 120),
+        np.array(["b", "a"] * 120, dtype=object),
+        pd.Categorical(["b", "a"] * 120, categories=["b", "a", "c"]),
+    ],
+)
+def test_labels_of_any_kind_are_batches(labels: Any) -> None:
+    batches = Batches.of(labels, 240)
+    np.testing.assert_array_equal(batches.codes, [1, 0] * 120)
+    np.testing.assert_array_equal(batches.sizes, [120, 120])
+
+
+@pytest.mark.parametrize("gap", [None, np.nan, pd.NA, ""])
+def test_missing_labels_of_any_kind_are_refused(gap: Any) -> None:
+    labels = np.array(["a"] * 239 + [gap], dtype=object)
+    with pytest.raises(ValueError, match="a label for every row, got 1 without"):
+        Batches.of(labels, 240)

@@ -97,12 +97,13 @@ def _of_file(A: DiskRows, source: RowSource, stored: Vector | None, places: Plac
     `stored` are the numbers of each line of the file, if somebody has counted them. What is held is kept for whoever
     asks for the same part again.
     """
-    B = replace(A, source=source, memo={})
+    n_stored = None if stored is None or not source.sparse else int(stored[places].sum())
+    B = replace(A, source=source, memo={} if n_stored is None else {"stored": n_stored})
     if A.memo.get("held", ("",))[0] == source.fingerprint:
         held: Operator = A.memo["held"][1]
         return held
-    n_stored, limit = 0 if stored is None else int(stored[places].sum()), limit_of(A.memory_limit)
-    if stored is None or not source.sparse or limit is None or 16 * n_stored + 8 * B.shape[0] > limit // HELD:
+    limit = limit_of(A.memory_limit)
+    if n_stored is None or limit is None or 16 * n_stored + 8 * B.shape[0] > limit // HELD:
         return B
     A.memo["held"] = source.fingerprint, _held(B, n_stored)
     return _of_file(A, source, stored, places)

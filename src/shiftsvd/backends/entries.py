@@ -264,7 +264,7 @@ def _of_adjoint_changed(A: Adjoint, change: Change) -> Operator:
 def _file_changed(A: DiskRows, change: Change) -> Operator:
     """Blocks are changed as they are read."""
     bare(A)
-    names = ("blocks",) if change.more is not None else ("blocks", "counts")
+    names = ("blocks",) if change.more is not None else ("blocks", "counts", "stored")
     kept = {name: A.memo[name] for name in names if name in A.memo}
     return replace(A, source=ChangedEntries(A.source, change), memo=kept)
 

@@ -91,10 +91,11 @@ class Result:
     def source(self) -> dict[str, Any]:
         """What was read, for the report."""
         m, n = self.document["shape"]
+        features = self.document.get("features")
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": f"{n:,}",
+            "features": f"{n:,}" if features is None else f"{_taken(features)}, {_chosen_by(features)}",
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
         }
@@ -150,9 +151,7 @@ def printed(result: Result) -> str:
     if transforms := told["settings"]["preprocess"]:
         lines.append(f"entries by {', then '.join(transforms)}")
     if features := told.get("features"):
-        by = features.get("mask") or f"flavor {features['flavor']}"
-        by += f" in each {features['batch']}" if "batch" in features else ""
-        lines.append(f"{features['taken']:,} of {features['of']:,} features, by {by}")
+        lines.append(f"{_taken(features)} features, {_chosen_by(features)}")
     if regressed := told.get("regressed_out"):
         lines.append(f"less what {', '.join(regressed['columns'])} explain")
     lines += _gap_lines(told)
@@ -166,6 +165,19 @@ def printed(result: Result) -> str:
     if told["missed_below"] is not None:
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
     return "\n".join(lines)
+
+
+def _taken(features: dict[str, Any]) -> str:
+    """How many features are taken."""
+    return f"{features['taken']:,} of {features['of']:,}"
+
+
+def _chosen_by(features: dict[str, Any]) -> str:
+    """By what they were chosen: a column of the file, or a ranking, which took some reads."""
+    if "mask" in features:
+        return f"by {features['mask']}"
+    batches = f" in each {features['batch']}" if "batch" in features else ""
+    return f"by flavor {features['flavor']}{batches}, in {features['reads']:g} reads"
 
 
 def missed(level: float, last: float) -> str:

@@ -21,29 +21,32 @@ class Batches(NamedTuple):
     def of(cls, labels: Any, n_rows: int) -> Self:
         """From labels, one for each row; without them all rows are one batch."""
         if labels is None:
-            return cls(np.zeros(n_rows, np.int64), np.array([float(n_rows)]), False)
-        known = np.asarray(labels)
-        if known.shape != (n_rows,):
-            raise ValueError(f"batch must have one label for each of the {n_rows} rows, got shape {known.shape}")
-        texts = known.astype(str) if known.dtype == object else known
-        if known.dtype == object:
-            missing = np.array([label is None or label != label or label == "" for label in known])
+            codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:
-            missing = texts != texts if known.dtype.kind == "f" else np.zeros(n_rows, bool)
-        if missing.any():
-            raise ValueError(
-                f"batch must have a label for every row, got {int(missing.sum())} without; leave these rows out"
-            )
-        found, codes = np.unique(texts, return_inverse=True)
-        sizes = group_sizes(codes, len(found))
+            known = np.asarray(labels)
+            if known.shape != (n_rows,):
+                raise ValueError(f"batch must have one label for each of the {n_rows} rows, got shape {known.shape}")
+            if without := int(sum(map(_missing, known.tolist()))):
+                raise ValueError(f"batch must have a label for every row, got {without} without; leave these rows out")
+            names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
+        sizes = group_sizes(codes, len(names))
+        if labels is None and n_rows < 2:
+            raise ValueError(f"features are ranked by at least 2 rows, got {n_rows}")
         if sizes.min() < 2:
-            raise ValueError(f"every batch must have at least 2 rows, got 1 in {found[int(np.argmin(sizes))]!s}")
-        return cls(codes.astype(np.int64), sizes, True)
+            raise ValueError(f"every batch must have at least 2 rows, got 1 in {names[int(np.argmin(sizes))]!s}")
+        return cls(codes.astype(np.int64), sizes, labels is not None)
 
     @property
     def n(self) -> int:
         """How many batches there are."""
         return len(self.sizes)
+
+
+def _missing(label: Any) -> bool:
+    """Whether a label is none: of Python, of NumPy or pandas, or an empty text."""
+    if label is None or isinstance(label, str):
+        return not label
+    return type(label).__name__ == "NAType" or bool(label != label)
 
 
 def ranks(scores: Vector) -> Vector:

@@ -220,7 +220,11 @@ def _of_batch(moments: Panel, asked: HighlyVariable, wanted: int | Cutoffs, give
 def _ranking(asked: HighlyVariable, told: Columns, stored: Panel, batches: Batches) -> Ranking:
     """The ranking, without what batches alone have, if there are none."""
     if not told["highly_variable"].any():
-        raise ValueError(f"no feature is highly variable by {asked.cutoffs}; give n_top_genes, or other cutoffs")
+        by = asked.cutoffs if asked.n_top is None else "any measure: none of them varies"
+        raise ValueError(f"no feature is highly variable by {by}; give other data, cutoffs, or n_top_genes")
+    n_chosen = int(told["highly_variable"].sum())
+    if asked.n_top is not None and n_chosen < asked.n_top:
+        warn(f"{n_chosen} features are taken, which is all that can be ranked, {asked.n_top} were asked for")
     if not batches.given:
         told = {name: told[name] for name in told if not name.endswith(("_nbatches", "_intersection"))}
     return Ranking(asked, told, int(stored[0][told["highly_variable"]].sum()))
