@@ -160,13 +160,13 @@ def compared(out: Path, theirs: Path) -> str:
     return f"{text}; largest error of a variance {error:.0e}, of a component 1 - |cos| {apart.max():.0e}"
 
 
-def killed(file: Path, flavor: str, memory: str, home: Path, whole: Path) -> None:
+def killed(file: Path, flavor: str, memory: str, home: Path, whole: Path, batch: bool) -> None:
     """Kill after each read that is kept, until a run ends by itself; then go on."""
     for n_reads in range(1, 20):
         out, reads = home / f"killed-{n_reads}", home / f"reads-{n_reads}"
-        if not fit(file, flavor, memory, out, True, n_reads, reads)["killed"]:
+        if not fit(file, flavor, memory, out, batch, n_reads, reads)["killed"]:
             return
-        told = fit(file, flavor, memory, out, True, 0, reads)
+        told = fit(file, flavor, memory, out, batch, 0, reads)
         names = ("scores.npy", "features.csv", "components.csv")
         same = all((out / name).read_bytes() == (whole / name).read_bytes() for name in names)
         print(f"{flavor}: killed after {n_reads} reads, went on with {told['read']:.1f}; same bits: {same}", flush=True)
@@ -221,7 +221,7 @@ def main(
             if theirs.exists():
                 print(f"  {compared(out, theirs)}", flush=True)
             if kill:
-                killed(file, flavor, memory, home, out)
+                killed(file, flavor, memory, home, out, batch)
 
 
 if __name__ == "__main__":
