@@ -12,6 +12,7 @@ from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.selection import Places
 from shiftsvd.io.annotations import Place, of_features, of_samples
 from shiftsvd.io.base import Labels, Names
+from shiftsvd.io.sniff import format_of
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.preparation.design import Column, Design
@@ -22,6 +23,7 @@ from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import kept_of
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
+OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
 NONE: Final = "none"  # of --mask: all features
 MAX_ABSENT: Final = 0.1  # the share of the features that sums go over which other samples may lack
 
@@ -77,6 +79,12 @@ def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
     """Where columns are looked up: the files, as they were opened."""
     names = ("stack", "format", "key", "orient", "feature_types")
     return Place([Path(path) for path in paths], **{name: given[name] for name in names}, memory_limit=given["memory"])
+
+
+def ddof_of(options: Any) -> int:
+    """What deviations divide by: as scanpy has it where the files are of single cells, else as scikit-learn."""
+    paths = [Path(file) for file in options.files if file != "-"]
+    return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
 
 
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:

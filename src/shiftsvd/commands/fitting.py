@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from shiftsvd.commands import genotypes
-from shiftsvd.commands.cells import Known, known_of, place_of
+from shiftsvd.commands.cells import Known, ddof_of, known_of, place_of
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
@@ -235,6 +235,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
         shift=known.shift(options.shift),
         scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
+        scale_ddof=ddof_of(options),
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,

@@ -10,7 +10,8 @@ import numpy as np
 
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import GENES, Labels, Opened
+from shiftsvd.io.base import Labels, Opened
+from shiftsvd.names import GENES
 from shiftsvd.runs.warned import notice
 
 FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
