@@ -35,7 +35,7 @@ SETS = {
     "newest": Companions(
         "python3.13",
         ["anndata", "scanpy", "scikit-bio"],
-        ["test_scanpy.py", "test_scanpy_preprocess.py", "test_transforms_peers.py"],
+        ["test_scanpy.py", "test_scanpy_covariates.py", "test_scanpy_preprocess.py", "test_transforms_peers.py"],
     ),
     "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["test_xarray.py"]),
     "ordination": Companions(

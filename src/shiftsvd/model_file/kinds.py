@@ -102,7 +102,7 @@ def transformations(name: str, value: Any, sizes: Sizes) -> None:
     """What transformations have learned of i features, of which n columns are left."""
     if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
         raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
-    left = sizes["i"] = len(value[0].columns)
+    left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
     for each in value:
         each.check(left)
         left = len(each.kept) if each.selects else left
