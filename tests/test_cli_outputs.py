@@ -181,9 +181,10 @@ def test_a_killed_command_goes_on_where_it_was_and_gives_the_same_bits(passes: i
                 break
     assert run.returncode == -signal.SIGKILL
     assert len(list((tmp_path / "kept").glob("read-*"))) >= passes - 1
-    assert not list((tmp_path / "out").glob("*"))
+    assert not list((tmp_path / "out").glob("[!.]*"))
     again = invoke(*line)
     assert again.exit_code == 0, again.stderr
+    assert not list((tmp_path / "out").glob(".*")), "what the killed run left is removed"
     for name in ("scores.npy", "components.csv", "variances.csv"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
 

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -18,11 +18,14 @@ from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.alleles import Samples, Variants
 from shiftsvd.model_file import describe, save_model
+from shiftsvd.model_file.checking import check_type
 from shiftsvd.model_file.kinds import KINDS
 from test_model_file import assert_same_values, data, first_version, written_by_hand
 from transformed import ROWS, counts
 
 pd = pytest.importorskip("pandas")
+
+T = TypeVar("T")
 
 TEXTS = ["the cat and the dog", "a dog chases the cat", "stocks fell today", "today stocks rose", "the cat rose"]
 
@@ -414,3 +417,13 @@ def test_what_cannot_have_been_learned_is_refused(tmp_path: Path, change: dict[s
     model.preprocess_ = (replace(model.preprocess_[0], **change),)
     with pytest.raises(ValueError, match=message):
         save_model(model, tmp_path / "model")
+
+
+def test_an_annotation_that_names_a_type_means_that_type() -> None:
+    # As NDArray[...] of NumPy does since 2.5.
+    named = pytest.importorskip("typing_extensions").TypeAliasType
+    array = named("array", np.ndarray[Any, np.dtype[T]], type_params=(T,))  # type: ignore[type-var]
+    for hint in (array[Any], float | array[Any], array[Any] | None):
+        check_type("theta", np.ones(2), hint)
+        with pytest.raises(ValueError, match="theta must be"):
+            check_type("theta", "a text", hint)

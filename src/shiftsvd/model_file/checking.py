@@ -28,6 +28,9 @@ def check_type(name: str, value: Any, hint: Any) -> None:
 def _is(value: Any, hint: Any) -> bool:
     """Whether a value is of an annotated type; where a number may be real, it may be an integer."""
     origin = get_origin(hint)
+    # Since NumPy 2.5 NDArray[...] is a name for a type, and no class.
+    if (named := getattr(origin or hint, "__value__", None)) is not None:
+        return _is(value, named)
     if origin in (Union, UnionType):
         return any(_is(value, part) for part in get_args(hint))
     if origin is Literal:

@@ -1,19 +1,25 @@
 """checkpoint: fits inside it write down every read of the data, and go on where a killed run stopped."""
 
+import io
 import json
 import os
-import shutil
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from shiftsvd.runs.journal import Record, kept_in
+from shiftsvd.runs.locks import files_of, held
+from shiftsvd.runs.outputs import FULL, settle, settle_folder
 
-VERSION = 1
-RUN = "run.json"
+VERSION: Final = 2
+RUN: Final = "run.json"
+LOCK: Final = ".lock"
+DIGEST: Final = 32  # bytes of the checksum that a record begins with
 
 
 @contextmanager
@@ -35,6 +41,15 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     ------
     ValueError
         If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`).
+    BlockingIOError
+        If another process, or another block of this one, works in the folder.
+    OSError
+        If its disk is full: nothing is lost, and the same program goes on when there is room.
+
+    Warns
+    -----
+    UserWarning
+        Of a record that is not as it was written, which is named: its read is made again.
 
     Notes
     -----
@@ -49,11 +64,13 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     ...     pca = ss.PCA(2, random_state=0).fit(load_digits().data)
     """
     home = Path(folder)
-    home.mkdir(parents=True, exist_ok=True)
-    reads = _Reads(home, run)
-    with kept_in(reads):
-        yield
-    reads.clear()
+    with held(home / LOCK, home):
+        reads = _Reads(home, run)
+        with kept_in(reads):
+            yield
+        reads.clear()
+    with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
+        home.rmdir()
 
 
 class _Reads:
@@ -63,47 +80,75 @@ class _Reads:
         self.home, self.number = home, 0
         about = {"shiftsvd checkpoint": VERSION, "run": run}
         file = home / RUN
+        for part in home.glob("*.part"):  # of a run that was killed while it wrote
+            part.unlink()
         if file.exists():
             if _known(file) != about:
                 raise ValueError(self._foreign())
         else:
-            if any(home.iterdir()):
+            if set(home.iterdir()) - files_of(home / LOCK):
                 raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
-            _write(file, json.dumps(about).encode())
+            self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
-        """The next record, if the broken run got that far."""
+        """The next record, if the broken run got that far and nothing has happened to it."""
         file = self._file()
-        if not file.exists():
-            return None
         try:
-            with np.load(file, allow_pickle=False) as stored:
-                record = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, KeyError, EOFError) as error:
-            raise ValueError(f"{file} is damaged ({error}); delete {self.home} and begin again") from None
-        if str(record.pop("what", "")) != what:
+            content = file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._damaged(file, str(error))
+            return None
+        if content[:DIGEST] != self._digest(content[DIGEST:]):
+            self._damaged(file, "it is not as it was written")
+            return None
+        with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
+            record = {name: stored[name] for name in stored.files}
+        if str(record.pop("what")) != what:
             raise ValueError(self._foreign())
         self.number += 1
         return record
 
+    def _damaged(self, file: Path, why: str) -> None:
+        """Name a record that cannot be taken."""
+        warnings.warn(f"{file} is damaged ({why}); this read is made again", stacklevel=2)
+
     def keep(self, what: str, record: Record) -> None:
         """One more file, complete or not there."""
-        file = self._file()
-        part = file.with_suffix(".part")
+        content = io.BytesIO()
         arrays: dict[str, Any] = {"what": np.array(what), **record}
-        with part.open("wb") as out:
-            np.savez(out, **arrays)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, file)
+        np.savez(content, **arrays)
+        self._write(self._file(), self._digest(content.getbuffer()), content.getbuffer())
         self.number += 1
 
     def clear(self) -> None:
         """The run is over: nothing is left to resume."""
-        for file in (*self.home.glob("read-*.npz"), *self.home.glob("*.part"), self.home / RUN):
+        for file in (*self.home.glob("read-*.npz"), self.home / RUN):
             file.unlink(missing_ok=True)
-        if not any(self.home.iterdir()):
-            shutil.rmtree(self.home)
+
+    def _digest(self, content: bytes | memoryview) -> bytes:
+        """The checksum of a record, which holds for this version and this place in the run alone."""
+        return blake2b(content, digest_size=DIGEST, person=b"%d %d" % (VERSION, self.number)).digest()
+
+    def _write(self, file: Path, *content: bytes | memoryview) -> None:
+        """A file, complete or not there."""
+        part = file.with_name(f"{file.name}.part")
+        try:
+            part.unlink(missing_ok=True)  # a link there would be followed
+            with part.open("xb") as out:
+                for piece in content:
+                    out.write(piece)
+            settle(part)
+            os.replace(part, file)
+            settle_folder(self.home)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            if error.errno not in FULL:
+                raise
+            room = f"{self.home} has no room for the checkpoint: {error.strerror}"
+            raise OSError(f"{room}; make room and repeat the command, or leave the checkpoint out") from None
 
     def _file(self) -> Path:
         """Where the next record is."""
@@ -123,10 +168,3 @@ def _known(file: Path) -> object:
         return json.loads(file.read_text())
     except (OSError, ValueError):
         return None
-
-
-def _write(file: Path, content: bytes) -> None:
-    """A small file, complete or not there."""
-    part = file.with_suffix(".part")
-    part.write_bytes(content)
-    os.replace(part, file)
