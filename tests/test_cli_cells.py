@@ -234,6 +234,55 @@ def test_data_that_stay_in_their_file_give_the_same(
     assert_alike(streamed, Z)
 
 
+def test_estimate_is_of_what_a_fit_takes(tmp_path: Path) -> None:
+    file = written(tmp_path / "X.h5ad")
+    for args, n in (((), MASK.sum()), (("--mask", "none"), GENES)):
+        result = invoke("estimate", file, "-k", 2, "--json", *args)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["features"] == n
+
+
+@pytest.mark.parametrize("version", ["0.7", "0.6"])
+def test_columns_are_read_as_older_versions_wrote_them(version: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    what = known()
+    codes, labels = np.arange(CELLS) % 2, np.array(["G1", "S"], "S")
+    with h5py.File(tmp_path / "X.h5ad", "w") as root:
+        root["X"] = counts()
+        if version == "0.7":
+            for frame, names in (("obs", [f"cell{i}" for i in range(CELLS)]), ("var", GENE_NAMES)):
+                root.create_group(frame).attrs.update({"_index": "index", "encoding-type": "dataframe"})
+                root[frame]["index"] = np.array(names, "S")
+            root["obs"].attrs["column-order"] = np.array(["pct", "phase"], h5py.string_dtype())
+            root["var/highly_variable"], root["obs/pct"], root["obs/phase"] = MASK, what["pct_mito"], codes.astype("i1")
+            root["obs/__categories/phase"] = labels
+            root["obs/phase"].attrs["categories"] = root["obs/__categories/phase"].ref
+        else:
+            obs = np.zeros(CELLS, [("index", "S8"), ("pct", "f8"), ("phase", "i4")])
+            obs["index"], obs["pct"], obs["phase"] = [f"cell{i}" for i in range(CELLS)], what["pct_mito"], codes
+            var = np.zeros(GENES, [("index", "S8"), ("highly_variable", "?")])
+            var["index"], var["highly_variable"] = GENE_NAMES, MASK
+            root["obs"], root["var"], root["uns/phase_categories"] = obs, var, labels
+    args = ("--covariates", "pct,phase", "--anndata")
+    told, Z, _ = fitted(tmp_path / "out", tmp_path / "X.h5ad", *args)
+    columns = {"pct": what["pct_mito"], "phase": labels.astype(str)[codes]}
+    D, C = counts()[:, MASK].astype(float), design(columns, ("pct", "phase"))
+    assert_alike(Z, Dense(D, C, 3).scores(D, C))
+    assert told["regressed_out"]["regressors"] == 3
+    again = anndata.read_h5ad(tmp_path / "out" / "fit.h5ad")
+    assert again.obs["phase"].tolist() == labels.astype(str)[codes].tolist()
+    np.testing.assert_array_equal(again.obs["pct"], what["pct_mito"])
+    np.testing.assert_array_equal(again.var["highly_variable"], MASK)
+
+
+def test_points_of_a_model_that_has_regressed_something_out_are_not_to_be_had(tmp_path: Path) -> None:
+    fitted(tmp_path / "out", written(tmp_path / "X.h5ad"), "--groups", "batch")
+    np.savetxt(tmp_path / "Z.csv", np.load(tmp_path / "out/scores.npy"), delimiter=",", header="a,b,c", comments="")
+    result = invoke("inverse", tmp_path / "out/model.safetensors", tmp_path / "Z.csv", "-o", tmp_path / "X.csv")
+    assert result.exit_code == 1
+    assert "has regressed batch out, which scores do not tell" in result.stderr
+
+
 def test_a_model_with_columns_is_told_by_info(tmp_path: Path) -> None:
     fitted(tmp_path / "out", written(tmp_path / "X.h5ad"), "--groups", "batch")
     model = ss.load_model(tmp_path / "out" / "model.safetensors", ss.PCA)

@@ -188,6 +188,18 @@ def test_too_many_absent_genes_are_refused_at_a_share_that_can_be_set() -> None:
         project(without, adata)
 
 
+@pytest.mark.parametrize("chunks", [(20, GENES), (CELLS, 10), (20, 10)])
+def test_the_hint_for_dask_arrays_of_csc_chunks_works(chunks: tuple[int, int]) -> None:
+    da = pytest.importorskip("dask.array")
+    X = da.from_array(counts().astype(float), chunks=chunks).map_blocks(sparse.csc_array)
+    with pytest.raises(ValueError, match="sparse chunks must be CSR, got CSC; ") as refused:
+        ss.svd(X, 2)
+    hint = str(refused.value).partition("; X = ")[2].replace("scipy.sparse", "sparse")
+    assert hint == "X.map_blocks(sparse.csr_array).rechunk({0: 10_000, 1: -1})"
+    F = ss.svd(eval(hint), 2, tol=1e-8)
+    np.testing.assert_allclose(F.S, np.linalg.svd(counts())[1][:2], rtol=1e-6)
+
+
 ESTIMATORS = {
     "PCA": lambda X: ss.PCA(2).fit(X),
     "svd": lambda X: ss.svd(X, 2),

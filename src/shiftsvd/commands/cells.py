@@ -13,6 +13,7 @@ from shiftsvd.backends.selection import Places
 from shiftsvd.io.annotations import Place, of_features, of_samples
 from shiftsvd.io.base import Labels, Names
 from shiftsvd.io.sniff import format_of
+from shiftsvd.io.stacking import several
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.preparation.design import Column, Design
@@ -87,10 +88,17 @@ def ddof_of(options: Any) -> int:
     return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
 
 
+def taken(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
+    """The features of one file that a fit would take."""
+    place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
+    _, places = _mask(given["mask"], False, place, features, A.shape[1])
+    return A if places is None else some_columns(A, places)
+
+
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
     """What the options and the columns of the files say; refused before any work."""
     place = place_of(vars(options), options.files)
-    mask, places = _mask(options, place, names.features, shape[1])
+    mask, places = _mask(options.mask, options.left_missing != "error", place, names.features, shape[1])
     design = _design(options, partial(of_samples, place))
     C = None if design is None else design.of(partial(of_samples, place))
     if C is not None and len(C) != shape[0]:
@@ -104,19 +112,21 @@ def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
     return Design.learn(options.covariates, options.groups, column) if options.covariates or options.groups else None
 
 
-def _mask(options: Any, place: Place, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
+def _mask(
+    name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
+) -> tuple[str | None, Places | None]:
     """The column that says which features are taken, and their places; by default that of highly variable ones."""
-    name = options.mask
+    file = several(place.paths)
     if name is None:
         if not all(HIGHLY in place.columns(path, "features") for path in place.paths):
             return None, None
-        if options.left_missing != "error":
-            notice(f"{options.file} has {HIGHLY!r}, which is not used beside missing entries: all features are taken")
+        if with_gaps:
+            notice(f"{file} has {HIGHLY!r}, which is not used beside missing entries: all features are taken")
             return None, None
     if name == NONE:
         return None, None
     values, names = of_features(place, name or HIGHLY)
-    mask = booleans(_in_order(values, names, features, n, options.file), n, f"the column {name or HIGHLY!r}")
+    mask = booleans(_in_order(values, names, features, n, file), n, f"the column {name or HIGHLY!r}")
     places = np.flatnonzero(mask)
     if name is None:
         notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")

@@ -37,7 +37,8 @@ Examples:
     ),
 )
 @options.preprocess
-@options.of_cells
+@options.mask
+@options.regressed
 @under(
     "Preparation",
     click.option(

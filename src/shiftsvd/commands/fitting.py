@@ -110,22 +110,8 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        cells = ("mask", "covariates", "groups", "feature_types", "join")
-        ours = (
-            *data,
-            *cells,
-            "preprocess",
-            "penalty",
-            "max_iter",
-            "k",
-            "shift",
-            "scale",
-            "solver",
-            "tol",
-            "certify",
-            "seed",
-        )
+        data = (*WHERE, "files", "chromosomes", "missing", "unobserved", "memory", "mask", "covariates", "groups")
+        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -150,14 +136,8 @@ def run(options: Fit) -> None:
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
-        result = Result.of(
-            pca,
-            A,
-            feature_names_of(pca),
-            asdict(options) | {"file": options.file},
-            paths,
-            time.perf_counter() - started,
-        )
+        given, seconds = asdict(options) | {"file": options.file}, time.perf_counter() - started
+        result = Result.of(pca, A, feature_names_of(pca), given, paths, seconds)
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)

@@ -209,13 +209,16 @@ stack = under(
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
     ),
 )
-of_cells = under(
+mask = under(
     "Features",
     click.option(
         "--mask",
         metavar="COLUMN",
         help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
     ),
+)
+regressed = under(
+    "Preparation",
     click.option(
         "--covariates",
         metavar="COLUMNS",

@@ -52,6 +52,8 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None) 
             _copy(tree, node[part], new, part, None if part in _WHOLE else places)
     for key, value in dict(node.attrs).items():
         new.attrs[key] = value
+    if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # as AnnData 0.7 wrote them
+        mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
 
 
 def _write(parent: Any, name: str, values: Any) -> Any:
