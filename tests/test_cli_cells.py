@@ -204,7 +204,7 @@ def test_what_columns_cannot_be_is_refused_with_a_line(tmp_path: Path) -> None:
         assert message in result.stderr
     result = invoke("fit", file, "-k", 2, "--missing", "mean")
     assert result.exit_code == 0, result.output
-    assert "'highly_variable', which is not used beside missing entries" in result.stderr
+    assert "'highly_variable' is not used beside missing entries: all features are taken" in result.stderr
 
 
 def test_cells_of_a_batch_that_no_cell_was_of_are_refused(tmp_path: Path) -> None:

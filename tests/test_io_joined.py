@@ -168,6 +168,12 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.var["highly_variable"] = ~other.var["highly_variable"]
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
+    assert result.exit_code == 0
+    assert "'highly_variable' is not the same in all files: all features are taken" in result.stderr
+    result = CliRunner().invoke(main, [*line, "--mask", "highly_variable"])
     assert result.exit_code == 1
     assert "say different things of 'g4' in 'highly_variable'" in result.stderr
-    assert CliRunner().invoke(main, [*line, "--mask", "none"]).exit_code == 0
+    del other.var["highly_variable"]
+    other.write_h5ad(paths[1])
+    result = CliRunner().invoke(main, line)
+    assert "'highly_variable' is in 2 of 3 files: all features are taken" in result.stderr

@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.selection import Places
-from shiftsvd.io.annotations import Place, of_features, of_samples
+from shiftsvd.io.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.io.base import Labels, Names
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
@@ -118,10 +118,9 @@ def _mask(
     """The column that says which features are taken, and their places; by default that of highly variable ones."""
     file = several(place.paths)
     if name is None:
-        if not all(HIGHLY in place.columns(path, "features") for path in place.paths):
-            return None, None
-        if with_gaps:
-            notice(f"{file} has {HIGHLY!r}, which is not used beside missing entries: all features are taken")
+        if why := _unusable(place, with_gaps):
+            notice(f"{file}: {HIGHLY!r} {why}: all features are taken")
+        if why != "":
             return None, None
     if name == NONE:
         return None, None
@@ -131,6 +130,22 @@ def _mask(
     if name is None:
         notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
     return name or HIGHLY, places
+
+
+def _unusable(place: Place, with_gaps: bool) -> str | None:
+    """Why highly variable features cannot be taken unasked; None where there are none, "" where they can."""
+    have = [HIGHLY in place.columns(path, "features") for path in place.paths]
+    if not any(have):
+        return None
+    if not all(have):
+        return f"is in {sum(have)} of {len(have)} files"
+    if with_gaps:
+        return "is not used beside missing entries"
+    try:
+        of_features(place, HIGHLY)
+    except Disagreement:
+        return "is not the same in all files"
+    return ""
 
 
 def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:

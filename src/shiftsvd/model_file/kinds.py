@@ -125,6 +125,16 @@ def _shift_as_set(settings: Values, fitted: Values) -> None:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
 
 
+def _columns(name: str, value: Any, sizes: Sizes) -> None:
+    """Named columns, as many as a regression on them has coefficients of each feature."""
+    record(Design={})(name, value, sizes)
+    alike = len(value.names) == len(value.sizes) and all(isinstance(x, str) for x in (*value.names, *value.levels))
+    if not alike or any(type(size) is not int or size < 0 for size in value.sizes):
+        raise ValueError(f"{name} must be names with their numbers of labels, got {value!r:.80}")
+    if sum(value.sizes) != len(value.levels) or value.width != sizes.get("p"):
+        raise ValueError(f"{name} must have {sizes.get('p', 'the')} columns of the regression, got {value.width}")
+
+
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:
     """Labels of g groups."""
     if len(value) != sizes["g"] or len(set(value)) < len(value):
@@ -229,7 +239,7 @@ KINDS: Final = {
             "preprocess_": transformations,
             "feature_names_in_": texts("i"),
             "shift_": LEARNED,
-            "design_": record(Design={}),
+            "design_": _columns,
             "unseen_variance_": number(least=0),
             "n_iter_": count(),
         },
