@@ -1,6 +1,7 @@
 """`shiftsvd fit` of single cells: masks, covariates and groups by the columns of the file, and what other cells get."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,38 @@ def test_data_that_stay_in_their_file_give_the_same(
     in_file(monkeypatch)
     _, streamed, _ = fitted(tmp_path / "streamed", file, *args, "--checkpoint", tmp_path / "kept")
     assert_alike(streamed, Z)
+
+
+@pytest.mark.parametrize("name", ["pbmc10k", "bladder"])
+def test_real_cells_are_those_of_the_formula_by_every_way(name: str, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    path = Path(os.environ.get("SHIFTSVD_TEST_DATA", "")) / f"{name}_counts.npz"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    X = sparse.csr_matrix(sparse.load_npz(path))[:2000]
+    X = X[np.asarray(X.sum(axis=1)).ravel() > 0]
+    m, n = X.shape
+    what = {**known(m), "batch": np.arange(m) // 100 % 3}
+    obs = pandas.DataFrame(what, index=[f"cell{i}" for i in range(m)])
+    totals = np.asarray(X.sum(axis=0)).ravel()
+    var = pandas.DataFrame({"highly_variable": totals >= np.sort(totals)[-150]}, index=[f"gene{j}" for j in range(n)])
+    adata = anndata.AnnData(X, obs, var)
+    mask = var["highly_variable"].to_numpy()
+    sizes = np.asarray(X.sum(axis=1, dtype=np.float64))
+    D = np.log1p(X[:, mask].toarray().astype(np.float64) * 1e4 / sizes)
+    C = design(what, ("pct_mito", "phase"), ("batch",))
+    want = Dense(D, C, 3, scale=True)
+    line = ("--preprocess", "log-normalize", "--covariates", "pct_mito,phase", "--groups", "batch", "--scale")
+    for suffix in ("h5ad", "zarr"):
+        told, Z, _ = fitted(tmp_path / suffix, written(tmp_path / f"X.{suffix}", adata), *line)
+        np.testing.assert_allclose(told["explained_variance"], want.variance, rtol=1e-6)
+        assert_alike(Z, want.scores(D, C), 2e-4)
+    backed = anndata.read_h5ad(tmp_path / "X.h5ad", backed="r")
+    for each in (adata, backed):
+        options = {"covariates": ["pct_mito", "phase"], "groups": "batch", "scale": True, "tol": 1e-8}
+        pca(each, 3, preprocess="log-normalize", **options)
+        assert_alike(each.obsm["X_pca"], want.scores(D, C), 2e-4)
+    backed.file.close()
 
 
 def test_estimate_is_of_what_a_fit_takes(tmp_path: Path) -> None:
