@@ -323,3 +323,20 @@ def test_a_model_with_columns_is_told_by_info(tmp_path: Path) -> None:
     assert model.design_.levels == ("0", "1")
     result = invoke("info", tmp_path / "out" / "model.safetensors")
     assert result.exit_code == 0, result.output
+
+
+def test_the_help_lists_what_is_for_cells() -> None:
+    shown = invoke("fit", "--help").stdout
+    for option in (
+        "--mask COLUMN",
+        "--covariates COLUMNS",
+        "--groups COLUMNS",
+        "--feature-types NAMES",
+        "--join",
+        "--anndata",
+    ):
+        assert option in shown
+    for command in ("transform", "info", "estimate", "convert"):
+        assert "--feature-types NAMES" in invoke(command, "--help").stdout
+    assert "--join" in invoke("transform", "--help").stdout
+    assert "--mask COLUMN" in invoke("estimate", "--help").stdout

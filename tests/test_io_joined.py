@@ -177,3 +177,21 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
     assert "'highly_variable' is in 2 of 3 files: all features are taken" in result.stderr
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_folders_of_10x_are_joined_by_their_genes_alone(join: Any, tmp_path: Path) -> None:
+    from test_io_tenx import GENES as N_GENES
+    from test_io_tenx import NAMES, X, market, put, write_folder
+
+    a, b = write_folder(tmp_path / "a"), write_folder(tmp_path / "b")
+    places = np.array([11, 3, 5, 0, 7])  # the genes of the second one, in another order
+    put(b / "matrix.mtx.gz", market(X.T[places]))
+    rows = "".join(f"ENS{j:05}\t{NAMES[j]}\tGene Expression\n" for j in places)
+    put(b / "features.tsv.gz", rows)
+    with pytest.warns(Notice, match="5 in common of 12"):
+        A, names = open_matrix([a, b], stack="rows", join=join, feature_types="Gene Expression")
+    kept = np.sort(places) if join == "inner" else np.arange(N_GENES)
+    assert names.features.tolist() == NAMES[kept].tolist()
+    second = np.where(np.isin(kept, places), X[:, kept], 0)
+    np.testing.assert_array_equal(A @ np.eye(len(kept)), np.vstack([X[:, kept], second]))
