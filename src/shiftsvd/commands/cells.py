@@ -116,36 +116,35 @@ def _mask(
     name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
 ) -> tuple[str | None, Places | None]:
     """The column that says which features are taken, and their places; by default that of highly variable ones."""
-    file = several(place.paths)
-    if name is None:
-        if why := _unusable(place, with_gaps):
-            notice(f"{file}: {HIGHLY!r} {why}: all features are taken")
-        if why != "":
-            return None, None
-    if name == NONE:
+    if name == NONE or (name is None and not _by_default(place, with_gaps)):
         return None, None
     values, names = of_features(place, name or HIGHLY)
-    mask = booleans(_in_order(values, names, features, n, file), n, f"the column {name or HIGHLY!r}")
-    places = np.flatnonzero(mask)
+    values = _in_order(values, names, features, n, several(place.paths))
+    places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
     if name is None:
         notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
     return name or HIGHLY, places
 
 
-def _unusable(place: Place, with_gaps: bool) -> str | None:
-    """Why highly variable features cannot be taken unasked; None where there are none, "" where they can."""
+def _by_default(place: Place, with_gaps: bool) -> bool:
+    """Whether highly variable features are taken unasked; where they are there and are not, that is said."""
     have = [HIGHLY in place.columns(path, "features") for path in place.paths]
     if not any(have):
-        return None
-    if not all(have):
-        return f"is in {sum(have)} of {len(have)} files"
-    if with_gaps:
-        return "is not used beside missing entries"
+        return False
+    why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
+    why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
+    if why:
+        notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
+    return why is None
+
+
+def _differs(place: Place) -> str | None:
+    """What is wrong where files do not mark the same features."""
     try:
         of_features(place, HIGHLY)
     except Disagreement:
         return "is not the same in all files"
-    return ""
+    return None
 
 
 def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
