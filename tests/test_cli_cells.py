@@ -132,6 +132,8 @@ def test_fit_h5ad_keeps_obs_and_var_and_takes_new_cells(tmp_path: Path) -> None:
         for frame in ("obs", "var"):
             assert getattr(again, frame).equals(getattr(given, frame)), frame
         np.testing.assert_array_equal(again.obsm["X_pca"], Z)
+        assert again.uns["pca"]["params"]["use_highly_variable"] == (name != "all")
+        assert again.uns["pca"]["params"]["zero_center"]
         assert again.varm["PCs"].shape == (GENES, 3)
         assert np.array_equal(again.varm["PCs"].any(axis=1), MASK if name != "all" else np.ones(GENES, bool))
         project(new, again)

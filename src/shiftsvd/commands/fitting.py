@@ -282,7 +282,9 @@ def write_scores(
             from shiftsvd.commands.annotated import annotated
 
             place = place_of(vars(options), options.files)
-            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place)))
+            writes.append(
+                stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place, known.mask))
+            )
         if "eigenvec" in paths:
             writes.append(
                 stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))
