@@ -37,6 +37,7 @@ SETS = {
         ["anndata", "scanpy", "scikit-bio", "scikit-misc"],
         [
             "test_scanpy.py",
+            "test_scanpy_covariates.py",
             "test_scanpy_preprocess.py",
             "test_scanpy_genes.py",
             "test_features.py",

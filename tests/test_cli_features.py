@@ -265,3 +265,23 @@ def test_commands_of_the_guide_run_as_they_are_printed(tmp_path: Path, monkeypat
         assert result.exit_code == 0, result.output
     assert len(Path("scores.csv").read_text().splitlines()) == 21
     assert len(Path("out/features.csv").read_text().splitlines()) == 151
+
+
+def test_all_features_are_ranked_whatever_the_file_says_of_them_and_scanpy_projects_on_what_is_written(
+    tmp_path: Path,
+) -> None:
+    anndata = pytest.importorskip("anndata")
+    from shiftsvd.scanpy import project
+
+    adata = anndata.AnnData(sparse.csr_matrix(X, dtype=np.float32))
+    adata.obs_names, adata.var_names = [f"c{i}" for i in range(len(X))], GENES
+    adata.var["highly_variable"] = np.arange(150) < 9
+    adata.write_h5ad(tmp_path / "X.h5ad")
+    line = ("-k", 3, "--preprocess", "log-normalize", "--top-features", TOP, "--tol", 1e-9)
+    found = told("fit", tmp_path / "X.h5ad", *line, "-o", tmp_path / "out", "--no-report", "--anndata")
+    mask = frame_of(X, "seurat", TOP, None, GENES)["highly_variable"].to_numpy()
+    assert found["features"]["taken"] == mask.sum()
+    reference = anndata.read_h5ad(tmp_path / "out" / "fit.h5ad")
+    assert np.array_equal(np.any(reference.varm["PCs"] != 0, axis=1), mask)
+    project(adata, reference)
+    np.testing.assert_allclose(adata.obsm["X_pca"], reference.obsm["X_pca"], rtol=1e-3, atol=1e-3)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
 
 import shiftsvd as ss
@@ -133,6 +134,7 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
         ss.PCA(3, preprocess=[ss.Select([1, 2])]).fit(X)
     with pytest.raises(ValueError, match="zeros into other numbers, and can only come last"):
         ss.svd(X, 2, preprocess=["pearson", ss.Select(MASK), "binarize"])
-    A = ss.centered(X)
+    with pytest.raises(ValueError, match="columns are taken before a shift"):
+        ss.svd(ss.centered(X), 2, preprocess=ss.Select(MASK))
     with pytest.raises(TypeError, match=r"columns of .* cannot be taken"):
-        ss.svd(A, 2, preprocess=ss.Select(MASK))
+        ss.svd(aslinearoperator(X), 2, preprocess=ss.Select(MASK))

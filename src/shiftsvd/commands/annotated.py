@@ -22,13 +22,14 @@ NAMES = 2**16  # that are texts at once
 
 
 @contextmanager
-def annotated(path: Path, table: Table, pca: Any, names: Names, place: Place) -> Iterator[Write]:
+def annotated(
+    path: Path, table: Table, pca: Any, names: Names, place: Place, mask: str | None = None
+) -> Iterator[Write]:
     """An AnnData file without X: obsm["X_pca"], what `shiftsvd.scanpy.project` needs, and obs and var of one file."""
     import h5py
 
-    _reserve(
-        path, _foreseen(table, pca, names) + place.bytes_of_columns()
-    )  # HDF5 tells of a full disk late, and more than once
+    # HDF5 tells of a full disk late, and more than once.
+    _reserve(path, _foreseen(table, pca, names) + place.bytes_of_columns())
     with h5py.File(path, "w") as file:
         mark(file, "anndata", "0.1.0")
         for name in ("layers", "obsp", "varp"):
@@ -40,7 +41,7 @@ def annotated(path: Path, table: Table, pca: Any, names: Names, place: Place) ->
         kept, varm = kept_of(getattr(pca, "preprocess_", ()), pca.n_features_in_), _group(file, "varm")
         for name, values in kept_loadings(pca, pca.n_features_in_, kept, "PCs").items():
             _array(varm, name, values.astype(table.dtype) if name == "PCs" else values)
-        _uns(_group(file, "uns"), pca, np.asarray(file["var/_index"].asstr()[:], object), place.key)
+        _uns(_group(file, "uns"), pca, np.asarray(file["var/_index"].asstr()[:], object), place.key, mask)
         scores = mark(_room(_group(file, "obsm"), "X_pca", table), "array", "0.2.0")
         file.flush()
         _reserve(path, file.id.get_filesize())
@@ -78,13 +79,13 @@ def _room(parent: Any, name: str, table: Table) -> Any:
     return Dataset(h5d.create(parent.id, name.encode(), h5t.py_create(table.dtype), space, settings))
 
 
-def _uns(uns: Any, pca: Any, genes: Any, key: str | None) -> None:
+def _uns(uns: Any, pca: Any, genes: Any, key: str | None, mask: str | None) -> None:
     """The variances and settings, by the names that scanpy gives them, and what was learned beside them."""
     told, info = _group(uns, "pca"), pca.info_
     _array(told, "variance", pca.explained_variance_)
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
     settings = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
-    settings |= {"svd_solver": info.solver}
+    settings |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
     if hasattr(pca, "preprocess_"):
         _learned(told, uns, pca, genes, key)
         settings |= {

@@ -52,6 +52,10 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     out = given["out"]
     _check_output(out, given["force"])
     pca = load_model(model, PCA)
+    if hasattr(pca, "design_"):
+        raise ValueError(
+            f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
+        )
     Z, names = _open_scores(pca, given)
     features = feature_names_of(pca)
     columns = [f"X{j + 1}" for j in range(len(pca.mean_))] if features is None else [str(f) for f in features]

@@ -10,8 +10,10 @@ import numpy as np
 
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.selection import Places
-from shiftsvd.io.annotations import Place, of_features, of_samples
+from shiftsvd.io.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.io.base import Labels, Names
+from shiftsvd.io.sniff import format_of
+from shiftsvd.io.stacking import several
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.preparation.design import Column, Design
@@ -22,6 +24,7 @@ from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import kept_of
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
+OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
 NONE: Final = "none"  # of --mask: all features
 MAX_ABSENT: Final = 0.1  # the share of the features that sums go over which other samples may lack
 
@@ -84,10 +87,24 @@ def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
     return Place([Path(path) for path in paths], **{name: given[name] for name in names}, memory_limit=given["memory"])
 
 
+def ddof_of(options: Any) -> int:
+    """What deviations divide by: as scanpy has it where the files are of single cells, else as scikit-learn."""
+    paths = [Path(file) for file in options.files if file != "-"]
+    return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
+
+
+def taken(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
+    """The features of one file that a fit would take."""
+    place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
+    _, places = _mask(given["mask"], False, place, features, A.shape[1])
+    return A if places is None else some_columns(A, places)
+
+
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
     """What the options and the columns of the files say; refused before any work."""
     place = place_of(vars(options), options.files)
-    mask, places = _mask(options, place, names.features, shape[1])
+    name = NONE if options.top_features else options.mask
+    mask, places = _mask(name, options.left_missing != "error", place, names.features, shape[1])
     design = _design(options, partial(of_samples, place))
     C = None if design is None else design.of(partial(of_samples, place))
     if C is not None and len(C) != shape[0]:
@@ -101,23 +118,39 @@ def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
     return Design.learn(options.covariates, options.groups, column) if options.covariates or options.groups else None
 
 
-def _mask(options: Any, place: Place, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
+def _mask(
+    name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
+) -> tuple[str | None, Places | None]:
     """The column that says which features are taken, and their places; by default that of highly variable ones."""
-    name = NONE if options.top_features else options.mask
-    if name is None:
-        if not all(HIGHLY in place.columns(path, "features") for path in place.paths):
-            return None, None
-        if options.left_missing != "error":
-            notice(f"{options.file} has {HIGHLY!r}, which is not used beside missing entries: all features are taken")
-            return None, None
-    if name == NONE:
+    if name == NONE or (name is None and not _by_default(place, with_gaps)):
         return None, None
     values, names = of_features(place, name or HIGHLY)
-    mask = booleans(_in_order(values, names, features, n, options.file), n, f"the column {name or HIGHLY!r}")
-    places = np.flatnonzero(mask)
+    values = _in_order(values, names, features, n, several(place.paths))
+    places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
     if name is None:
         notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
     return name or HIGHLY, places
+
+
+def _by_default(place: Place, with_gaps: bool) -> bool:
+    """Whether highly variable features are taken unasked; where they are there and are not, that is said."""
+    have = [HIGHLY in place.columns(path, "features") for path in place.paths]
+    if not any(have):
+        return False
+    why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
+    why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
+    if why:
+        notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
+    return why is None
+
+
+def _differs(place: Place) -> str | None:
+    """What is wrong where files do not mark the same features."""
+    try:
+        of_features(place, HIGHLY)
+    except Disagreement:
+        return "is not the same in all files"
+    return None
 
 
 def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:

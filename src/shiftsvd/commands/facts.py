@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.commands.cells import taken
 from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
@@ -128,7 +129,8 @@ def _plain(value: Any) -> Any:
 
 def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
-    A, _ = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A, names = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
     foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
     seconds = foreseen.seconds_per_pass

@@ -38,7 +38,8 @@ Examples:
     ),
 )
 @options.preprocess
-@options.of_cells
+@options.mask
+@options.regressed
 @under(
     "Preparation",
     click.option(
@@ -101,7 +102,12 @@ def fit(**given: Any) -> None:
     library sizes stay those of all features, also where `transform` reads other samples.
 
     Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
-    the same samples and other features. Names decide what is the same; files of several formats may be mixed.
+    the same samples and other features. Names decide what is the same; files of several formats may be mixed. Where
+    features are not the same in all, --join takes those of all files, or of any.
+
+    Of single cells (.h5ad, Zarr) the features that highly_variable of var marks are taken, or those of --mask; columns
+    of obs are regressed out by --covariates and --groups, also where `transform` reads other cells. Matrices of 10x are
+    of genes alone, unless --feature-types says otherwise. What was left out is told on stderr.
 
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are

@@ -14,7 +14,7 @@ import click
 import numpy as np
 
 from shiftsvd.commands import genotypes
-from shiftsvd.commands.cells import Known, known_of, place_of
+from shiftsvd.commands.cells import Known, ddof_of, known_of, place_of
 from shiftsvd.commands.cluster import asked_for, workers
 from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.ranking import OUTPUT, ranked, write_features
@@ -114,22 +114,9 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        cells = ("mask", "covariates", "groups", "feature_types", "join", "top_features", "flavor", "batch")
-        ours = (
-            *data,
-            *cells,
-            "preprocess",
-            "penalty",
-            "max_iter",
-            "k",
-            "shift",
-            "scale",
-            "solver",
-            "tol",
-            "certify",
-            "seed",
-        )
+        data = (*WHERE, "files", "chromosomes", "missing", "unobserved", "memory", "mask", "covariates", "groups")
+        data = (*data, "top_features", "flavor", "batch")
+        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -156,14 +143,8 @@ def run(options: Fit) -> None:
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
-        result = Result.of(
-            pca,
-            A,
-            feature_names_of(pca),
-            asdict(options) | {"file": options.file},
-            paths,
-            time.perf_counter() - started,
-        )
+        given, seconds = asdict(options) | {"file": options.file}, time.perf_counter() - started
+        result = Result.of(pca, A, feature_names_of(pca), given, paths, seconds)
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
@@ -245,6 +226,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
         shift=known.shift(options.shift),
         scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
+        scale_ddof=ddof_of(options),
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
@@ -311,7 +293,9 @@ def write_scores(
             from shiftsvd.commands.annotated import annotated
 
             place = place_of(vars(options), options.files)
-            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place)))
+            writes.append(
+                stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place, known.mask))
+            )
         if "eigenvec" in paths:
             writes.append(
                 stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), options.files[0], pca))

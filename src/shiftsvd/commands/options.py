@@ -210,7 +210,7 @@ stack = under(
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
     ),
 )
-of_cells = under(
+mask = under(
     "Features",
     click.option(
         "--top-features",
@@ -231,6 +231,9 @@ of_cells = under(
         metavar="COLUMN",
         help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
     ),
+)
+regressed = under(
+    "Preparation",
     click.option(
         "--covariates",
         metavar="COLUMNS",

@@ -35,7 +35,8 @@ def transform(model: Path, **given: Any) -> None:
     """Write the scores of new samples.
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
-    Where both have names of features, these are matched: another order is no matter, other features are an error.
+    Where both have names of features, these are matched: another order is no matter, other features are an error, but
+    for a model of some features (--mask), which leaves them out. Columns of obs that it has regressed out are needed.
     Several files are one matrix, as `fit` stacks them.
     Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
     """

@@ -20,6 +20,10 @@ from shiftsvd.runs.warned import Notice
 _SHOWN = 20  # columns in an error
 
 
+class Disagreement(ValueError):
+    """Files that say different things of one feature."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Which matrix of which files, as `open_matrix` takes it."""
@@ -126,6 +130,6 @@ def _agreed(
         of = range(len(values)) if names is None else names.tolist()
         own = dict(zip(of, values.tolist(), strict=True))
         if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
-            raise ValueError(f"{paths[0]} and {path} say different things of {other!r} in {name!r}; give one for all")
+            raise Disagreement(f"{paths[0]} and {path} say different things of {other!r} in {name!r}; give one for all")
         known |= own
     return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))

@@ -38,7 +38,6 @@ _DAMAGED = (
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
 PIPED = "standard input"  # what a file is called that came that way
-GENES = "Gene Expression"  # what the matrices of 10x call their genes
 
 
 class Names(NamedTuple):

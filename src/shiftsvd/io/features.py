@@ -10,7 +10,8 @@ import numpy as np
 
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import GENES, Labels, Opened
+from shiftsvd.io.base import Labels, Opened
+from shiftsvd.names import GENES
 from shiftsvd.runs.warned import notice
 
 FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
@@ -37,8 +38,9 @@ def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
 
 def _asked(wanted: FeatureTypes) -> list[str] | None:
     """The types by name; None where nothing is said."""
-    several = [wanted] if isinstance(wanted, str) else wanted
-    if several is not None and not (several and all(isinstance(each, str) for each in several)):
+    several: Any = [wanted] if isinstance(wanted, str) else wanted
+    known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
+    if not known or several in ([], ()):
         raise ValueError(f'feature_types must be "{EVERY}", a type such as "{GENES}" or a list of them, got {wanted!r}')
     return None if several is None else list(several)
 

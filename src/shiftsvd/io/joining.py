@@ -9,6 +9,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from shiftsvd.backends.selection import Among, SomeColumns, SomeRows
+from shiftsvd.backends.selection import Places as Indices
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, bytes_of
 from shiftsvd.io.base import Labels, Opened, reading
@@ -35,9 +36,22 @@ def common_features(
     taken = common if join == "inner" else list(every)
     _tell(paths, named, len(common), len(every), join)
     wanted = labels(paths[0], taken, memory_limit)
-    return [
-        _taken(path, each, known, wanted, memory_limit) for path, each, known in zip(paths, opened, places, strict=True)
-    ]
+    found = list(zip(paths, opened, places, strict=True))
+    if all(each.by_features and _ascend(known, taken) for _, each, known in found):
+        some = [SomeRows(each.matrix, _places_of(known, taken)) for _, each, known in found]
+        return [_with(each, matrix, wanted) for each, matrix in zip(opened, some, strict=True)]
+    return [_taken(path, each, known, wanted, memory_limit) for path, each, known in found]
+
+
+def _places_of(known: Places, names: Sequence[str]) -> Indices:
+    """Where features are in a file, those that it has."""
+    return np.array([known[name] for name in names if name in known], np.intp)
+
+
+def _ascend(known: Places, names: Sequence[str]) -> bool:
+    """Whether a file has all of these features, in this order: then they can be read where they are stored."""
+    places = _places_of(known, names)
+    return len(places) == len(names) and bool(np.all(np.diff(places) > 0))
 
 
 def _named(path: Path, opened: Opened) -> Labels:
@@ -69,18 +83,17 @@ def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: 
 
 
 def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_limit: int | str | None) -> Opened:
-    """One file with these features, zeros for those that it has not."""
-    names, source = wanted.tolist(), opened.matrix
-    there = np.array([known[name] for name in names if name in known], np.intp)
-    matrix: RowSource
-    if opened.by_features and len(there) == len(names) and np.all(np.diff(there) > 0):
-        matrix = SomeRows(source, there)
-    else:
-        opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
-        matrix = SomeColumns(opened.matrix, there)
-        at = np.array([j for j, name in enumerate(names) if name in known], np.intp)
-        matrix = matrix if len(at) == len(names) else Among(matrix, at, len(names))
-    return replace(opened.with_features(wanted), matrix=matrix, features=None, places=None)
+    """One file with these features in their order, zeros for those that it has not."""
+    names = wanted.tolist()
+    opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
+    some = SomeColumns(opened.matrix, _places_of(known, names))
+    at = np.array([j for j, name in enumerate(names) if name in known], np.intp)
+    return _with(opened, some if len(at) == len(names) else Among(some, at, len(names)), wanted)
+
+
+def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
+    """A file of which other features are taken."""
+    return replace(opened.with_features(names), matrix=matrix, features=None, places=None)
 
 
 def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:

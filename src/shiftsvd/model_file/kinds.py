@@ -102,7 +102,7 @@ def transformations(name: str, value: Any, sizes: Sizes) -> None:
     """What transformations have learned of i features, of which n columns are left."""
     if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
         raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
-    left = sizes["i"] = len(value[0].columns)
+    left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
     for each in value:
         each.check(left)
         left = len(each.kept) if each.selects else left
@@ -123,6 +123,16 @@ def _shift_as_set(settings: Values, fitted: Values) -> None:
     learned = type(fitted.get("shift_")).__name__
     if learned != wanted:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
+
+
+def _columns(name: str, value: Any, sizes: Sizes) -> None:
+    """Named columns, as many as a regression on them has coefficients of each feature."""
+    record(Design={})(name, value, sizes)
+    alike = len(value.names) == len(value.sizes) and all(isinstance(x, str) for x in (*value.names, *value.levels))
+    if not alike or any(type(size) is not int or size < 0 for size in value.sizes):
+        raise ValueError(f"{name} must be names with their numbers of labels, got {value!r:.80}")
+    if sum(value.sizes) != len(value.levels) or value.width != sizes.get("p"):
+        raise ValueError(f"{name} must have {sizes.get('p', 'the')} columns of the regression, got {value.width}")
 
 
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:
@@ -229,7 +239,7 @@ KINDS: Final = {
             "preprocess_": transformations,
             "feature_names_in_": texts("i"),
             "shift_": LEARNED,
-            "design_": record(Design={}),
+            "design_": _columns,
             "unseen_variance_": number(least=0),
             "n_iter_": count(),
         },

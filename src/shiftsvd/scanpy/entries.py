@@ -109,7 +109,7 @@ class Entries(NamedTuple):
     ) -> Operator:
         """A, the counts of new cells, transformed; its columns are the `genes` in the mask, in this order."""
         if self.n_all:
-            places = places_of(adata, self.genes, max_absent)
+            places = places_of(adata, self.genes, "that sums of cells go over", max_absent)
             there = np.flatnonzero(places >= 0)
             ascending, inside = there[np.argsort(places[there])], self.genes.get_indexer(genes[order])
             every = matrix_of(adata, layer, places[ascending], Resources())

@@ -74,7 +74,7 @@ def project(
     known = read_loadings(reference, keys.varm, keys.uns)
     entries = read_entries(reference, keys.uns, known.genes)
     regression = read_design(reference, keys.uns, len(known.genes))
-    places = places_of(adata, known.genes, max_absent)
+    places = places_of(adata, known.genes, "of the components", max_absent)
     there = np.flatnonzero(places >= 0)
     order = there[np.argsort(places[there])]  # files are read in their own order
     V = _least_squares(known.V, order)

@@ -58,7 +58,7 @@ def _check_sparse(X: Any) -> None:
     if X._meta.format != "csr":
         raise ValueError(
             f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
-            "X = X.map_blocks(scipy.sparse.csr_array), or convert the file"
+            "X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})"
         )
     if X.numblocks[1] > 1:
         raise ValueError(

@@ -4,9 +4,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shiftsvd.io.base import GENES, Features, Labels, Opened, reading
+from shiftsvd.io.base import Features, Labels, Opened, reading
 from shiftsvd.io.formats.market import read_matrix
 from shiftsvd.io.limits import bounded_lines, labels, open_bytes
+from shiftsvd.names import GENES
 
 _PACKED = ("", ".gz", ".bz2")
 MATRIX = "matrix.mtx"

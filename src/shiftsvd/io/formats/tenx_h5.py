@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from shiftsvd.io.base import GENES, Features, Opened, reading
+from shiftsvd.io.base import Features, Opened, reading
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
+from shiftsvd.names import GENES
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:

@@ -12,6 +12,7 @@ from shiftsvd.io.storage.frames import column, column_names
 from shiftsvd.io.storage.tree import Tree, is_array
 
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row
+_OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
 _TEXT: Final = 64  # bytes of a text with what a file keeps for it, about
 
 
@@ -50,8 +51,11 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None) 
         new = parent.create_group(name)
         for part in node:
             _copy(tree, node[part], new, part, None if part in _WHOLE else places)
-    for key, value in dict(node.attrs).items():
-        new.attrs[key] = value
+    for key in node.attrs:
+        if key not in _OF_DIMENSIONS:
+            new.attrs[key] = node.attrs[key]
+    if is_array(node) and node.shape and "encoding-type" not in new.attrs:  # as AnnData 0.7 wrote them
+        mark(new, "array" if new.dtype.kind in "fiub" else "string-array", "0.2.0")
 
 
 def _write(parent: Any, name: str, values: Any) -> Any:

@@ -11,11 +11,13 @@ Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts
 
 
 def column_names(frame: Any) -> list[str]:
-    """The columns of a frame, without its index."""
+    """The columns of a frame in their order, without its index."""
     if is_array(frame):  # before AnnData 0.7
         return [name for name in frame.dtype.names or () if name not in ("index", "_index")]
     index = frame.attrs.get("_index", "_index")
-    return [name for name in frame if name != index and not name.startswith("__")]
+    there = [name for name in frame if name != index and not name.startswith("__")]
+    told = [name.decode() if isinstance(name, bytes) else str(name) for name in frame.attrs.get("column-order", ())]
+    return [*(name for name in told if name in there), *(name for name in there if name not in told)]
 
 
 def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Column:
