@@ -115,8 +115,21 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = (*WHERE, "files", "chromosomes", "missing", "unobserved", "memory", "mask", "covariates", "groups")
-        data = (*data, "top_features", "flavor", "batch")
-        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ranking = ("top_features", "flavor", "batch")
+        ours = (
+            *data,
+            *ranking,
+            "preprocess",
+            "penalty",
+            "max_iter",
+            "k",
+            "shift",
+            "scale",
+            "solver",
+            "tol",
+            "certify",
+            "seed",
+        )
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
