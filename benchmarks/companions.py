@@ -34,8 +34,15 @@ SETS = {
     ),
     "newest": Companions(
         "python3.13",
-        ["anndata", "scanpy", "scikit-bio"],
-        ["test_scanpy.py", "test_scanpy_preprocess.py", "test_transforms_peers.py"],
+        ["anndata", "scanpy", "scikit-bio", "scikit-misc"],
+        [
+            "test_scanpy.py",
+            "test_scanpy_covariates.py",
+            "test_scanpy_preprocess.py",
+            "test_scanpy_genes.py",
+            "test_features.py",
+            "test_transforms_peers.py",
+        ],
     ),
     "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["test_xarray.py"]),
     "ordination": Companions(

@@ -48,7 +48,7 @@ def values_of(D: np.ndarray) -> np.ndarray:
 def test_every_name_is_of_a_class_and_every_class_but_those_of_functions_has_one() -> None:
     assert tuple(BY_NAME) == get_args(TransformName)
     public = {getattr(ss.transforms, name) for name in ss.transforms.__all__ if isinstance(getattr(ss, name, 0), type)}
-    assert public - set(BY_NAME.values()) == {ss.Elementwise}
+    assert public - set(BY_NAME.values()) == {ss.Elementwise, ss.Select}
     for name, cls in BY_NAME.items():
         assert named(name) == cls()
         assert set(forms_of(cls)) <= {field.name for field in fields(cls)}

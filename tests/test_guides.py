@@ -79,6 +79,35 @@ def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkey
     assert len(Path("scores.csv").read_text().splitlines()) == 21
 
 
+def test_commands_and_code_on_single_cells_run_as_they_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shlex
+
+    from cells import annotated, counts, written
+    from test_io_tenx import write_folder
+
+    monkeypatch.chdir(tmp_path)
+    for name, cells, seed in (("cells", 90, 0), ("new", 20, 1), ("donor1", 40, 2), ("donor2", 30, 3)):
+        adata = annotated(counts(cells, seed=seed), seed=seed)
+        adata.obs["donor"] = name
+        written(Path(f"{name}.h5ad"), adata)
+    write_folder(Path("filtered_feature_bc_matrix"))
+    page = DOCS / "guide" / "cells.rst"
+    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) == 7
+    for line in lines:
+        result = CliRunner().invoke(main, [*shlex.split(line)[1:], *(["--no-report"] if " fit " in line else [])])
+        assert result.exit_code == 0, f"{line}: {result.output}"
+    assert len(Path("new.csv").read_text().splitlines()) == 21
+    with catch_warnings():
+        simplefilter("ignore")  # of anndata
+        exec(compile(python_of(page, but="scanpy as sc"), str(page), "exec"), scope := {})
+    scores = np.loadtxt("new.csv", delimiter=",", skiprows=1, usecols=range(1, 11))
+    size = np.abs(scores).max()
+    np.testing.assert_allclose(scope["new"].obsm["X_pca"], scores, atol=1e-4 * size)
+
+
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
 
 

@@ -215,7 +215,7 @@ def test_standard_input_is_what_errors_call_it(tmp_path: Path, monkeypatch: pyte
 def test_standard_input_may_be_compressed_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mmwrite(tmp_path / "X.mtx", matrix())
     stdin(monkeypatch, gzip.compress((tmp_path / "X.mtx").read_bytes()))
-    A, _ = open_matrix("-", format="mtx")
+    A, _ = open_matrix("-", format="mtx", orient="rows")
     np.testing.assert_array_equal(A @ np.eye(11), matrix().toarray())
 
 

@@ -17,6 +17,7 @@ LAYERS = (
     ("sketch", "runs"),
     ("backends",),
     ("io", "transforms"),
+    ("features",),
     ("result",),
     ("accuracy",),
     ("solvers",),

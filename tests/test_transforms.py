@@ -14,7 +14,7 @@ import shiftsvd as ss
 from helpers import EPS
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
-from shiftsvd.transforms.base import apply_all, learn_all
+from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.ranks import first_not_below
 from shiftsvd.transforms.residuals import loss
 from transformed import ROWS, VECTOR, counts, pearson

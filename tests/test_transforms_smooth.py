@@ -11,7 +11,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.result import Info
 from shiftsvd.solvers.known import off_by
-from shiftsvd.transforms.base import apply_all, learn_all
+from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.smooth import SHARE, Smooth, chebyshev, interpolation
 from transformed import counts, deviance, pearson
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from shiftsvd.transforms import LogNormalize as LogNormalize
     from shiftsvd.transforms import PearsonResiduals as PearsonResiduals
     from shiftsvd.transforms import Ranks as Ranks
+    from shiftsvd.transforms import Select as Select
     from shiftsvd.transforms import Sqrt as Sqrt
     from shiftsvd.transforms import TfIdf as TfIdf
     from shiftsvd.transforms import preprocess as preprocess
@@ -101,6 +102,7 @@ _NAMES = {
         "LogNormalize",
         "PearsonResiduals",
         "Ranks",
+        "Select",
         "Sqrt",
         "TfIdf",
         "preprocess",

@@ -78,6 +78,12 @@ def unheard() -> AbstractContextManager[None]:
     return holding(_account, None)
 
 
+def passes_so_far() -> float | None:
+    """Reads of the data since somebody listens; None where nobody does."""
+    account = _account.get()
+    return None if account is None else account.passes
+
+
 def read_part(share: float) -> None:
     """A share of one read of the data is done."""
     account = _account.get()

@@ -22,6 +22,7 @@ from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import width
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
@@ -138,13 +139,13 @@ def svd(
     with threads(n_threads):
         A = with_missing(X, missing, unobserved, Resources(memory_limit, n_threads))
         check_unused(missing, penalty, max_iter)
+        entries = as_transforms(preprocess)
         share = float(k) if isinstance(k, float | np.floating) else None
         if share is None:
-            check_rank(int(k) if isinstance(k, np.integer) else k, A.shape)  # type: ignore[arg-type]
+            check_rank(int(k) if isinstance(k, np.integer) else k, (A.shape[0], width(entries, A.shape[1])))  # type: ignore[arg-type]
         elif not 0 < share < 1:
             raise ValueError(f"k must be an integer, or a share of the variance between 0 and 1, got {k}")
         weights = row_weights(sample_weight, A.shape[0])
-        entries = as_transforms(preprocess)
         check_complete(entries, missing)
         preparation = Preparation(shift, scale, weights, scale_ddof, entries, accuracy(solver, tol))
         preparation.check(A.shape[1])

@@ -25,10 +25,12 @@ TransformName = Literal[
     "anscombe",
     "binarize",
 ]
+FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]
 ProjectName = Literal["lsq", "oadp", "mean"]
+GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 # Defaults that help of the command tells, too.
 TOL: Final = 1e-4  # relative accuracy of the values
 MAX_ITER: Final = 300  # steps of a completion

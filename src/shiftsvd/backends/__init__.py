@@ -8,7 +8,7 @@ from scipy.sparse import issparse
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.foreign import Foreign
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array
+from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array, unannotated
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Adjoint, Operator, repeated
 
@@ -56,6 +56,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     threads = default_threads() if n_threads is None else n_threads
     if not isinstance(threads, int | np.integer) or threads < 1:
         raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
+    unannotated(X)
     if is_frame(X):
         X = from_frame(X)
     if is_lazy(X):

@@ -75,7 +75,9 @@ class DiskRows(Reread):
 
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
-        return super().known_costs() | {"working_bytes": 2 * (self.workers + 1) * self.block_bytes}
+        working = {"working_bytes": 2 * (self.workers + 1) * self.block_bytes}
+        # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
+        return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
     def blocks(self) -> list[Rows]:
         """As the file cuts them."""
@@ -105,7 +107,7 @@ class DiskRows(Reread):
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
         """Blocks are multiplied as they are read."""
-        kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "blocks") if name in self.memo}
+        kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "blocks", "stored") if name in self.memo}
         shift = self.shift and self.shift.ldexp(rows, cols)
         return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=kept)
 

@@ -19,7 +19,7 @@ from shiftsvd.backends.source import RowSource, rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of
+from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of, told
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator, Panel
 from shiftsvd.runs.memory import spare
@@ -38,7 +38,7 @@ def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
 
 def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
     """Block after block."""
-    _bare(A)
+    bare(A)
     parts = list(A._each(lambda rows: _part(A, terms, rows)))
     return np.concatenate([own for _, (own, _) in parts]), sum(shared for _, (_, shared) in parts)
 
@@ -56,12 +56,12 @@ def _pieces(A: SparseRows | DenseRows, rows: Rows) -> list[Rows]:
 
 def _piece(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
     """Those of some rows."""
-    x, i, j = _entries(A, rows)
+    x, i, j = entries(A, rows)
     of_rows, of_columns = terms.rows(*rows).of(x, i, j)
     return _by(i, of_rows, rows[1] - rows[0]), _by(j, of_columns, A.shape[1])
 
 
-def _entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
+def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
     """(entries in double precision, their rows from the first of the block on, their columns)."""
     if isinstance(A, SparseRows):
         X = A.inside.stored(rows)
@@ -78,14 +78,17 @@ def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
 
 
 def _of_blocks(A: Reread, terms: Terms) -> Sums:
-    """In one read, which the journal keeps."""
-    _bare(A)
+    """In one read, which the journal keeps; the last sums are known when they are asked for again."""
+    bare(A)
+    asked = told((terms.f, terms.R, terms.C))
+    if asked not in A.memo.get("sums", {}):
 
-    def read() -> dict[str, Any]:
-        own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
-        return {"rows": own, "columns": shared}
+        def read() -> dict[str, Any]:
+            own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
+            return {"rows": own, "columns": shared}
 
-    record = A._once(f"sums {terms.f!r}", (terms.R, terms.C), read)
+        A.memo["sums"] = {asked: A._once(f"sums {terms.f!r}", (terms.R, terms.C), read)}
+    record = A.memo["sums"][asked]
     return record["rows"], record["columns"]
 
 
@@ -99,7 +102,7 @@ def _below(a: Sums, b: Sums) -> Sums:
     return np.concatenate([a[0], b[0]]), a[1] + b[1]
 
 
-def _bare(A: Blocked) -> None:
+def bare(A: Blocked) -> None:
     """Refuse what is shifted already: its entries are not those that are stored."""
     if A.shift is not None:
         raise ValueError("transformations come before shifts: a shifted matrix is not transformed; give the matrix")
@@ -110,10 +113,10 @@ def _bare(A: Blocked) -> None:
 
 def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
     """Block after block."""
-    _bare(A)
+    bare(A)
 
     def piece(rows: Rows) -> Table:
-        x, i, j = _entries(A, rows)
+        x, i, j = entries(A, rows)
         lines = j if values.lines == "columns" else i + rows[0]
         return table_of(lines.astype(np.int64), x, values.rows(*rows).of(x, i, j))
 
@@ -132,7 +135,7 @@ def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Tabl
 
 def _values_of_blocks(A: Reread, values: Values) -> Table:
     """In one read, which the journal keeps."""
-    _bare(A)
+    bare(A)
 
     def read() -> dict[str, Any]:
         own = values.R, np.arange(A.shape[0])
@@ -260,8 +263,8 @@ def _of_adjoint_changed(A: Adjoint, change: Change) -> Operator:
 
 def _file_changed(A: DiskRows, change: Change) -> Operator:
     """Blocks are changed as they are read."""
-    _bare(A)
-    names = ("blocks",) if change.more is not None else ("blocks", "counts")
+    bare(A)
+    names = ("blocks",) if change.more is not None else ("blocks", "counts", "stored")
     kept = {name: A.memo[name] for name in names if name in A.memo}
     return replace(A, source=ChangedEntries(A.source, change), memo=kept)
 
@@ -288,7 +291,7 @@ def _limit(A: SparseRows | DenseRows) -> int | str | None:
 
 def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
     """Kept where there is room, else made again for each product."""
-    _bare(A)
+    bare(A)
     size = np.dtype(change.dtype).itemsize
     if not _room(A, A.costs.stored * size + change.n_more() * (size + 4)):
         return DiskRows(ChangedEntries(InMemory(A.X), change), n_threads=A.n_threads, memory_limit=_limit(A))

@@ -1,4 +1,4 @@
-"""Some rows or some columns of a matrix in a file, which is not loaded for it; columns also in another order."""
+"""Some rows or some columns of a matrix in a file, which is not loaded for it; columns in any order, or among more."""
 
 from typing import Any
 
@@ -15,13 +15,17 @@ class SomeRows(Changed):
     """The rows of a source at these places."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        super().__init__(source, f"rows {_told(places)}")
+        super().__init__(source, f"rows {told(places)}")
         self._places, self.shape = places, (len(places), source.shape[1])
 
     def edges(self, n_bytes: int) -> list[int]:
         """Where the source has its edges; ranges that would be empty are left out."""
         cuts = np.searchsorted(self._places, self.source.edges(n_bytes))
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
+
+    def place(self, row: int) -> tuple[str, int]:
+        """Where the row is in the source."""
+        return self.source.place(int(self._places[row]))
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
         """The rows from the first to the last that is wanted, and of them the wanted ones."""
@@ -34,7 +38,7 @@ class SomeColumns(Changed):
     """The columns of a source at these places; all of it is read."""
 
     def __init__(self, source: RowSource, places: Places) -> None:
-        super().__init__(source, f"columns {_told(places)}")
+        super().__init__(source, f"columns {told(places)}")
         self._places, self.shape = places, (source.shape[0], len(places))
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
@@ -43,7 +47,25 @@ class SomeColumns(Changed):
         return X[:, self._places] if isinstance(X, csr_array) else np.ascontiguousarray(X[:, self._places])
 
 
-def _told(places: Places) -> str:
+class Among(Changed):
+    """The columns of a source at these places, which ascend, among `n` columns; the others are zeros."""
+
+    def __init__(self, source: RowSource, places: Places, n: int) -> None:
+        super().__init__(source, f"among {n} columns {told(places)}")
+        self._places, self.shape = places, (source.shape[0], n)
+        self.stored = source.stored if self.sparse else self.shape[0] * n
+
+    def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
+        """Rows lo to hi, their columns where they belong."""
+        X = inside_rows_of(self.source, lo, hi)
+        if isinstance(X, csr_array):
+            return csr_array((X.data, self._places[X.indices], X.indptr), shape=(hi - lo, self.shape[1]))
+        wide = np.zeros((hi - lo, self.shape[1]), X.dtype)
+        wide[:, self._places] = X
+        return wide
+
+
+def told(places: Places) -> str:
     """Which places these are, in few letters."""
     from hashlib import blake2b
 

@@ -106,6 +106,10 @@ class Changed(RowSource):
         """Those of the source."""
         return self.source.edges(n_bytes)
 
+    def place(self, row: int) -> tuple[str, int]:
+        """As the source calls it."""
+        return self.source.place(row)
+
 
 class Multiplied(Changed):
     """``diag(2^rows) X diag(2^cols)`` of a matrix X in a file, multiplied as it is read."""
@@ -115,10 +119,6 @@ class Multiplied(Changed):
         super().__init__(source, f"times {sha256(powers).hexdigest()}")
         self.rows, self.cols = rows, cols
         self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
-
-    def place(self, row: int) -> tuple[str, int]:
-        """As the file calls it."""
-        return self.source.place(row)
 
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
         """Rows of the file, multiplied; damaged ones are left to be refused as they are."""

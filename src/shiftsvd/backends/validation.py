@@ -33,8 +33,16 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     return array
 
 
+def unannotated(X: Any) -> None:
+    """Refuse an AnnData object, and what is like one: as an array it would be taken apart cell by cell, for hours."""
+    if hasattr(X, "var_names") and hasattr(X, "obs_names") and not is_frame(X):
+        kind = type(X).__name__
+        raise TypeError(f"a matrix is needed, got {kind}: use shiftsvd.scanpy.pca(adata), or give its matrix, adata.X")
+
+
 def unmasked(X: Any) -> None:
     """Refuse a masked array of which something is masked: as an array it loses its mask, and fill values count."""
+    unannotated(X)
     if isinstance(X, np.ma.MaskedArray) and (masked := int(np.count_nonzero(X.mask))):
         raise ValueError(
             f"the matrix must have no masked entries, got {masked}; fill them, "

@@ -19,7 +19,8 @@ from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers.base import TOL
-from shiftsvd.transforms.base import Transform, learn_all
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import learn_all
 
 UNLIMITED: Final = Resources()
 ENOUGH: Final = 1e-3  # relative accuracy of a permuted value: far below its standard deviation

@@ -1,4 +1,4 @@
-"""fit.h5ad: the result of a fit where scanpy looks for it, written block by block."""
+"""fit.h5ad: the result of a fit where scanpy looks for it, with obs and var of the file, written block by block."""
 
 import os
 from collections.abc import Iterator
@@ -11,26 +11,37 @@ import numpy as np
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.tables import Block, Table, Write
 from shiftsvd.io import Names
+from shiftsvd.io.annotations import Place
 from shiftsvd.io.storage.anndata_store import mark
+from shiftsvd.scanpy.design import kept_design
+from shiftsvd.scanpy.entries import PEARSON, kept_entries, told_residuals
+from shiftsvd.scanpy.loadings import kept_loadings
+from shiftsvd.transforms.chains import kept_of
 
 NAMES = 2**16  # that are texts at once
 
 
 @contextmanager
-def annotated(path: Path, table: Table, pca: Any, names: Names) -> Iterator[Write]:
-    """An AnnData file without X: obsm["X_pca"], varm["PCs"], uns["pca"], and the names."""
+def annotated(
+    path: Path, table: Table, pca: Any, names: Names, place: Place, mask: str | None = None
+) -> Iterator[Write]:
+    """An AnnData file without X: obsm["X_pca"], what `shiftsvd.scanpy.project` needs, and obs and var of one file."""
     import h5py
 
-    _reserve(path, _foreseen(table, pca, names))  # HDF5 tells of a full disk late, and more than once
+    # HDF5 tells of a full disk late, and more than once.
+    _reserve(path, _foreseen(table, pca, names) + place.bytes_of_columns())
     with h5py.File(path, "w") as file:
         mark(file, "anndata", "0.1.0")
         for name in ("layers", "obsp", "varp"):
             _group(file, name)
         _frame(file, "obs", names.samples, table.n_rows)
         _frame(file, "var", names.features, pca.n_features_in_)
-        _group(file, "varm")
-        _array(file["varm"], "PCs", pca.components_.T.astype(table.dtype))
-        _uns(_group(file, "uns"), pca)
+        place.copy_columns(file["obs"], "samples")
+        place.copy_columns(file["var"], "features")
+        kept, varm = kept_of(getattr(pca, "preprocess_", ()), pca.n_features_in_), _group(file, "varm")
+        for name, values in kept_loadings(pca, pca.n_features_in_, kept, "PCs").items():
+            _array(varm, name, values.astype(table.dtype) if name == "PCs" else values)
+        _uns(_group(file, "uns"), pca, np.asarray(file["var/_index"].asstr()[:], object), place.key, mask)
         scores = mark(_room(_group(file, "obsm"), "X_pca", table), "array", "0.2.0")
         file.flush()
         _reserve(path, file.id.get_filesize())
@@ -68,22 +79,58 @@ def _room(parent: Any, name: str, table: Table) -> Any:
     return Dataset(h5d.create(parent.id, name.encode(), h5t.py_create(table.dtype), space, settings))
 
 
-def _uns(uns: Any, pca: Any) -> None:
-    """The variances and settings, by the names that scanpy gives them."""
+def _uns(uns: Any, pca: Any, genes: Any, key: str | None, mask: str | None) -> None:
+    """The variances and settings, by the names that scanpy gives them, and what was learned beside them."""
     told, info = _group(uns, "pca"), pca.info_
     _array(told, "variance", pca.explained_variance_)
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
-    settings = {"zero_center": isinstance(pca.shift, str), "n_comps": pca.n_components_, "scale": str(pca.scale)}
-    settings |= {"svd_solver": info.solver}
+    settings = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
+    settings |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}
     if hasattr(pca, "preprocess_"):
-        settings |= {"preprocess": ", ".join(str(each.how) for each in pca.preprocess_)}
+        _learned(told, uns, pca, genes, key)
+        settings |= {
+            "preprocess": ", then ".join(str(each.how) for each in pca.preprocess_ if not each.selects) or None
+        }
+    if hasattr(pca, "design_"):
+        _mapping(told, "design", kept_design(pca.design_, pca.shift_))
+        settings |= {"covariates": ", ".join(pca.design_.names)}
     if info.completed is not None:  # the shares are of a completed matrix
         settings |= {"variance_of": of_gaps(pca)["variance_of"], "heldout_r2": info.heldout_r2}
     params = _group(told, "params")
     for name, value in settings.items():
         if value is not None:
-            kind = "string" if isinstance(value, str) else "numeric-scalar"
-            mark(params.create_dataset(name, data=value), kind, "0.2.0")
+            _scalar(params, name, value)
+
+
+def _learned(told: Any, uns: Any, pca: Any, genes: Any, key: str | None) -> None:
+    """What transformations have learned, as `shiftsvd.scanpy.pca` keeps it."""
+    fitted = pca.preprocess_
+    n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
+    changes = tuple(each for each in fitted if not each.selects)
+    if changes:
+        kept = genes if n_all else genes[kept_of(fitted, len(genes))]
+        _mapping(told, "preprocess", kept_entries(changes, n_all, kept))
+    if changes and (residuals := told_residuals(changes[-1], key or "adata.X")):
+        _mapping(uns, PEARSON, residuals)
+
+
+def _mapping(parent: Any, name: str, values: dict[str, Any]) -> None:
+    """Texts, numbers and arrays by their names."""
+    import h5py
+
+    group = _group(parent, name)
+    for key, value in values.items():
+        if isinstance(value, np.ndarray) and value.dtype == object:
+            mark(group.create_dataset(key, data=value, dtype=h5py.string_dtype()), "string-array", "0.2.0")
+        elif isinstance(value, np.ndarray):
+            _array(group, key, value)
+        else:
+            _scalar(group, key, value)
+
+
+def _scalar(parent: Any, name: str, value: Any) -> None:
+    """A text or a number."""
+    mark(parent.create_dataset(name, data=value), "string" if isinstance(value, str) else "numeric-scalar", "0.2.0")
 
 
 def _frame(file: Any, name: str, labels: Any, count: int) -> None:

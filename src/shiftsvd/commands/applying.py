@@ -11,9 +11,11 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes, projecting
+from shiftsvd.commands.cells import covariates_of, known_features, needed_by
 from shiftsvd.commands.fitting import component_names, score_raster
 from shiftsvd.commands.options import say, tables, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
+from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import filled, joined
@@ -28,6 +30,7 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
+from shiftsvd.transforms.chains import reordered
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23
@@ -44,7 +47,7 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     else:
         pca, A, names = _opened(pca, given)
         table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
-        blocks = pca.iter_scores(A)
+        blocks = pca.iter_scores(A, covariates=covariates_of(pca, given))
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(given["out"], table, blocks, given)
 
@@ -54,9 +57,13 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     out = given["out"]
     _check_output(out, given["force"])
     pca = load_model(model, PCA)
+    if hasattr(pca, "design_"):
+        raise ValueError(
+            f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
+        )
     Z, names, places = _open_scores(pca, given)
-    features = getattr(pca, "feature_names_in_", None)
-    columns = [f"X{j + 1}" for j in range(pca.n_features_in_)] if features is None else [str(f) for f in features]
+    features = feature_names_of(pca)
+    columns = [f"X{j + 1}" for j in range(len(pca.mean_))] if features is None else [str(f) for f in features]
     dtype = np.result_type(Z.dtype, pca.components_.dtype)
     table = Table(columns, Z.shape[0], np.dtype(given["dtype"] or dtype), names.samples)
     blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns), places))
@@ -82,7 +89,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
             scores=raster,
             source={"model": str(model)},
             command=typed(),
-            names=getattr(pca, "feature_names_in_", None),
+            names=feature_names_of(pca),
         )
     say(f"written: {out}", given["quiet"])
 
@@ -98,8 +105,10 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
     if _are_genotypes(given):
         return _opened_genotypes(pca, files, given["key"], resources)
-    A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | vars(resources))
-    return aligned(pca, A.shape[1], names.features, several(files)), A, names
+    how = where(given) | {name: given[name] for name in ("stack", "join")}
+    A, names = _samples(pca, files, how | vars(resources))
+    A, features = known_features(pca, A, names.features, several(files))
+    return aligned(pca, A.shape[1], features, several(files)), A, names
 
 
 def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
@@ -133,24 +142,27 @@ def aligned(pca: PCA, n_features: int, names: Labels | None, file: str) -> PCA:
     if model == found:
         return pca
     place = {name: j for j, name in enumerate(model)}
-    _same(place, found, file)
+    _same({name for name, j in place.items() if j in needed_by(pca)}, place, found, file)
     if len(place) < len(model):
         raise ValueError(f"{file}: features in another order than those of the model, whose names are not unique")
-    order = [place[name] for name in found]
+    places = np.array([place[name] for name in found], np.intp)
     moved = copy(pca)
+    moved.feature_names_in_, moved.n_features_in_ = known[places], len(places)
+    fitted, order = reordered(getattr(pca, "preprocess_", ()), places)
+    if fitted:
+        moved.preprocess_ = fitted
     moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
     moved.scale_ = None if pca.scale_ is None else pca.scale_[order]
-    moved.feature_names_in_ = known[order]
-    if hasattr(pca, "preprocess_"):
-        moved.preprocess_ = tuple(each.at(np.array(order)) for each in pca.preprocess_)
+    if hasattr(pca, "shift_"):
+        moved.shift_ = pca.shift_.at(order)
     return moved
 
 
-def _same(place: dict[str, int], found: list[str], file: str) -> None:
-    """Refuse features that the model does not know, or that are not there."""
+def _same(needed: set[str], place: dict[str, int], found: list[str], file: str) -> None:
+    """Refuse features that the model does not know, or that its components need and that are not there."""
     there = set(found)
     for what, these in (
-        ("lacks features of the model", [name for name in place if name not in there]),
+        ("lacks features of the model", [name for name in place if name in needed - there]),
         ("has features that the model does not know", [name for name in found if name not in place]),
     ):
         if these:

@@ -18,6 +18,7 @@ Example:
 @click.argument("file", type=options.MATRIX)
 @options.components
 @options.preprocess
+@options.mask
 @options.inside
 @options.solver
 @options.tol

@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
+from shiftsvd.commands.cells import taken
 from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
@@ -62,7 +63,7 @@ def matrix(given: dict[str, Any]) -> Facts:
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
     paths = [Path(file) for file in given["files"]]
-    opened = read_files(paths, given["stack"], given["format_"], given["key"], given["orient"], given["memory"])
+    opened = read_files(paths, given["stack"], **where(given), memory_limit=given["memory"], join=given["join"])
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
     formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)
@@ -131,7 +132,8 @@ def _plain(value: Any) -> Any:
 
 def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
-    A, _ = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A, names = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
     foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
     seconds = foreseen.seconds_per_pass

@@ -15,6 +15,7 @@ Examples:
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
+  shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
   shiftsvd fit cohort.bed -k 10 --maf 0.01 --geno 0.1 --indep-pairwise 50 5 0.2 -o pruned
@@ -39,6 +40,8 @@ Examples:
 )
 @selecting.filters
 @options.preprocess
+@options.mask
+@options.regressed
 @under(
     "Preparation",
     click.option(
@@ -97,8 +100,16 @@ def fit(**given: Any) -> None:
     and `transform` does the same to other samples by what was learned from these. The shift, the scale and the
     variances are then those of the changed entries.
 
+    --top-features ranks all features by their variability, keeps so many, and tells of each one in features.csv;
+    library sizes stay those of all features, also where `transform` reads other samples.
+
     Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
-    the same samples and other features. Names decide what is the same; files of several formats may be mixed.
+    the same samples and other features. Names decide what is the same; files of several formats may be mixed. Where
+    features are not the same in all, --join takes those of all files, or of any.
+
+    Of single cells (.h5ad, Zarr) the features that highly_variable of var marks are taken, or those of --mask; columns
+    of obs are regressed out by --covariates and --groups, also where `transform` reads other cells. Matrices of 10x are
+    of genes alone, unless --feature-types says otherwise. What was left out is told on stderr.
 
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
     one being the mean of its variant, also where `transform` reads other samples, and OUT.eigenvec and OUT.eigenval are
@@ -106,7 +117,7 @@ def fit(**given: Any) -> None:
     this order: variants by chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated,
     --indep-pairwise. What each removed is told on stderr, and in result.json.
     """
-    options.check_stack(given["files"], given["stack"])
+    options.check_stack(given["files"], given["stack"], given["join"])
     file = given["files"][0]
     options.check_format(file, given["format_"])
     options.shares(given["k"], given["solver"])
@@ -117,6 +128,9 @@ def fit(**given: Any) -> None:
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given["filters"] = selecting.taken(given)
+    options.check_cells(given)
+    options.check_top_features(given)
+    given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {
         "--scan": given["scan"],

@@ -8,18 +8,21 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 import numpy as np
 
 from shiftsvd.commands import genotypes
+from shiftsvd.commands.cells import Known, ddof_of, known_of, place_of
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.cohorts import Told, beside, tell_removed
-from shiftsvd.commands.opened import everybody, opened_samples
+from shiftsvd.commands.opened import WHERE, everybody, opened_samples
 from shiftsvd.commands.options import say, typed, within
+from shiftsvd.commands.ranking import OUTPUT, ranked, write_features
 from shiftsvd.commands.results import Result, component_table, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.selection import Cohort
@@ -85,6 +88,14 @@ class Fit:
     filters: dict[str, Any] = field(default_factory=dict)  # which samples and variants of genotypes take part
     tracy_widom: bool = False
     scan: bool = False
+    mask: str | None = None
+    top_features: int | None = None
+    flavor: Any = None
+    batch: str | None = None
+    covariates: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    feature_types: tuple[str, ...] | None = None
+    join: Any = None
 
     @property
     def file(self) -> str:
@@ -104,19 +115,10 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = (
-            "files",
-            "stack",
-            "format",
-            "key",
-            "orient",
-            "chromosomes",
-            "filters",
-            "missing",
-            "unobserved",
-            "memory",
-        )
-        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        data = (*WHERE, "files", "chromosomes", "filters", "missing", "unobserved", "memory")
+        cells = ("mask", "covariates", "groups", "top_features", "flavor", "batch")
+        solved = ("preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ours = (*data, *cells, *solved)
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
@@ -127,7 +129,8 @@ def run(options: Fit) -> None:
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
     A, names, cohort = opened_samples(options)
-    k = within(options.k, A.shape, options.file)
+    known = known_of(options, names, A.shape)
+    k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -135,23 +138,26 @@ def run(options: Fit) -> None:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
-            pca = fitted(A, names, k, options)
+            if options.top_features:
+                known = ranked(known, A, names, options, as_transforms(options.preprocess))
+            pca = fitted(A, names, k, options, known)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
-            raster = write_scores(pca, scored, names, options, outputs, paths, cohort)
+            raster = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
             told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
         pca.set_params(missing=options.missing_later)
         if options.filled:
             assert cohort is not None
             pca.variants_ = cohort.left
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(cohort.training))
-        result = Result.of(
-            pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
-        )
+        given, seconds = asdict(options) | {"file": options.file}, time.perf_counter() - started
+        result = Result.of(pca, A, feature_names_of(pca), given, paths, seconds)
         if options.scale == genotypes.SCALE:
             n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
-        result.document.update({} if told is None else told.document())
+        result.document.update(known.told() if told is None else told.document())
         write_files(pca, result, outputs, paths, raster, told)
+        if "features" in paths and known.ranked is not None:
+            write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
     if cohort is not None:
         tell_removed(cohort, options.quiet)
     tell(result, options)
@@ -174,6 +180,8 @@ def planned(options: Fit) -> dict[str, Path]:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
     files |= {"components": "components.csv", "variances": "variances.csv", "result": "result.json"}
+    if options.top_features:
+        files["features"] = OUTPUT
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
     if options.report and not drawn:
         raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
@@ -190,20 +198,22 @@ def planned(options: Fit) -> dict[str, Path]:
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
     """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv"}
+    ours = {f"scores.{kind}" for kind in FORMATS}
+    ours |= {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv", OUTPUT}
     others = sorted(name for name in ours - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
-def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
+def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
     """The components, with bounds of their errors."""
-    solver = _solver(A, k, options)
+    solver = _solver(known.taken(A), k, options)
     pca = PCA(
         k,
-        preprocess=as_transforms(options.preprocess) or None,
-        shift=None if options.shift == "none" else "mean",
+        preprocess=known.entries(as_transforms(options.preprocess)) or None,
+        shift=known.shift(options.shift),
         scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
+        scale_ddof=ddof_of(options),
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
         random_state=options.seed,
@@ -216,9 +226,11 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
-        pca.fit(A)
+        pca.fit(A, covariates=known.C)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
+    if known.design is not None:
+        pca.design_ = known.design
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
@@ -254,10 +266,18 @@ def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solve
     return replace(named, certify=room if options.certify is None else options.certify)
 
 
-def write_scores(
-    pca: PCA, A: Observed, names: Names, options: Fit, outputs: Outputs, paths: dict[str, Path], cohort: Cohort | None
-) -> Any:
+class Samples(NamedTuple):
+    """Samples whose scores are written, their names, and what is known of them besides."""
+
+    A: Observed
+    names: Names
+    known: Known
+    cohort: Cohort | None
+
+
+def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
+    A, names, known, cohort = samples
     table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
         writes: list[Any] = []
@@ -267,7 +287,10 @@ def write_scores(
         if "anndata" in paths:
             from shiftsvd.commands.annotated import annotated
 
-            writes.append(stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names)))
+            place = place_of(vars(options), options.files)
+            writes.append(
+                stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place, known.mask))
+            )
         if "eigenvec" in paths:
             assert cohort is not None
             writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), cohort.samples, pca)))
@@ -275,7 +298,7 @@ def write_scores(
         if raster is not None:
             writes.append(lambda first, block: raster.add(block))
         if writes:
-            write_rows(pca.iter_scores(A), writes)
+            write_rows(pca.iter_scores(A, covariates=known.C), writes)
     return raster
 
 

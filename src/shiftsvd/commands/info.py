@@ -39,7 +39,7 @@ def info(**given: Any) -> None:
     elif files[0].endswith(".safetensors"):
         told = facts.model(files[0]) if len(files) == 1 else projecting.held_against(files[0], files[1:], given)
     else:
-        options.check_stack(files, given["stack"])
+        options.check_stack(files, given["stack"], given["join"])
         options.check_format(files[0], given["format_"])
         told = facts.matrix(given)
     click.echo(facts.lines(told, given["json_out"]))

@@ -1,7 +1,7 @@
 """What `shiftsvd fit` reads: any file as a matrix, genotypes with their filters, blocks that workers read."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from shiftsvd.commands.cluster import asked_for
 from shiftsvd.commands.cohorts import all_samples, opened_cohort
@@ -15,11 +15,14 @@ from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 
+# What says which matrix of which files is meant.
+WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
+
 
 def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
     """The matrix and its names, and what genotypes take part; for a cluster, one whose blocks the workers read."""
     resources = Resources(options.memory, options.threads)
-    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
+    where = vars(resources) | {name: getattr(options, name) for name in WHERE}
     if options.left_missing != "error":
         A, names = open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
         return A, names, None

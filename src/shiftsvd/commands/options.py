@@ -13,6 +13,7 @@ from shiftsvd.names import (
     MAX_ITER,
     TOL,
     Chromosomes,
+    FlavorName,
     MatchName,
     MissingName,
     ProjectName,
@@ -32,6 +33,7 @@ SOLVERS: Final = get_args(SolverName)
 SCALES: Final = (*get_args(ScaleName), "patterson", "none")
 MISSING: Final = get_args(MissingName)
 TRANSFORMS: Final = get_args(TransformName)
+FLAVORS: Final = get_args(FlavorName)
 CHROMOSOMES: Final = get_args(Chromosomes)
 PROJECTIONS: Final = get_args(ProjectName)
 MATCHES: Final = get_args(MatchName)
@@ -93,6 +95,16 @@ def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return value
+
+
+def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them."""
+    if value is None:
+        return None
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names):
+        raise click.BadParameter(f"{value!r} must be names with commas between them")
+    return names
 
 
 components = under(
@@ -216,6 +228,12 @@ inside = under(
     click.option("--format", "format_", metavar="NAME", help="Format of the file.  [default: by its name and content]"),
     click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
     click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
+    click.option(
+        "--feature-types",
+        metavar="NAMES",
+        callback=_names,
+        help='Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
+    ),
 )
 stack = under(
     "Data",
@@ -223,6 +241,45 @@ stack = under(
         "--stack",
         type=click.Choice(["rows", "columns"]),
         help="Several files as one matrix: rows: each has other samples; columns: other features.",
+    ),
+    click.option(
+        "--join",
+        type=click.Choice(["inner", "outer"]),
+        help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
+    ),
+)
+mask = under(
+    "Features",
+    click.option(
+        "--top-features",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+    ),
+    click.option(
+        "--flavor",
+        type=click.Choice(FLAVORS),
+        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
+        "variances of raw counts, or of their residuals.  "
+        "[default: seurat; pearson_residuals with --preprocess pearson]",
+    ),
+    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
+    click.option(
+        "--mask",
+        metavar="COLUMN",
+        help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
+    ),
+)
+regressed = under(
+    "Preparation",
+    click.option(
+        "--covariates",
+        metavar="COLUMNS",
+        callback=_names,
+        help="Columns of obs to regress out: numbers as they are, a coefficient for each label of others.",
+    ),
+    click.option(
+        "--groups", metavar="COLUMNS", callback=_names, help="Columns of obs whose groups lose their means, as batches."
     ),
 )
 resources = under("Resources", threads, memory)
@@ -235,15 +292,48 @@ workers = under(
 
 def where(given: dict[str, Any]) -> dict[str, Any]:
     """What says which matrix of a file is meant, as the library calls it."""
-    return {"format": given["format_"], "key": given["key"], "orient": given["orient"]}
+    names = ("key", "orient", "feature_types")
+    return {"format": given["format_"], **{name: given[name] for name in names}}
 
 
-def check_stack(files: tuple[str, ...], stack: str | None) -> None:
+def check_top_features(given: dict[str, Any]) -> None:
+    """Refuse what a choice of features cannot have beside it."""
+    if given["top_features"] is None:
+        if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
+            raise click.UsageError(f"{' and '.join(others)} say how features are chosen: give --top-features NUMBER")
+        return
+    if given["mask"] not in (None, "none"):
+        raise click.UsageError("--mask and --top-features both choose features: give one of them")
+    if given["missing"] != "error":
+        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
+    from shiftsvd.commands.ranking import flavor_of
+    from shiftsvd.features.ranking import HighlyVariable
+    from shiftsvd.transforms.named import as_transforms
+
+    steps = as_transforms(given["preprocess"])
+    asked = HighlyVariable(given["top_features"], flavor_of(given["flavor"], steps))
+    try:
+        asked.check_steps(steps if asked.of_logarithms else ())
+    except ValueError as error:
+        raise click.UsageError(f"--flavor: {error}") from None
+
+
+def check_cells(given: dict[str, Any]) -> None:
+    """Refuse what columns of obs and var cannot have beside them."""
+    if (given["covariates"] or given["groups"]) and given["shift"] == "none":
+        raise click.UsageError("--covariates and --groups subtract means, too: leave out --shift none")
+    if (given["covariates"] or given["groups"] or given["mask"] not in (None, "none")) and given["missing"] != "error":
+        raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
+
+
+def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = None) -> None:
     """Refuse several files that nobody says how to put together, and standard input among them."""
     if len(files) > 1 and stack is None:
         raise click.UsageError(
             f"{len(files)} files need --stack rows (each has other samples) or --stack columns (other features)"
         )
+    if join is not None and (stack != "rows" or len(files) < 2):
+        raise click.UsageError("--join is for several files with --stack rows")
     if len(files) > 1 and "-" in files:
         raise click.UsageError("standard input cannot be stacked with files; write it to a file")
 

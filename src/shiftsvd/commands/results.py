@@ -16,7 +16,15 @@ from shiftsvd.runs.memory import peak_bytes
 SETTINGS = (
     "k",
     "chromosomes",
+    "feature_types",
+    "join",
     "preprocess",
+    "mask",
+    "top_features",
+    "flavor",
+    "batch",
+    "covariates",
+    "groups",
     "shift",
     "scale",
     "missing",
@@ -83,10 +91,11 @@ class Result:
     def source(self) -> dict[str, Any]:
         """What was read, for the report."""
         m, n = self.document["shape"]
+        features = self.document.get("features")
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": f"{n:,}",
+            "features": f"{n:,}" if features is None else f"{_taken(features)}, {_chosen_by(features)}",
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
         }
@@ -141,6 +150,10 @@ def printed(result: Result) -> str:
         lines.append(f"{used}, {left_out}")
     if transforms := told["settings"]["preprocess"]:
         lines.append(f"entries by {', then '.join(transforms)}")
+    if features := told.get("features"):
+        lines.append(f"{_taken(features)} features, {_chosen_by(features)}")
+    if regressed := told.get("regressed_out"):
+        lines.append(f"less what {', '.join(regressed['columns'])} explain")
     lines += _gap_lines(told)
     lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
@@ -152,6 +165,19 @@ def printed(result: Result) -> str:
     if told["missed_below"] is not None:
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
     return "\n".join(lines)
+
+
+def _taken(features: dict[str, Any]) -> str:
+    """How many features are taken."""
+    return f"{features['taken']:,} of {features['of']:,}"
+
+
+def _chosen_by(features: dict[str, Any]) -> str:
+    """By what they were chosen: a column of the file, or a ranking, which took some reads."""
+    if "mask" in features:
+        return f"by {features['mask']}"
+    batches = f" in each {features['batch']}" if "batch" in features else ""
+    return f"by flavor {features['flavor']}{batches}, in {features['reads']:g} reads"
 
 
 def missed(level: float, last: float) -> str:

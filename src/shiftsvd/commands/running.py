@@ -14,6 +14,8 @@ import click
 
 from shiftsvd.commands.headings import write_options
 from shiftsvd.commands.options import LINE, SCALES
+from shiftsvd.names import GENES
+from shiftsvd.runs.warned import Notice
 
 # What the library calls its arguments, and what they are called here.
 SPELLED = {
@@ -24,6 +26,13 @@ SPELLED = {
     "trust_ambiguous=True": "--trust-ambiguous",
     'match="position"': "--match position",
     'match="name"': "--match name",
+    'feature_types="all"': "--feature-types all",
+    f'feature_types="{GENES}"': f'--feature-types "{GENES}"',
+    "feature_types": "--feature-types",
+    'orient="rows"': "--orient rows",
+    'orient="columns"': "--orient columns",
+    "mask_var=None": "--mask none",
+    "mask_var": "--mask",
 }
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
@@ -51,7 +60,7 @@ class Subcommand(click.Command):
         """Run, with warnings as lines and errors as messages."""
         verbose = int(ctx.params.get("verbose", 0))
         try:
-            with _warnings_told(), _log_told(verbose):
+            with _warnings_told(bool(ctx.params.get("quiet"))), _log_told(verbose):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
@@ -86,14 +95,16 @@ def _spelled(text: str) -> str:
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
-    """What the library warns of is a line on stderr, once; what concerns programmers is not shown."""
+def _warnings_told(quiet: bool) -> Iterator[None]:
+    """What the library warns of is a line on stderr, once, and a notice if it may be; not what programmers look at."""
     told: set[str] = set()
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if str(message) not in told:
             told.add(str(message))
-            click.echo(f"warning: {_spelled(str(message))}", err=True)
+            is_notice = issubclass(category, Notice)
+            if not (is_notice and quiet):
+                click.echo(f"{'' if is_notice else 'warning: '}{_spelled(str(message))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

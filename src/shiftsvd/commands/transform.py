@@ -37,7 +37,8 @@ def transform(model: Path, **given: Any) -> None:
     """Write the scores of new samples.
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
-    Where both have names of features, these are matched: another order is no matter, other features are an error.
+    Where both have names of features, these are matched: another order is no matter, other features are an error, but
+    for a model of some features (--mask), which leaves them out. Columns of obs that it has regressed out are needed.
     Several files are one matrix, as `fit` stacks them.
 
     Variants of a .bed are matched with those of MODEL by chromosome, position and alleles: swapped alleles, other
@@ -45,7 +46,7 @@ def transform(model: Path, **given: Any) -> None:
     squares on the genotypes that a sample has; columns beside them (.csv, .parquet) tell their standard errors, PC1_se,
     ..., and how many variants the sample has, n_variants.
     """
-    options.check_stack(given["files"], given["stack"])
+    options.check_stack(given["files"], given["stack"], given["join"])
     options.check_projection(given)
     options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])

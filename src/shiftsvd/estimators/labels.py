@@ -3,6 +3,7 @@
 from typing import Any
 
 from shiftsvd.operators import Panel
+from shiftsvd.transforms.chains import kept_of
 
 
 def labels_of(X: Any) -> tuple[Any, Any]:
@@ -30,3 +31,9 @@ def labelled(values: Panel, names: Any) -> Any:
     import pandas as pd
 
     return pd.DataFrame(values, index=names)
+
+
+def feature_names_of(model: Any) -> Any:
+    """Names of the features that the components are of, all that were fitted but for what `Select` left out."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]

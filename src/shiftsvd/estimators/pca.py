@@ -24,6 +24,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.remainder import left_over
+from shiftsvd.transforms.chains import width
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 
@@ -119,6 +120,7 @@ class PCA(BatchPCA):
     n_iter_ : int
         Steps of the completion with ``missing="em"``, otherwise 1.
     n_components_, n_samples_, n_features_in_ : int
+        With `Select` among the transformations, the features of X are more than those of the components.
     feature_names_in_ : array of str
         If X was a data frame.
     unseen_variance_ : float
@@ -196,11 +198,12 @@ class PCA(BatchPCA):
         """
         A = self._given(X, reset=True, least=2)
         weights = row_weights(sample_weight, A.shape[0])
-        k = wanted(self.n_components, A.shape, self.svd_solver)
-        rng = random_generator(self.random_state)
-        solver = Asked(*(getattr(self, setting.name) for setting in fields(Asked))).solver_for(k, A.shape)
-        shift = shift_of_rows(self.shift, {"groups": groups, "covariates": covariates})
         entries, tol = as_transforms(self.preprocess), TOL if self.tol is None else self.tol
+        shape = A.shape[0], width(entries, A.shape[1])
+        k = wanted(self.n_components, shape, self.svd_solver)
+        rng = random_generator(self.random_state)
+        solver = Asked(*(getattr(self, setting.name) for setting in fields(Asked))).solver_for(k, shape)
+        shift = shift_of_rows(self.shift, {"groups": groups, "covariates": covariates})
         check_complete(entries, self.missing)
         preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries, accuracy(solver, tol))
         preparation.check(A.shape[1])
@@ -208,7 +211,7 @@ class PCA(BatchPCA):
         A, moments, account = completed(A, self.missing, self.shift, k, weights, rng, self.penalty, self.max_iter)
         prepared = preparation.learn(A, moments)
         B, (variance, unit) = prepared.of(A), prepared.total_variance
-        count = min(A.shape) if k == "mle" else k or 1
+        count = min(shape) if k == "mle" else k or 1
         F = decompose(B, count, solver, tol, rng, self.memory_limit, error=prepared.error)
         F.info = account.told(F.info)
         if k == "mle":

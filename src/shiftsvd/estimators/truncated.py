@@ -21,7 +21,7 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.warned import warn
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
-from shiftsvd.transforms.base import apply_all
+from shiftsvd.transforms.chains import apply_all, width
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
@@ -129,11 +129,11 @@ class TruncatedSVD(Components):
             For data or settings that cannot be; nothing is computed before they are checked.
         """
         A = self._operator(X, reset=True)
-        k = self._wanted(A)
+        entries = as_transforms(self.preprocess)
+        k = self._wanted((A.shape[0], width(entries, A.shape[1])))
         tol = tolerance(self.tol, self.solver)
         solver, rng = self._solver(), random_generator(self.random_state)
         check_solver(solver, k)
-        entries = as_transforms(self.preprocess)
         prepared = Preparation(entries=entries, tol=accuracy(solver, tol)).learn(A)
         B = prepared.of(A)
         centred = Preparation("mean").learn(B)
@@ -225,15 +225,15 @@ class TruncatedSVD(Components):
             return counted(self, X, reset)
         return as_operator(validated(self, X, reset), **vars(self._resources))
 
-    def _wanted(self, A: Operator) -> int | float:
+    def _wanted(self, shape: tuple[int, int]) -> int | float:
         """The number of components, or a share."""
-        k, most = self.n_components, min(A.shape)
+        k, most = self.n_components, min(shape)
         if isinstance(k, float | np.floating) and 0 < k < 1:
             return float(k)
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
             raise ValueError(
-                f"n_components must be an integer in 1..{most} for a {A.shape[0]} x {A.shape[1]} matrix "
-                f"(n_features = {A.shape[1]}), or a share in (0, 1), got {k!r}"
+                f"n_components must be an integer in 1..{most} for a {shape[0]} x {shape[1]} matrix "
+                f"(n_features = {shape[1]}), or a share in (0, 1), got {k!r}"
             )
         return int(k)
 

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -37,6 +37,7 @@ _DAMAGED = (
 )
 Labels = npt.NDArray[np.str_]
 Orient = Literal["rows", "columns"]  # where the samples are
+PIPED = "standard input"  # what a file is called that came that way
 
 
 class Names(NamedTuple):
@@ -44,6 +45,36 @@ class Names(NamedTuple):
 
     samples: Labels | None = None
     features: Labels | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What a file of single cells says of its features.
+
+    Attributes
+    ----------
+    names : array of str
+    ids : array of str, or None
+        Which differ where names may not.
+    types : array of str, or None
+        Of which kind each one is, such as "Gene Expression" or "Antibody Capture".
+    usual : str, or None
+        The type that is taken where nothing is said; None for all of them.
+    """
+
+    names: Labels
+    ids: Labels | None = None
+    types: Labels | None = None
+    usual: str | None = None
+
+    def at(self, places: Any) -> "Features":
+        """Those at some places."""
+        ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
+        return Features(self.names[places], ids, types, self.usual)
+
+    def labels(self) -> Labels:
+        """The names, or the ids where two have the same name."""
+        return self.names if self.ids is None or len(set(self.names.tolist())) == len(self.names) else self.ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +92,12 @@ class Opened:
     transposed : bool
         Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
         columns. `rows`, `columns` and `samples` are not concerned.
+    features : Features, or None
+        What the file says of its features beside their names; nothing where somebody says that they are samples.
+    places : array of int, or None
+        Which features of the file these are; None for all of them.
+    unsaid : str, or None
+        What those are to know who do not say where the samples are.
     """
 
     matrix: Any
@@ -68,11 +105,18 @@ class Opened:
     columns: Labels | None = None
     samples: Orient = "rows"
     transposed: bool = False
+    features: Features | None = None
+    places: Any = None
+    unsaid: str | None = None
 
     @property
     def by_features(self) -> bool:
         """Whether the rows of `matrix` are features."""
         return self.transposed == (self.samples == "rows")
+
+    def with_features(self, names: Labels | None) -> "Opened":
+        """The same with other names of features."""
+        return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property
     def names(self) -> Names:

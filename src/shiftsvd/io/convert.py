@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Orient
+from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.opening import held_bytes, read_files, spooled
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
@@ -30,6 +31,7 @@ def convert(
     format: str | None = None,  # noqa: A002
     key: str | None = None,
     orient: Orient | None = None,
+    feature_types: FeatureTypes = None,
     force: bool = False,
     memory_limit: int | str | None = None,
     compression: str | None = None,
@@ -44,7 +46,7 @@ def convert(
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input.
     path_out : str or Path
         .h5ad or .h5 for HDF5, .zarr for Zarr. It appears when it is complete.
-    format, key, orient
+    format, key, orient, feature_types
         As in `open_matrix`.
     force : bool
         Replace what exists.
@@ -77,7 +79,7 @@ def convert(
     path_in, path_out = Path(path_in), Path(path_out)
     _refuse(path_out, force, compression)
     with nullcontext(path_in) if str(path_in) != "-" else spooled(format) as path_in:
-        opened = read_files([path_in], None, format, key, orient, memory_limit)
+        opened = read_files([path_in], None, format, key, orient, memory_limit, feature_types=feature_types)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _replacing(path_in, path_out) as part:

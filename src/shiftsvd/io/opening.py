@@ -16,12 +16,15 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Names, Opened, Orient, kind_of, reading
+from shiftsvd.io.base import PIPED, Names, Opened, Orient, kind_of, reading
+from shiftsvd.io.features import FeatureTypes, of_types
+from shiftsvd.io.joining import JOINS, Join
 from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.io.stacking import read_stack, several
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources, limit_of
+from shiftsvd.runs.warned import notice
 
 
 def open_matrix(
@@ -34,6 +37,8 @@ def open_matrix(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
     stream: bool | None = None,
+    feature_types: FeatureTypes = None,
+    join: Join | None = None,
 ) -> tuple[Operator, Names]:
     """The matrix in a file, samples as rows, and the names of its samples and features.
 
@@ -59,6 +64,12 @@ def open_matrix(
     stream : bool, optional
         Whether the matrix stays in the file and is read again in each pass. Default: where it would take more than half
         of `memory_limit`.
+    feature_types : "all", a type such as "Antibody Capture", or list of them, optional
+        Of matrices of 10x, and of AnnData with ``var["feature_types"]``: which features to take. Default: of 10x "Gene
+        Expression", where there is such, and of AnnData all; a notice counts what is left out, or taken together.
+    join : "inner" or "outer", optional
+        Of files with ``stack="rows"``, whose features are matched by name: take those that all files have, or all that
+        any file has, with zeros where a file lacks one; a notice counts them. Default: they have to be the same.
 
     Returns
     -------
@@ -95,7 +106,7 @@ def open_matrix(
     with ExitStack() as spool:
         if piped:
             paths = [spool.enter_context(spooled(format))]
-        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream))
+        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if piped and isinstance(opened.matrix, RowSource):  # which may be read again: the file goes when that goes
             weakref.finalize(opened.matrix, spool.pop_all().close)
@@ -129,16 +140,29 @@ def read_files(
     orient: Orient | None,
     memory_limit: int | str | None,
     parts_only: bool = False,
+    feature_types: FeatureTypes = None,
+    join: Join | None = None,
 ) -> Opened:
     """What readers find in one file, or in several that are stacked."""
+    if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
+        raise ValueError(f'join must be "inner" or "outer", of several files with stack="rows", got {join!r}')
 
     def read(path: Path, limit: int | str | None) -> Opened:
-        opened = read_file(path, format, key, limit)
-        return replace(opened, samples=orient or opened.samples)
+        return _oriented(path, read_file(path, format, key, limit), orient, feature_types)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
-    return read_stack(paths, stack, read, memory_limit, parts_only)
+    return read_stack(paths, stack, read, memory_limit, parts_only, join)
+
+
+def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
+    """With its samples where they are said to be, and of its features the types that are wanted."""
+    if orient is None and opened.unsaid:
+        notice(opened.unsaid)
+    if orient in (None, opened.samples):
+        return of_types(path, opened, feature_types)
+    turned = replace(opened, samples=orient, features=None)  # what it says of features is of what are samples now
+    return of_types(path, turned, feature_types)
 
 
 def read_file(path: Path, format: str | None, key: str | None, memory_limit: int | str | None) -> Opened:  # noqa: A002
@@ -181,10 +205,10 @@ def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
     if "folder" in FORMATS[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
     with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
-        path = Path(folder) / "standard input"
+        path = Path(folder) / PIPED
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
         try:
             yield path
         except (ValueError, OSError) as error:
-            raise kind_of(error)(str(error).replace(str(path), "standard input")) from error
+            raise kind_of(error)(str(error).replace(str(path), PIPED)) from error

@@ -118,7 +118,7 @@ def _by_content(path: Path, content: str) -> str:
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"
-    if content == "folder" and any((path / name).exists() for name in ("matrix.mtx", "matrix.mtx.gz")):
+    if content == "folder" and any(path.glob("*matrix.mtx*")):
         return "10x"
     if content in _BY_CONTENT:
         return _BY_CONTENT[content]

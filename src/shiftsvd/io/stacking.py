@@ -12,6 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, reading
 from shiftsvd.io.formats.genotypes import Genotypes
+from shiftsvd.io.joining import Join, common_features
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.runs.memory import parse_bytes
 
@@ -31,7 +32,12 @@ def several(paths: Sequence[Path]) -> str:
 
 
 def read_stack(
-    paths: Sequence[Path], stack: Orient | None, read: Read, memory_limit: int | str | None, parts_only: bool = False
+    paths: Sequence[Path],
+    stack: Orient | None,
+    read: Read,
+    memory_limit: int | str | None,
+    parts_only: bool = False,
+    join: Join | None = None,
 ) -> Opened:
     """What `read` finds in each file as one matrix: more samples (rows) or more features (columns) than in one.
 
@@ -55,6 +61,8 @@ def read_stack(
                 raise ValueError(f"{path} can only be read whole; convert it to .h5ad, or leave out stream=True")
             opened[-1] = replace(opened[-1], matrix=_held(path, opened[-1].matrix))
             left = None if left is None else max(1, left - bytes_of(opened[-1].matrix))
+    if join is not None:
+        opened = common_features(paths, opened, join, memory_limit)
     return stacked(paths, stack, opened)
 
 

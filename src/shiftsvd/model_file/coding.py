@@ -30,9 +30,10 @@ VALUES = {
     **dict.fromkeys(("Covariates", "GroupMeans", "LearnedCovariates", "LearnedGroups"), "shiftsvd.shifts"),
     **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.alleles"),
     **dict.fromkeys(("PearsonResiduals", "DevianceResiduals", "LogNormalize", "TfIdf", "BM25"), "shiftsvd.transforms"),
-    **dict.fromkeys(("PMI", "CLR", "Ranks", "Sqrt", "FreemanTukey", "Anscombe"), "shiftsvd.transforms"),
+    **dict.fromkeys(("PMI", "CLR", "Ranks", "Sqrt", "FreemanTukey", "Anscombe", "Select"), "shiftsvd.transforms"),
     **dict.fromkeys(("Binarize", "Elementwise", "Fitted"), "shiftsvd.transforms"),
     "Smooth": "shiftsvd.transforms.smooth",
+    "Design": "shiftsvd.preparation.design",
     "Info": "shiftsvd.result",
 }
 # Fields that solvers have in older files: what each is called now, None where it is no setting any more.

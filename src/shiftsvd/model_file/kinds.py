@@ -92,12 +92,22 @@ def _learned_as_asked(settings: Values, fitted: Values) -> None:
         raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
 
 
+def loadings(name: str, value: Any, sizes: Sizes) -> None:
+    """Components of n columns, which are the i features unless transformations leave some out."""
+    numbers("kn", "data")(name, value, sizes)
+    sizes["i"] = sizes["n"]
+
+
 def transformations(name: str, value: Any, sizes: Sizes) -> None:
-    """What transformations of n columns have learned."""
+    """What transformations have learned of i features, of which n columns are left."""
     if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
         raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
+    left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
     for each in value:
-        each.check(sizes["n"])
+        each.check(left)
+        left = len(each.kept) if each.selects else left
+    if left != sizes["n"]:
+        raise ValueError(f"{name} must leave the {sizes['n']} columns of the components, got {left}")
 
 
 # ---- what belongs to one kind only
@@ -113,6 +123,16 @@ def _shift_as_set(settings: Values, fitted: Values) -> None:
     learned = type(fitted.get("shift_")).__name__
     if learned != wanted:
         raise ValueError(f"the fitted shift_ must be {wanted} for shift={settings.get('shift')!r}, got {learned}")
+
+
+def _columns(name: str, value: Any, sizes: Sizes) -> None:
+    """Named columns, as many as a regression on them has coefficients of each feature."""
+    record(Design={})(name, value, sizes)
+    alike = len(value.names) == len(value.sizes) and all(isinstance(x, str) for x in (*value.names, *value.levels))
+    if not alike or any(type(size) is not int or size < 0 for size in value.sizes):
+        raise ValueError(f"{name} must be names with their numbers of labels, got {value!r:.80}")
+    if sum(value.sizes) != len(value.levels) or value.width != sizes.get("p"):
+        raise ValueError(f"{name} must have {sizes.get('p', 'the')} columns of the regression, got {value.width}")
 
 
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:
@@ -181,7 +201,7 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
 # ---- the kinds
 
 SPECTRA: Final = {
-    "components_": numbers("kn", "data"),
+    "components_": loadings,
     "singular_values_": numbers("k", "values", least=0),
     "explained_variance_": numbers("k", "values", least=0),
     "explained_variance_ratio_": numbers("k", "values", least=0),
@@ -223,21 +243,22 @@ KINDS: Final = {
             "info_": account,
         },
         {
-            "feature_names_in_": texts("n"),
             "variants_": VARIANTS,
-            "shift_": LEARNED,
             "preprocess_": transformations,
+            "feature_names_in_": texts("i"),
+            "shift_": LEARNED,
+            "design_": _columns,
             "unseen_variance_": number(least=0),
             "n_iter_": count(),
         },
-        {"n_components_": "k", "n_features_in_": "n"},
+        {"n_components_": "k", "n_features_in_": "i"},
         agree=_shift_as_set,
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
         {**SPECTRA, "mean_alignment_": numbers("k", least=0), "info_": account},
-        {"feature_names_in_": texts("n"), "preprocess_": transformations},
-        {"n_features_in_": "n"},
+        {"preprocess_": transformations, "feature_names_in_": texts("i")},
+        {"n_features_in_": "i"},
         agree=_learned_as_asked,
     ),
     "LSA": Kind(

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.estimators.extremes import beyond
+from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult
@@ -96,7 +97,7 @@ class Fit:
         """A name for every feature: those given, those of the fit, or numbers from 1."""
         n = self.components.shape[1]
         if names is None:
-            names = getattr(self.model, "feature_names_in_", None)
+            names = feature_names_of(self.model)
         if names is None:
             return [f"feature {j}" for j in range(1, n + 1)]
         if len(names) != n:

@@ -72,6 +72,10 @@ class LearnedGroups:
         """The mean of the group of each row."""
         return np.asarray(self._places(data, m) @ self.means)
 
+    def at(self, places: Any) -> "LearnedGroups":
+        """The same of columns at these places."""
+        return LearnedGroups(self.groups, self.means[:, places])
+
     def _places(self, labels: Any, m: int) -> Panel:
         """One row for each label, which must be known."""
         labels = _labels(labels, m)
@@ -157,6 +161,10 @@ class LearnedCovariates:
     def points(self, m: int, data: Any = None) -> Panel:
         """What the covariates explain, formed."""
         return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
+
+    def at(self, places: Any) -> "LearnedCovariates":
+        """The same of columns at these places."""
+        return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
     def _off(self, values: Any, m: int) -> Panel:
         """The covariates about their centre."""

@@ -11,8 +11,9 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
-from shiftsvd.transforms.base import Fitted, Transform, apply_all, learn_all
-from shiftsvd.transforms.base import Own as Changed
+from shiftsvd.transforms.base import Fitted, Transform
+from shiftsvd.transforms.chains import Own as Changed
+from shiftsvd.transforms.chains import apply_all, learn_all, width
 
 # What an entry loses by rounding to single precision.
 ROUNDED = 2.0**-24
@@ -55,6 +56,7 @@ class Preparation:
 
     def check(self, n: int) -> None:
         """Refuse what cannot be a shift or a scale of n columns, before anything is known of them."""
+        n = width(self.entries, n)
         check_shift(self.shift, n)
         check_scale(self.scale, n, self.ddof)
 
@@ -68,7 +70,7 @@ class Preparation:
         S, shift = learn_shift(self.shift, B, moments, weights)
         own = Own(A, B, S, weights, moments, changed, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
-        scale = resolve_scale(self.scale, A.shape[1], after, before, self.ddof, e)
+        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e)
         return Prepared(shift, scale, changed.fitted, own)
 
 

@@ -37,6 +37,9 @@ class Learned(Protocol):
     def points(self, m: int, data: Any = None) -> Panel:
         """What is added back to m rows."""
 
+    def at(self, places: Any) -> "Learned":
+        """The same of columns at these places: of rows whose columns are in another order, or only some."""
+
 
 @dataclass(frozen=True, eq=False)
 class Plain:
@@ -56,6 +59,10 @@ class Plain:
         """The vector; the own means of rows are not known."""
         return self.mean[None]
 
+    def at(self, places: Any) -> "Plain":
+        """Those entries of the vector."""
+        return Plain(self.mean[places], self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Fixed:
@@ -70,6 +77,10 @@ class Fixed:
             raise TypeError(f"resolve of a shift must return a LowRank, got {type(self.S).__name__}")
         check_same_shape(A, self.S)
         return self.S
+
+    def at(self, places: Any) -> "Fixed":
+        """Nothing is known of other rows."""
+        raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
 
     def points(self, m: int, data: Any = None) -> Panel:
         """The matrix, formed."""

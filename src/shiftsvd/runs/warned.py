@@ -12,13 +12,22 @@ HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
 
 
-def warn(message: str) -> None:
+class Notice(UserWarning):
+    """What was decided where nothing was said, and what decides otherwise: the command tells it as a line."""
+
+
+def notice(message: str) -> None:
+    """A `Notice` at the line that `warn` finds."""
+    warn(message, Notice)
+
+
+def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """A `UserWarning` at the nearest line that is neither of this library nor of what calls and wraps it."""
     prefixes = _own()
     if sys.version_info >= (3, 12):
-        warnings.warn(message, stacklevel=2, skip_file_prefixes=prefixes)
+        warnings.warn(message, category, stacklevel=2, skip_file_prefixes=prefixes)
     else:
-        warnings.warn(message, stacklevel=_depth(sys._getframe(), prefixes))
+        warnings.warn(message, category, stacklevel=_depth(sys._getframe(), prefixes))
 
 
 def _own() -> tuple[str, ...]:

@@ -5,6 +5,7 @@
 is needed, nor the dense copy that it makes.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -13,31 +14,26 @@ import numpy.typing as npt
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.selection import Places
 from shiftsvd.estimators.pca import PCA
-from shiftsvd.kernels import threads
 from shiftsvd.names import SklearnSolverName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.prepare import Preparation, Prepared
-from shiftsvd.preparation.shifts import Plain
+from shiftsvd.preparation.covariates import Covariates
+from shiftsvd.preparation.design import Design
+from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of, places_of
-from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, read_entries, transformed, write_entries
-from shiftsvd.scanpy.loadings import read_loadings, write_loadings
+from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
+from shiftsvd.scanpy.design import names_of, obs_column, write_design
+from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, transformed, write_entries
+from shiftsvd.scanpy.genes import highly_variable
+from shiftsvd.scanpy.loadings import Keys, keys_of, write_loadings
+from shiftsvd.scanpy.projection import project
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
-__all__ = ["pca", "project"]
+__all__ = ["highly_variable", "pca", "project"]
 
 _IF_THERE: Final = "highly_variable, where var has it"
 _MOST: Final = 50  # components, where no number is given
-
-
-class _Keys(NamedTuple):
-    """Names of what is written."""
-
-    obsm: str
-    varm: str
-    uns: str
 
 
 class _Fit(NamedTuple):
@@ -73,6 +69,8 @@ def pca(
     margins: MarginsName | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
+    covariates: str | Sequence[str] | None = None,
+    groups: str | Sequence[str] | None = None,
 ) -> Any:
     """Principal components, as ``scanpy.pp.pca`` gives them; sparse data stay sparse, files stay on the disk.
 
@@ -124,6 +122,13 @@ def pca(
     n_threads : int, optional
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `shiftsvd.PCA`.
+    covariates : str or list of str, optional
+        Columns of `obs` that are regressed out of every gene, in one regression with a constant: numbers as they are,
+        and a coefficient for each label of text and categories. With ``scale=True`` what is left is divided by its
+        standard deviation, as ``scanpy.pp.regress_out`` and ``scanpy.pp.scale`` do; `X` stays as it is.
+    groups : str or list of str, optional
+        Columns of `obs` that are labels also where they are numbers, such as the batch: of one alone, the mean of its
+        group is subtracted from each cell. Several, and covariates beside them, are one regression.
 
     Returns
     -------
@@ -133,7 +138,8 @@ def pca(
         ``varm["PCs_shift_scale"]``, for `project`: what was subtracted from each gene, what it was divided by, and the
         sum of its loadings, by which `project` knows them (0 outside the mask). What `preprocess` has learned is in
         ``uns["pca"]["preprocess"]``, and what scanpy tells of residuals, but for themselves, in
-        ``uns["pearson_residuals_normalization"]``. Of an obsm, the components are in ``uns["pca"]["components"]``.
+        ``uns["pearson_residuals_normalization"]``. What covariates explain is in
+        ``uns["pca"]["design"]``. Of an obsm, the components are in ``uns["pca"]["components"]``.
     array, or (array, array, array, array)
         For arrays: the scores; with `return_info` also components, variance ratios and variances.
 
@@ -144,7 +150,8 @@ def pca(
 
     Notes
     -----
-    Cost: as `shiftsvd.PCA`, and a pass for the scores.
+    Cost: as `shiftsvd.PCA`, and a pass for the scores. scanpy's `batch_key` ranks genes within batches, and is not
+    about components: `groups` is what takes batches out of these.
 
     Examples
     --------
@@ -167,91 +174,57 @@ def pca(
     )
     mask_var = _mask(mask_var, use_highly_variable)
     if not is_annotated(data):
-        refused = {"layer": layer, "obsm": obsm, "key_added": key_added}
+        refused = {"layer": layer, "obsm": obsm, "key_added": key_added, "covariates": covariates, "groups": groups}
         if given := [name for name, value in refused.items() if value is not None]:
             raise ValueError(f"{', '.join(given)} must be left out for what is not AnnData, got {type(data).__name__}")
         every, A = _array(data, None, resources), _array(data, mask_var, resources)
         columns = (
             None if mask_var is None or _left_out(mask_var) else np.flatnonzero(booleans(mask_var, every.shape[1]))
         )
-        fit = _fit(model, A, dtype, learned(how, every, A, columns, margins, tol))
+        fit = _fit(model, A, dtype, learned(how, every, A, columns, margins, tol), None)
         return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
     if copy and data.isbacked:
         raise ValueError("copy must be False for a backed AnnData object; what is written stays in memory")
+    design = _design(data, names_of("covariates", covariates), names_of("groups", groups), zero_center, obsm)
     name = _mask_name(data, mask_var, obsm)
     mask = None if name is None else mask_of(data, name)
     columns = None if mask is None else np.flatnonzero(mask)
     A = _operator(data, layer, obsm, columns, resources)
     every = A if columns is None or not how else _operator(data, layer, obsm, None, resources)
     steps = learned(how, every, A, columns, margins, tol)
-    fit = _fit(model, A, dtype, steps)
+    fit = _fit(model, A, dtype, steps, None if design is None else design.of(obs_column(data)))
     adata = data.copy() if copy else data
     told = name if isinstance(name, str) else mask  # a Series in uns could not be written to a file
-    _write(adata, fit, columns, _keys(key_added), _params(zero_center, scale, told, layer, obsm))
+    _write(adata, fit, columns, keys_of(key_added), _params(zero_center, scale, told, layer, obsm))
     if steps:
-        write_entries(adata, _keys(key_added).uns, steps, columns, layer or "adata.X")
+        write_entries(adata, keys_of(key_added).uns, steps, columns, layer or "adata.X")
+    if design is not None:
+        write_design(adata, keys_of(key_added).uns, design, fit.pca.shift_)
     return adata if copy else None
 
 
-def project(adata: Any, reference: Any, *, layer: str | None = None, key_added: str | None = None) -> None:
-    """Scores of other cells on the components of a reference, by what was learned from the reference.
-
-    Parameters
-    ----------
-    adata : AnnData
-        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
-        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
-    reference : AnnData
-        What `pca` has been run on.
-    layer : str, optional
-        What to take in place of `X`.
-    key_added : str, optional
-        As it was given to `pca`.
-
-    Raises
-    ------
-    ValueError
-        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
-        of an obsm; if the new cells lack genes that are needed, or names of genes are not unique.
-
-    Notes
-    -----
-    One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is
-    not needed, but for library sizes. Where `pca` was given raw counts, the new cells have to have such.
-
-    Examples
-    --------
-    >>> import numpy as np, shiftsvd.scanpy
-    >>> from anndata import AnnData
-    >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
-    >>> shiftsvd.scanpy.pca(adata, 5)
-    >>> new = adata[:3].copy()
-    >>> shiftsvd.scanpy.project(new, adata)
-    >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
-    True
-    """
-    keys = _keys(key_added)
-    known = read_loadings(reference, keys.varm, keys.uns)
-    entries = read_entries(reference, keys.uns, known.genes)
-    places = places_of(adata, known.genes)
-    order = np.argsort(places)  # files are read in their own order
-    A = matrix_of(adata, layer, places[order], Resources())
-    A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order)
-    B = Prepared(Plain(known.shift[order]), known.scale[order]).of(A)
-    with threads(None):
-        parts = [part for _, part in B.row_products(known.V[order])]
-    dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
-    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
+def _design(
+    adata: Any, covariates: tuple[str, ...], groups: tuple[str, ...], zero_center: bool, obsm: str | None
+) -> Design | None:
+    """What is known of the cells that are regressed out; None where nothing is."""
+    if not covariates + groups:
+        return None
+    if not zero_center or obsm is not None:
+        raise ValueError(
+            "covariates and groups are regressed out of genes with their means: leave out zero_center=False and obsm"
+        )
+    return Design.learn(covariates, groups, obs_column(adata))
 
 
-def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...]) -> _Fit:
-    """Components, scores and variances of a matrix."""
+def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...], C: Panel | None) -> _Fit:
+    """Components, scores and variances of a matrix, less what covariates of its rows explain."""
     model.n_components = _number(model.n_components, A)
     model.preprocess = tuple(Known(step) for step in steps) or None
-    model.fit(A)
+    model.shift = model.shift if C is None else Covariates()
+    model.fit(A, covariates=C)
     vars(model).pop("preprocess_", None)  # which is done already, with sums that may be of other genes too
     A = transformed(steps, A)
-    Z = model.transform(A)
+    Z = model.transform(A, covariates=C)
     variance, ratio = model.explained_variance_, model.explained_variance_ratio_
     if model.shift is None:
         # Of the scores about their means; fit would have refused what has no variances.
@@ -325,12 +298,7 @@ def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: 
     return params | {name: value for name, value in others.items() if value is not None}
 
 
-def _keys(key_added: str | None) -> _Keys:
-    """Scanpy's names, or one for all."""
-    return _Keys("X_pca", "PCs", "pca") if key_added is None else _Keys(key_added, key_added, key_added)
-
-
-def _write(adata: Any, fit: _Fit, columns: Places | None, keys: _Keys, params: dict[str, Any]) -> None:
+def _write(adata: Any, fit: _Fit, columns: Places | None, keys: Keys, params: dict[str, Any]) -> None:
     """Everything in its place."""
     told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
     adata.obsm[keys.obsm] = fit.scores

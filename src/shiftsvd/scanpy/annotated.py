@@ -13,6 +13,7 @@ from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
 from shiftsvd.io.opening import held_or_streamed, read_file
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
+from shiftsvd.runs.warned import notice
 
 Mask = npt.NDArray[np.bool_]
 
@@ -95,8 +96,10 @@ def _from_objects(values: Any, told: str) -> Any:
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
-def places_of(adata: Any, names: Any) -> Places:
-    """Where the genes of these names are."""
+def places_of(adata: Any, names: Any, of: str, max_absent: float) -> Places:
+    """Where the genes of these names are; -1 for those that are absent, of which a share may be; `of` is their use."""
+    if not 0 <= max_absent < 1:
+        raise ValueError(f"max_absent must be a share of the genes, at least 0 and below 1, got {max_absent!r}")
     for whose, known in (("the new cells", adata.var_names), ("the reference", names)):
         if not known.is_unique:
             twice = known[known.duplicated()][0]
@@ -105,10 +108,13 @@ def places_of(adata: Any, names: Any) -> Places:
                 "call .var_names_make_unique() first"
             )
     places: Places = adata.var_names.get_indexer(names)
-    if (places < 0).any():
-        absent = names[places < 0]
+    absent = names[places < 0]
+    few = f"{', '.join(map(str, absent[:5]))}{', ...' if len(absent) > 5 else ''}"
+    if len(absent) > max_absent * len(names):
         raise ValueError(
-            f"the new cells must have all {len(names)} genes of the components, {len(absent)} are missing: "
-            f"{', '.join(map(str, absent[:5]))}"
+            f"the new cells must have all {len(names)} genes {of}, {len(absent)} are missing: {few}; "
+            f"max_absent={max_absent:g} is the share of them that may be"
         )
+    if len(absent):
+        notice(f"{len(absent)} of {len(names)} genes {of} are absent from the new cells, and unobserved: {few}")
     return places

@@ -17,10 +17,11 @@ from shiftsvd.transforms.base import Fitted, Transform, checked
 from shiftsvd.transforms.counting import LogNormalize
 from shiftsvd.transforms.elementwise import OfEntry
 from shiftsvd.transforms.residuals import PearsonResiduals
+from shiftsvd.transforms.selecting import Select
 
 MarginsName = Literal["all", "mask"]
 _KEPT: Final = "preprocess"  # where what was learned is in ``uns["pca"]``
-_PEARSON: Final = "pearson_residuals_normalization"  # scanpy's own
+PEARSON: Final = "pearson_residuals_normalization"  # scanpy's own
 
 
 class Step(NamedTuple):
@@ -81,6 +82,14 @@ def _of_all(how: Transform, margins: MarginsName | None) -> bool:
     return margins == "all" or (margins is None and isinstance(how, LogNormalize | OfEntry))
 
 
+def with_selection(
+    how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
+) -> tuple[Transform, ...]:
+    """Transformations with a selection of genes among them: behind those whose sums go over all genes."""
+    n_all = next((number for number, each in enumerate(how) if not _of_all(each, margins)), len(how))
+    return (*how[:n_all], Select(places), *how[n_all:])
+
+
 def transformed(steps: tuple[Step, ...], A: Operator) -> Operator:
     """The cells that they were learned from, the genes in the mask."""
     for step in steps:
@@ -95,11 +104,14 @@ class Entries(NamedTuple):
     n_all: int  # how many of them, the first ones, need all genes
     genes: Any  # the names of these, a pandas Index; of those in the mask where there are none such
 
-    def of_cells(self, A: Operator, adata: Any, layer: str | None, genes: Any, order: Places) -> Operator:
+    def of_cells(
+        self, A: Operator, adata: Any, layer: str | None, genes: Any, order: Places, max_absent: float
+    ) -> Operator:
         """A, the counts of new cells, transformed; its columns are the `genes` in the mask, in this order."""
         if self.n_all:
-            places = places_of(adata, self.genes)
-            ascending, inside = np.argsort(places), self.genes.get_indexer(genes[order])
+            places = places_of(adata, self.genes, "that sums of cells go over", max_absent)
+            there = np.flatnonzero(places >= 0)
+            ascending, inside = there[np.argsort(places[there])], self.genes.get_indexer(genes[order])
             every = matrix_of(adata, layer, places[ascending], Resources())
             for fitted in self.fitted[: self.n_all]:
                 R = fitted.at(ascending).rows(every)
@@ -109,18 +121,28 @@ class Entries(NamedTuple):
         return A
 
 
+def kept_entries(fitted: tuple[Fitted, ...], n_all: int, genes: Any) -> dict[str, Any]:
+    """What was learned as ``uns`` holds it: arrays, and a text that tells them apart."""
+    tensors: dict[str, Any] = {}
+    text = json.dumps(code(fitted, "fitted", tensors))
+    return {"text": text, "n_all": n_all, "genes": np.array(genes, object), **tensors}
+
+
 def write_entries(adata: Any, key: str, steps: tuple[Step, ...], columns: Places | None, computed_on: str) -> None:
-    """Put what was learned into ``uns``: arrays, and a text that tells them apart; residuals as scanpy tells them."""
+    """Put what was learned into ``uns``; residuals as scanpy tells them."""
     n_all = sum(step.of_all for step in steps)
     genes = adata.var_names if n_all or columns is None else adata.var_names[columns]
-    tensors: dict[str, Any] = {}
-    text = json.dumps(code(tuple(step.fitted for step in steps), "fitted", tensors))
-    adata.uns[key][_KEPT] = {"text": text, "n_all": n_all, "genes": np.array(genes, object), **tensors}
+    adata.uns[key][_KEPT] = kept_entries(tuple(step.fitted for step in steps), n_all, genes)
     adata.uns[key]["params"][_KEPT] = ", then ".join(str(step.fitted.how) for step in steps)
-    last = steps[-1].fitted
-    if isinstance(last.how, PearsonResiduals):
-        told = {"theta": last.how.theta, "clip": float(last.known[0]), "computed_on": computed_on}
-        adata.uns[_PEARSON] = told
+    if told := told_residuals(steps[-1].fitted, computed_on):
+        adata.uns[PEARSON] = told
+
+
+def told_residuals(last: Fitted, computed_on: str) -> dict[str, Any]:
+    """What scanpy tells of its residuals; nothing of other transformations."""
+    if not isinstance(last.how, PearsonResiduals):
+        return {}
+    return {"theta": last.how.theta, "clip": float(last.known[0]), "computed_on": computed_on}
 
 
 def read_entries(reference: Any, key: str, genes: Any) -> Entries | None:

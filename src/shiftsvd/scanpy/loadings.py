@@ -21,16 +21,34 @@ class Loadings(NamedTuple):
     scale: Vector
 
 
+class Keys(NamedTuple):
+    """Names of what is written."""
+
+    obsm: str
+    varm: str
+    uns: str
+
+
+def keys_of(key_added: str | None) -> Keys:
+    """Scanpy's names, or one for all."""
+    return Keys("X_pca", "PCs", "pca") if key_added is None else Keys(key_added, key_added, key_added)
+
+
 def write_loadings(adata: Any, key: str, pca: PCA, rows: Any) -> None:
     """Put the components of the genes at `rows` into ``varm``; the other genes have zeros."""
-    V = np.zeros((adata.n_vars, pca.n_components_), pca.components_.dtype)
+    for name, values in kept_loadings(pca, adata.n_vars, rows, key).items():
+        adata.varm[name] = values
+
+
+def kept_loadings(pca: PCA, n_genes: int, rows: Any, key: str) -> dict[str, Panel]:
+    """The loadings of all genes and how each is treated, as ``varm`` holds them."""
+    V = np.zeros((n_genes, pca.n_components_), pca.components_.dtype)
     V[rows] = pca.components_.T
-    treated = np.zeros((adata.n_vars, 3))
+    treated = np.zeros((n_genes, 3))
     treated[rows, 0] = pca.mean_
     treated[rows, 1] = 1 if pca.scale_ is None else pca.scale_
     treated[:, 2] = V.sum(axis=1, dtype=np.float64)
-    adata.varm[key] = V
-    adata.varm[_treated(key)] = treated
+    return {key: V, _treated(key): treated}
 
 
 def read_loadings(reference: Any, key: str, uns: str) -> Loadings:

@@ -17,7 +17,7 @@ from shiftsvd.solvers.gram import Gram
 from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD
 from shiftsvd.solvers.shifted_randomized import ShiftedRandomizedSVD
-from shiftsvd.transforms.base import kept_bytes
+from shiftsvd.transforms.chains import kept_bytes
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 BY_NAME: dict[str, type[Solver]] = {

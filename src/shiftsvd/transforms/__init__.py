@@ -7,6 +7,7 @@ from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, Fre
 from shiftsvd.transforms.named import preprocess
 from shiftsvd.transforms.ranks import Ranks
 from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
+from shiftsvd.transforms.selecting import Select
 
 __all__ = [
     "BM25",
@@ -21,6 +22,7 @@ __all__ = [
     "LogNormalize",
     "PearsonResiduals",
     "Ranks",
+    "Select",
     "Sqrt",
     "TfIdf",
     "Transform",

@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.entries import bytes_kept
+from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends.selection import Places
 from shiftsvd.names import TOL
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms, told
 from shiftsvd.numerics.moments import Vector
@@ -20,8 +20,6 @@ from shiftsvd.transforms.smooth import Smooth
 SINGLE = 1e-5
 # The share of its entries that a matrix may store more of for zeros that are cut off.
 MORE = 0.25
-# The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
-RANK, VECTORS = 16, 6
 SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
 
 
@@ -35,6 +33,7 @@ class Transform(ABC):
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
     learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
+    selects: ClassVar[bool] = False  # whether it is no change of entries, but leaves columns out
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and told(self) == told(other)
@@ -65,6 +64,10 @@ class Transform(ABC):
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
         """What is known of all where rows have only the columns at these places."""
         return known
+
+    def n_columns(self, n: int) -> int:
+        """How many columns n of them become."""
+        return n
 
     def stored_zeros(self) -> tuple[int, int] | None:
         """Which quantities of a row and a column have a product above 1 where a zero becomes a stored entry."""
@@ -130,6 +133,16 @@ class Fitted:
         if (self.right is None) != self.how.keeps_zeros or not (self.right is None or np.isfinite(self.right).all()):
             raise ValueError(f"what zeros become by {self.how} must be finite, and there where they change")
 
+    @property
+    def selects(self) -> bool:
+        """Whether columns are left out."""
+        return self.how.selects
+
+    @property
+    def kept(self) -> Places:
+        """Of what selects, the places of the columns that stay."""
+        return np.flatnonzero(self.columns[:, 0])
+
     def at(self, places: Any) -> "Fitted":
         """The same for rows that have only some of the columns: a mask, or their places in the order of those rows.
 
@@ -166,6 +179,8 @@ class Fitted:
 
     def parts(self, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
         """(what the stored entries become, what is subtracted from it), of rows with these quantities."""
+        if self.selects:
+            return some_columns(A, self.kept), None
         return generic.with_entries(A, self.change(A, R, held_as(A, self.tol))), self.zeros(R)
 
     def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
@@ -247,51 +262,6 @@ def margins(how: Transform, A: Operator, weights: Vector) -> tuple[Vector, Vecto
 def held_as(A: Operator, tol: float) -> np.dtype[Any]:
     """The precision of the changed entries of A."""
     return np.dtype(np.float32 if A.dtype == np.float32 and tol >= SINGLE else np.float64)
-
-
-def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
-    """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
-    if not how:
-        return 0
-    # Two copies while one is made of another, in double precision; and L of what zeros become, of some rank.
-    several = len(how) > 1
-    entries = bytes_kept(A, held_as(A, 0.0 if several else tol).itemsize) * (2 if several else 1)
-    return entries + 8 * A.shape[0] * (VECTORS + (0 if how[-1].keeps_zeros else RANK))
-
-
-# --- several, one after another -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Own:
-    """The rows that transformations were learned from, transformed, and how far off they may be."""
-
-    fitted: tuple[Fitted, ...]
-    B: Operator
-    errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
-    rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
-
-
-def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
-    """Transformations, each learned from what those before it have made."""
-    if not how:
-        return Own((), A)
-    w = frequencies(weights, A)
-    known: list[Fitted] = []
-    B = checked(A)
-    for each in how:
-        fitted, R = each.learn_rows(B, w, tol)
-        # What one rounds to single precision, the next might make more of.
-        fitted = replace(fitted, tol=tol if len(how) == 1 else 0.0)
-        stored, zeros = fitted.parts(B, R)
-        B = stored if zeros is None else stored - zeros
-        known.append(fitted)
-    return Own(tuple(known), B, fitted.errors(R, weights), stored if stored.dtype == np.float32 else None)
-
-
-def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
-    """Other rows, transformed by what was learned."""
-    return reduce(lambda B, each: each.of(B), fitted, A)
 
 
 def checked(A: Operator) -> Operator:

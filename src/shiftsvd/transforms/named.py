@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 from shiftsvd.backends import as_operator
 from shiftsvd.names import TOL, TransformName
 from shiftsvd.operators import Operator
-from shiftsvd.transforms.base import Transform, learn_all
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import learn_all
 from shiftsvd.transforms.compositions import CLR
 from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
 from shiftsvd.transforms.elementwise import Anscombe, Binarize, FreemanTukey, Sqrt
@@ -95,7 +96,7 @@ def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
             f"preprocess must be a transformation such as LogNormalize(), a name or a list of them, got {how!r}"
         )
     known = tuple(named(each) if isinstance(each, str) else each for each in several)
-    for first, second in pairwise(known):
+    for first, second in pairwise(each for each in known if not each.selects):
         if not first.keeps_zeros:
             remedy = f"put {second} before it, or leave it out" if second.keeps_zeros else f"leave it or {second} out"
             raise ValueError(f"{first} makes zeros into other numbers, and can only come last: {remedy}")

@@ -12,11 +12,13 @@ from scipy.sparse import issparse
 
 from shiftsvd.algebra.generic import registered, with_entries
 from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.columns import bare, some_columns, some_rows
 from shiftsvd.backends.dask.graph import Chunks, Graph, computed, named, summed
 from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wide
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import changed_rows
 from shiftsvd.backends.reread import Merge, Panels, Reread, in_double
+from shiftsvd.backends.selection import Places, told
 from shiftsvd.events import read_part
 from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.moments import Vector
@@ -56,7 +58,7 @@ def _check_sparse(X: Any) -> None:
     if X._meta.format != "csr":
         raise ValueError(
             f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
-            "X = X.map_blocks(scipy.sparse.csr_array), or convert the file"
+            "X = X.map_blocks(scipy.sparse.csr_array).rechunk({0: 10_000, 1: -1})"
         )
     if X.numblocks[1] > 1:
         raise ValueError(
@@ -210,6 +212,33 @@ def _(A: DaskRows, change: Change) -> DaskRows:
     X = da.map_blocks(_changed, A.X, lines, alike=alike, **kinds)
     names = ("stored", "name") if change.more is not None else ("counts", "stored", "name")
     return replace(A, X=X, memo={name: A.memo[name] for name in names if name in A.memo})
+
+
+@some_columns.register
+def _(A: DaskRows, places: Places) -> DaskRows:
+    """Chunks lose the other columns in the tasks that load them."""
+    bare(A)
+    kinds = {"dtype": A.X.dtype, "chunks": (A.X.chunks[0], (len(places),)), "meta": A.X._meta[:, :0]}
+    return replace(A, X=da.map_blocks(_taken, A.X, places=places, **kinds), memo=_memo_of_some(A, "columns", places))
+
+
+@some_rows.register
+def _(A: DaskRows, places: Places) -> DaskRows:
+    """Chunks lose the other rows."""
+    bare(A)
+    return replace(A, X=A.X[places], memo=_memo_of_some(A, "rows", places))
+
+
+def _memo_of_some(A: DaskRows, what: str, places: Places) -> dict[str, Any]:
+    """What is known of a part without a read."""
+    kept = {name: A.memo[name] for name in ("name",) if name in A.memo}
+    known = A.memo.get("fingerprint")
+    return kept | ({} if known is None else {"fingerprint": f"{known} {what} {told(places)}"})
+
+
+def _taken(chunk: Any, places: Places) -> Any:
+    """Some columns of a chunk."""
+    return chunk[:, places]
 
 
 def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:

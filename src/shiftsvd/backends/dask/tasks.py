@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import native_dtype
+from shiftsvd.backends.grouped import group_moments  # noqa: F401  # workers know it by its name
 from shiftsvd.backends.reread import block_part, rows_operator
 from shiftsvd.backends.validation import inspected
 from shiftsvd.events import unheard

@@ -1,12 +1,17 @@
 """AnnData files, in HDF5 (.h5ad) or Zarr: X, layers and raw, with the names of observations and variables."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shiftsvd.io.base import Labels, Opened, optional, reading
+from shiftsvd.io.base import Features, Labels, Opened, optional, reading
+from shiftsvd.io.limits import labels
+from shiftsvd.io.storage.frames import column, column_names
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree, attribute, is_array
 
+TYPES = "feature_types"  # the column of var that says of which type each variable is
 # Which frames name the rows and the columns of an element.
 _NAMED_BY = {
     "X": ("obs", "var"),
@@ -21,11 +26,19 @@ _NAMED_BY = {
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     """A source of the rows of `X`, or of another element."""
+    with opened_tree(path, memory_limit) as tree:
+        return element(tree, key)
+
+
+@contextmanager
+def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
+    """The groups and arrays of a file or folder."""
     with reading(path):
         if path.is_dir():
-            return element(Tree(path, optional("zarr", "zarr").open_group(str(path), mode="r"), memory_limit), key)
-        with open_hdf5(path) as root:
-            return element(Tree(path, root, memory_limit), key)
+            yield Tree(path, optional("zarr", "zarr").open(str(path), mode="r"), memory_limit)
+        else:
+            with open_hdf5(path) as root:
+                yield Tree(path, root, memory_limit)
 
 
 def is_anndata(root: Any) -> bool:
@@ -40,9 +53,24 @@ def element(tree: Tree, key: str | None) -> Opened:
     key = (key or "X").strip("/")
     source, by_columns = tree.matrix(key)
     sizes = source.shape[::-1] if by_columns else source.shape
-    frames = _NAMED_BY.get(key.partition("/")[0], (None, None))
+    frames = frames_of(key)
     rows, columns = (_names(tree, frame, size) for frame, size in zip(frames, sizes, strict=True))
-    return Opened(source, rows, columns, transposed=by_columns)
+    features = _features(tree, frames[1], columns)
+    return Opened(source, rows, columns, transposed=by_columns, features=features)
+
+
+def frames_of(key: str | None) -> tuple[str | None, str | None]:
+    """Which frames tell of the rows and the columns of an element."""
+    return _NAMED_BY.get((key or "X").strip("/").partition("/")[0], (None, None))
+
+
+def _features(tree: Tree, frame: str | None, names: Labels | None) -> Features | None:
+    """The types of the variables, where a file of several has kept those of 10x."""
+    node = None if frame is None or frame not in tree.root else tree.root[frame]
+    if node is None or names is None or TYPES not in column_names(node):
+        return None
+    types = [str(kind) for kind in column(tree, node, TYPES, len(names))]
+    return Features(names, None, labels(tree.path, types, tree.memory_limit))
 
 
 def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:

@@ -1,92 +1,49 @@
-"""MatrixMarket files (.mtx, also packed with gzip or bzip2)."""
+"""MatrixMarket files: a matrix whose samples are the rows, unless what lies beside it or its comments say 10x."""
 
-import math
-import zlib
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, cast
 
-import numpy as np
-from scipy.io import mmread
+from shiftsvd.io.base import PIPED, Opened
+from shiftsvd.io.formats.market import comments, read_matrix
+from shiftsvd.io.formats.tenx_folder import MATRIX, beside, fits, named
 
-from shiftsvd.io.base import Opened, reading
-from shiftsvd.io.limits import bounded, open_bytes, packing, plausible_shape
-
-_HEADER = 1 << 20  # bytes of comments before the line of the sizes
-_BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # times that a packed text can be longer
+_TENX = ("metadata_json", "software_version")  # in the comments that CellRanger writes
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """The matrix, sparse (CSR) or dense; samples are the rows."""
+    """The matrix, sparse (CSR) or dense; one of 10x with the names of its cells and genes."""
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
-    return Opened(read_matrix(path, memory_limit))
+    matrix = read_matrix(path, memory_limit)
+    m, n = matrix.shape
+    found = beside(path)
+    if found is not None and fits(found, (m, n), memory_limit):
+        opened = named(matrix, found, memory_limit)
+        return replace(opened, unsaid=f"{_columns(path, n)} by the files of 10x beside it")
+    if found is not None and fits(found, (n, m), memory_limit):
+        turned = named(matrix.T, found, memory_limit)
+        return replace(turned, matrix=matrix, rows=turned.columns, columns=turned.rows, samples="rows")
+    text = comments(path)
+    if all(word in text for word in _TENX):
+        return Opened(matrix, samples="columns", unsaid=f"{_columns(path, n)} by its comments, which are those of 10x")
+    if path.name == PIPED or MATRIX in path.name:
+        return Opened(matrix, unsaid=_rows(path, m))
+    return Opened(matrix)
 
 
-def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
-    """The matrix, after its header was held against the size of the file and the memory."""
-    with reading(path):
-        with open_bytes(path) as stream:
-            _check_header(path, stream, memory_limit)
-        with open_bytes(path) as stream:
-            text = _Text(stream)
-            try:
-                matrix: Any = mmread(cast("IO[bytes]", text), spmatrix=False)
-            finally:
-                if text.error:
-                    raise text.error
-        return matrix if isinstance(matrix, np.ndarray) else matrix.tocsr()
+def _told(path: Path) -> str:
+    """What a file is called."""
+    return PIPED if path.name == PIPED else str(path)
 
 
-def _check_header(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> None:
-    """Refuse sizes that the file cannot hold, or the memory."""
-    sparse, sizes = _sizes(path, stream)
-    if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
-        raise ValueError(f"{path} must give its sizes as {'m n entries' if sparse else 'm n'}, got {sizes}")
-    plausible_shape(path, sizes[:2], memory_limit)
-    entries = sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2  # the half below the diagonal may be all
-    shortest = len("1 1\n") if sparse else len("1\n")
-    if entries * shortest > path.stat().st_size * _BEST[packing(path)] + 1:
-        raise ValueError(f"{path} is damaged: its header claims {entries} entries, more than its bytes can hold")
-    # Triplets as they are read, doubled where the matrix is symmetric, and their CSR.
-    bounded(path, 48 * entries if sparse else 16 * sizes[0] * sizes[1], memory_limit)
+def _columns(path: Path, n: int) -> str:
+    """What is said of a matrix of genes x cells."""
+    return f'{_told(path)}: the samples are its {n} columns (orient="rows" for its rows),'
 
 
-def _sizes(path: Path, stream: IO[bytes]) -> tuple[bool, list[int]]:
-    """Whether the entries have positions, and the numbers of the line of sizes."""
-    banner = stream.readline(_HEADER).decode("ascii", "replace").lower().split()
-    if len(banner) < 3 or banner[0] != "%%matrixmarket" or banner[2] not in ("coordinate", "array"):
-        raise ValueError(
-            f"{path} is no MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array)"
-        )
-    left = _HEADER
-    while line := stream.readline(left):
-        left -= len(line)
-        if left > 0 and line.strip() and not line.startswith(b"%"):
-            return banner[2] == "coordinate", [int(word) for word in line.split()]
-    raise ValueError(f"{path} is damaged: it ends before the line of its sizes")
-
-
-class _Text:
-    """An open file that can only be read, keeps its error, and ends with a line end.
-
-    SciPy's reader ends the interpreter where a read or a seek fails, and runs past the last line if a number in it is
-    followed by something else than a line end: a letter, or a zero byte.
-    """
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._last = b"\n"
-        self.error: Exception | None = None
-
-    def read(self, size: int) -> bytes:
-        """The next bytes; none after an error."""
-        try:
-            text = b"" if self.error else self._stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            self.error, text = error, b""
-        if b"\0" in text:
-            self.error, text = ValueError("it has a byte 0, which no text has"), b""
-        if not text and self._last != b"\n":
-            text = b"\n"
-        self._last = text[-1:] or self._last
-        return text
+def _rows(path: Path, m: int) -> str:
+    """What is said of a matrix that may be one."""
+    return (
+        f'{_told(path)} does not say where its samples are: its {m} rows are taken; orient="columns" if cells are '
+        "columns, as in matrices of 10x"
+    )

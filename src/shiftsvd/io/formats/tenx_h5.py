@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from shiftsvd.io.base import Labels, Opened, reading
+from shiftsvd.io.base import Features, Opened, reading
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
+from shiftsvd.names import GENES
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -21,9 +22,8 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
         genes, cells = (int(size) for size in group["shape"][:2])
         parts = {part: tree.lazy(group[part]) for part in ("data", "indices", "indptr")}
         source = csr_rows(parts, (cells, genes), path, group.name.strip("/"), memory_limit, conjugate=True)
-        return Opened(
-            source, _genes(tree, group, genes), tree.texts(group["barcodes"], cells), "columns", transposed=True
-        )
+        features, barcodes = _features(tree, group, genes), tree.texts(group["barcodes"], cells)
+        return Opened(source, features.labels(), barcodes, "columns", transposed=True, features=features)
 
 
 def genomes(root: Any) -> list[str]:
@@ -36,8 +36,11 @@ def _is_genome(node: Any) -> bool:
     return node is not None and not is_array(node) and is_sparse(node) and "barcodes" in node and "shape" in node
 
 
-def _genes(tree: Tree, group: Any, length: int) -> Labels:
-    """The names of the genes, or their identifiers if two have the same name."""
-    ids, names = ("features/id", "features/name") if "features" in group else ("genes", "gene_names")
-    found = tree.texts(group[names], length)
-    return found if len(set(found.tolist())) == length else tree.texts(group[ids], length)
+def _features(tree: Tree, group: Any, length: int) -> Features:
+    """The names and ids of the genes; since the third version there are features of other types, too."""
+    if "features" not in group:
+        return Features(tree.texts(group["gene_names"], length), tree.texts(group["genes"], length))
+    names, ids = (tree.texts(group[f"features/{part}"], length) for part in ("name", "id"))
+    kinds = group["features"].get("feature_type")
+    types = None if kinds is None else tree.texts(kinds, length)
+    return Features(names, ids, types, GENES)

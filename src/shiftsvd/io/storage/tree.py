@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels
@@ -90,14 +91,18 @@ class Tree:
 
     def _flat(self, node: Any, length: int | None, texts: bool = True) -> list[Any]:
         """The values of a flat array of this length."""
+        values = self.values(node, length, "names").tolist()
+        return [_text(value) for value in values] if texts else values
+
+    def values(self, node: Any, length: int | None, what: str = "values") -> npt.NDArray[Any]:
+        """A flat array of this length, None being any."""
         name = f"{self.path}:{node.name}"
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
-            raise ValueError(f"{name} must be {length} names, got an array of shape {node.shape}")
+            raise ValueError(f"{name} must be {length} {what}, got an array of shape {node.shape}")
         credible(name, self.path, node, self.memory_limit)
         if hasattr(node, "id"):
             sound_type(node.id, name)
-        values = np.asarray(node[...]).tolist()
-        return [_text(value) for value in values] if texts else values
+        return np.asarray(node[...])
 
 
 def walk(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

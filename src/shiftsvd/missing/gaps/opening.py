@@ -9,6 +9,8 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.io.features import FeatureTypes
+from shiftsvd.io.joining import Join
 from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files, spooled
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
@@ -26,12 +28,14 @@ def open_with_gaps(
     orient: Orient | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
+    feature_types: FeatureTypes = None,
+    join: Join | None = None,
 ) -> tuple[Gaps, Names]:
     """The matrix in a file with its missing entries, samples as rows, and the names of its samples and features.
 
     Parameters
     ----------
-    path, stack, format, key, orient, n_threads, memory_limit
+    path, stack, format, key, orient, n_threads, memory_limit, feature_types, join
         As in `open_matrix`.
     unobserved : bool
         Whether entries that a sparse matrix does not store are missing, and not only stored NaN.
@@ -70,7 +74,7 @@ def open_with_gaps(
     piped = str(given[0]) == "-"
     with spooled(format) if piped else nullcontext(given[0]) as first:
         paths = [first, *given[1:]]
-        opened = read_files(paths, stack, format, key, orient, memory_limit)
+        opened = read_files(paths, stack, format, key, orient, memory_limit, False, feature_types, join)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)

@@ -1,0 +1,135 @@
+"""Some columns of an operator, as an operator of the same kind: copied in memory, taken as they are read in files."""
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.blocked import Blocked
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
+from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import default_threads
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Adjoint, Operator
+from shiftsvd.runs.memory import affordable, limit_of
+
+# Where whoever has read all of a file leaves how many numbers are stored in each of its columns, or of its rows.
+IN_COLUMNS, IN_ROWS = "stored in columns", "stored in rows"
+# The part of the limit that may hold what is kept of a file: its entries, changed ones beside them.
+HELD = 2
+
+
+@singledispatch
+def some_columns(A: Operator, places: Places) -> Operator:
+    """The columns of A at these places, which ascend: of matrices that are not shifted, and no read."""
+    raise TypeError(f"columns of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
+
+
+@singledispatch
+def some_rows(A: Operator, places: Places) -> Operator:
+    """The rows of A at these places, which ascend: what columns of an adjoint are."""
+    raise TypeError(f"rows of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
+
+
+def bare(A: Blocked) -> None:
+    """Refuse what is shifted already: full lines of it are shifted inside their entries."""
+    if A.shift is not None:
+        raise ValueError("columns are taken before a shift: give the matrix that is not shifted")
+
+
+def _of_sparse(A: SparseRows, X: Any) -> Operator:
+    """A part of the rows or columns, whose order is kept."""
+    bare(A)
+    part = csr_array(X)
+    part.has_canonical_format = True
+    return replace(A, X=part, memo={}, full_columns=None)
+
+
+@some_columns.register
+def _(A: SparseRows, places: Places) -> Operator:
+    affordable(_share(A, len(places) / A.shape[1]), A.memory_limit, f"taking {len(places)} columns")
+    return _of_sparse(A, A.X[:, places])
+
+
+@some_rows.register
+def _(A: SparseRows, places: Places) -> Operator:
+    affordable(_share(A, len(places) / A.shape[0]), A.memory_limit, f"taking {len(places)} rows")
+    return _of_sparse(A, A.X[places])
+
+
+def _share(A: SparseRows, share: float) -> int:
+    """Bytes of such a share of the entries."""
+    return int(share * A.X.nnz * (A.X.dtype.itemsize + A.X.indices.itemsize))
+
+
+@some_columns.register
+def _(A: DenseRows, places: Places) -> Operator:
+    bare(A)
+    return replace(A, X=np.ascontiguousarray(A.X[:, places]), memo={})
+
+
+@some_rows.register
+def _(A: DenseRows, places: Places) -> Operator:
+    bare(A)
+    return replace(A, X=np.ascontiguousarray(A.X[places]), memo={})
+
+
+@some_columns.register
+def _(A: DiskRows, places: Places) -> Operator:
+    bare(A)
+    return _of_file(A, SomeColumns(A.source, places), A.memo.get(IN_COLUMNS), places)
+
+
+@some_rows.register
+def _(A: DiskRows, places: Places) -> Operator:
+    bare(A)
+    return _of_file(A, SomeRows(A.source, places), A.memo.get(IN_ROWS), places)
+
+
+def _of_file(A: DiskRows, source: RowSource, stored: Vector | None, places: Places) -> Operator:
+    """A part of a file: read again for each product, or once, where it is known to take a small part of the limit.
+
+    `stored` are the numbers of each line of the file, if somebody has counted them. What is held is kept for whoever
+    asks for the same part again.
+    """
+    n_stored = None if stored is None or not source.sparse else int(stored[places].sum())
+    B = replace(A, source=source, memo={} if n_stored is None else {"stored": n_stored})
+    if A.memo.get("held", ("",))[0] == source.fingerprint:
+        held: Operator = A.memo["held"][1]
+        return held
+    limit = limit_of(A.memory_limit)
+    if n_stored is None or limit is None or 16 * n_stored + 8 * B.shape[0] > limit // HELD:
+        return B
+    A.memo["held"] = source.fingerprint, _held(B, n_stored)
+    return _of_file(A, source, stored, places)
+
+
+def _held(B: DiskRows, n_stored: int) -> Operator:
+    """What a streamed matrix of so many entries reads, in memory; one read, in which no entry is held twice."""
+    index = np.int32 if max(n_stored, B.shape[1]) <= np.iinfo(np.int32).max else np.int64
+    indices, ends, used = np.empty(n_stored, index), [np.zeros(1, index)], 0
+    data = np.empty(0, B.dtype)
+    for _, part in B._each(B._block):
+        X = part.X
+        data = data if used else np.empty(n_stored, X.dtype)
+        data[used : used + X.nnz], indices[used : used + X.nnz] = X.data, X.indices
+        ends.append((used + X.indptr[1:]).astype(index))
+        used += X.nnz
+    X = csr_array((data[:used], indices[:used], np.concatenate(ends)), shape=B.shape, copy=False)
+    X.has_canonical_format = True
+    return SparseRows(X, n_threads=B.n_threads or default_threads(), memory_limit=B.memory_limit)
+
+
+@some_columns.register
+def _(A: Adjoint, places: Places) -> Operator:
+    return some_rows(A.A, places).H
+
+
+@some_rows.register
+def _(A: Adjoint, places: Places) -> Operator:
+    return some_columns(A.A, places).H

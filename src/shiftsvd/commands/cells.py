@@ -1,0 +1,194 @@
+"""Columns of obs and var in `fit` and `transform`: which features are taken, and what is regressed out of them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends.selection import Places
+from shiftsvd.io.annotations import Disagreement, Place, of_features, of_samples
+from shiftsvd.io.base import Labels, Names
+from shiftsvd.io.sniff import format_of
+from shiftsvd.io.stacking import several
+from shiftsvd.operators import Operator, Panel
+from shiftsvd.preparation.covariates import Covariates
+from shiftsvd.preparation.design import Column, Design
+from shiftsvd.runs.warned import notice
+from shiftsvd.scanpy.annotated import booleans
+from shiftsvd.scanpy.entries import with_selection
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import kept_of
+
+HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
+OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
+NONE: Final = "none"  # of --mask: all features
+MAX_ABSENT: Final = 0.1  # the share of the features that sums go over which other samples may lack
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What columns of the file decide of a fit.
+
+    Attributes
+    ----------
+    mask : str, or None
+        The column of var that says which features are taken.
+    places : array of int, or None
+        Which of the features these are; None for all of them.
+    width : int
+        How many are taken, of `n`.
+    design : Design, or None
+        The columns of obs that are regressed out.
+    C : array of shape (m, p), or None
+        Their matrix.
+    ranked : Ranked, or None
+        How features were chosen that vary most.
+    """
+
+    mask: str | None
+    places: Places | None
+    width: int
+    n: int
+    design: Design | None
+    C: Panel | None
+    ranked: Any = None
+
+    def entries(self, how: tuple[Transform, ...]) -> tuple[Transform, ...]:
+        """The transformations, with the selection where it belongs among them."""
+        return how if self.places is None else with_selection(how, self.places)
+
+    def taken(self, A: Any) -> Any:
+        """The features of a matrix that are taken, to plan by."""
+        return some_columns(A, self.places) if self.places is not None and isinstance(A, Operator) else A
+
+    def shift(self, name: str) -> Any:
+        """What is subtracted."""
+        return Covariates() if self.design is not None else None if name == NONE else "mean"
+
+    def told(self) -> dict[str, Any]:
+        """What the account of a fit says of it."""
+        told: dict[str, Any] = {}
+        if self.mask is not None:
+            told["features"] = {"mask": self.mask, "taken": self.width, "of": self.n}
+        if self.ranked is not None:
+            told["features"] = self.ranked.told
+        if self.design is not None:
+            told["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
+        return told
+
+
+def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
+    """Where columns are looked up: the files, as they were opened."""
+    names = ("stack", "format", "key", "orient", "feature_types")
+    return Place([Path(path) for path in paths], **{name: given[name] for name in names}, memory_limit=given["memory"])
+
+
+def ddof_of(options: Any) -> int:
+    """What deviations divide by: as scanpy has it where the files are of single cells, else as scikit-learn."""
+    paths = [Path(file) for file in options.files if file != "-"]
+    return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
+
+
+def taken(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
+    """The features of one file that a fit would take."""
+    place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
+    _, places = _mask(given["mask"], False, place, features, A.shape[1])
+    return A if places is None else some_columns(A, places)
+
+
+def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
+    """What the options and the columns of the files say; refused before any work."""
+    place = place_of(vars(options), options.files)
+    name = NONE if options.top_features else options.mask
+    mask, places = _mask(name, options.left_missing != "error", place, names.features, shape[1])
+    design = _design(options, partial(of_samples, place))
+    C = None if design is None else design.of(partial(of_samples, place))
+    if C is not None and len(C) != shape[0]:
+        raise ValueError(f"{options.file}: {shape[0]} samples, but {len(C)} values of {design.names[0]!r}")  # type: ignore[union-attr]
+    width = shape[1] if places is None else len(places)
+    return Known(mask, places, width, shape[1], design, C)
+
+
+def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
+    """The columns that are regressed out, if any."""
+    return Design.learn(options.covariates, options.groups, column) if options.covariates or options.groups else None
+
+
+def _mask(
+    name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
+) -> tuple[str | None, Places | None]:
+    """The column that says which features are taken, and their places; by default that of highly variable ones."""
+    if name == NONE or (name is None and not _by_default(place, with_gaps)):
+        return None, None
+    values, names = of_features(place, name or HIGHLY)
+    values = _in_order(values, names, features, n, several(place.paths))
+    places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
+    if name is None:
+        notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
+    return name or HIGHLY, places
+
+
+def _by_default(place: Place, with_gaps: bool) -> bool:
+    """Whether highly variable features are taken unasked; where they are there and are not, that is said."""
+    have = [HIGHLY in place.columns(path, "features") for path in place.paths]
+    if not any(have):
+        return False
+    why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
+    why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
+    if why:
+        notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
+    return why is None
+
+
+def _differs(place: Place) -> str | None:
+    """What is wrong where files do not mark the same features."""
+    try:
+        of_features(place, HIGHLY)
+    except Disagreement:
+        return "is not the same in all files"
+    return None
+
+
+def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
+    """Values in the order of the features of the matrix: by place where it is one of theirs, else by their names."""
+    if len(values) == n and (names is None or features is None or np.array_equal(names, features)):
+        return values
+    if names is None or features is None:
+        raise ValueError(f"{file}: {n} features, but {len(values)} in the mask, and no names to go by; --mask none")
+    known = dict(zip(names.tolist(), values.tolist(), strict=True))
+    return np.array([known[name] for name in features.tolist()])
+
+
+# --- other samples ---------------------------------------------------------------------------------------------------
+
+
+def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
+    """The columns of obs that a model has regressed out, of other samples."""
+    design = getattr(pca, "design_", None)
+    place = place_of(dict(given) | {"format": given["format_"]}, given["files"])
+    return None if design is None else design.of(partial(of_samples, place))
+
+
+def needed_by(pca: Any) -> set[int]:
+    """Which features a model cannot do without: those of its components; the others have a part in sums alone."""
+    return set(kept_of(getattr(pca, "preprocess_", ()), pca.n_features_in_).tolist())
+
+
+def known_features(pca: Any, A: Any, names: Labels | None, file: str) -> tuple[Any, Labels | None]:
+    """Of samples for a model that takes some features, those features that it knows, by name; others do no harm."""
+    known = getattr(pca, "feature_names_in_", None)
+    if known is None or names is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
+        return A, names
+    there = {str(name) for name in known}
+    found = [str(name) for name in names]
+    places = np.flatnonzero([name in there for name in found])
+    left, absent = len(found) - len(places), len(there - set(found))
+    if absent > MAX_ABSENT * len(there):
+        raise ValueError(f"{file}: {absent} of {len(there)} features of the model are absent; fit on those of both")
+    if left or absent:
+        notice(f"{file}: {left} features that the model does not know left out, {absent} of {len(there)} absent")
+    return (some_columns(A, places) if left else A), names[places]

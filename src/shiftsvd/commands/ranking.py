@@ -1,0 +1,94 @@
+"""--top-features: those that vary most are found before a fit, and are what it takes; what is told of them."""
+
+import csv
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from shiftsvd.commands.cells import Known, place_of
+from shiftsvd.events import passes_so_far
+from shiftsvd.features.batches import Batches
+from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
+from shiftsvd.io import Names
+from shiftsvd.io.annotations import of_samples
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.names import FlavorName
+from shiftsvd.operators import Operator
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.residuals import NullModel
+
+OUTPUT: Final = "features.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """How features were chosen, for the account of a fit.
+
+    Attributes
+    ----------
+    found : Ranking
+    batch : str, or None
+        The column of obs by which they were ranked in batches.
+    n_batches : int
+    reads : float or None
+        Of the data, for the ranking.
+    """
+
+    found: Ranking
+    batch: str | None
+    n_batches: int
+    reads: float | None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What result.json and --json say."""
+        batches = {} if self.batch is None else {"batch": self.batch, "batches": self.n_batches}
+        asked, reads = self.found.asked, self.reads
+        return {
+            "flavor": asked.flavor,
+            "asked": asked.n_top,
+            "taken": int(self.found.mask.sum()),
+            "of": len(self.found.mask),
+            **batches,
+            "reads": None if reads is None else round(reads, 2),
+        }
+
+
+def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
+    """The flavor that was asked for, or the one that goes with the transformations."""
+    usual: FlavorName = "pearson_residuals" if any(isinstance(step, NullModel) for step in steps) else "seurat"
+    return flavor or usual
+
+
+def ranked(known: Known, A: Observed, names: Names, options: Any, steps: tuple[Transform, ...]) -> Known:
+    """What is known of a fit, with the features that vary most in place of all."""
+    if options.filled or not isinstance(A, Operator):
+        raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
+    asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
+    labels = None if options.batch is None else of_samples(place_of(vars(options), options.files), options.batch)
+    batches, before = Batches.of(labels, A.shape[0]), passes_so_far()
+    found = rank(A, asked, steps if asked.of_logarithms else (), batches, names.features)
+    after = passes_so_far()
+    reads = None if before is None or after is None else after - before
+    places = np.flatnonzero(found.mask)
+    account = Ranked(found, options.batch, batches.n, reads)
+    return replace(known, places=places, width=len(places), ranked=account)
+
+
+def write_features(path: Path, found: Ranking, names: Any) -> None:
+    """features.csv: what the ranking knows of every feature, and whether it is taken."""
+    columns = [(name, _texts(values)) for name, values in found.columns.items()]
+    labels = range(len(found.mask)) if names is None else names
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["feature", *(name for name, _ in columns)])
+        writer.writerows(zip(labels, *(texts for _, texts in columns), strict=True))
+
+
+def _texts(values: Any) -> list[str]:
+    """Numbers that read back to the same, truth values as JSON has them, and nothing where there is no number."""
+    if values.dtype == bool:
+        return ["true" if value else "false" for value in values]
+    return ["" if value != value else repr(value) for value in values.tolist()]

@@ -1,0 +1,135 @@
+"""What files say of their samples and features beside the matrix: columns of obs and var, by their names."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.io.base import Labels, Opened, Orient
+from shiftsvd.io.features import FeatureTypes
+from shiftsvd.io.formats.anndata_file import frames_of, is_anndata, opened_tree
+from shiftsvd.io.opening import read_files
+from shiftsvd.io.sniff import format_of
+from shiftsvd.io.storage.copying import bytes_of_columns, copy_columns
+from shiftsvd.io.storage.frames import Column, column, column_names
+from shiftsvd.runs.warned import Notice
+
+_SHOWN = 20  # columns in an error
+
+
+class Disagreement(ValueError):
+    """Files that say different things of one feature."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which matrix of which files, as `open_matrix` takes it."""
+
+    paths: Sequence[Path]
+    stack: Orient | None = None
+    format: str | None = None
+    key: str | None = None
+    orient: Orient | None = None
+    feature_types: FeatureTypes = None
+    memory_limit: int | str | None = None
+
+    def frame(self, path: Path, axis: str) -> str | None:
+        """Which frame of a file tells of its samples, or of its features; None where there is none."""
+        if str(path) == "-" or format_of(path, self.format) not in ("h5ad", "zarr"):
+            return None
+        with opened_tree(path, self.memory_limit) as tree:
+            if not is_anndata(tree.root):
+                return None
+            frame = frames_of(self.key)[(axis == "features") == (self.orient != "columns")]
+            return frame if frame is not None and frame in tree.root else None
+
+    def columns(self, path: Path, axis: str) -> list[str]:
+        """The names of the columns of that frame."""
+        frame = self.frame(path, axis)
+        if frame is None:
+            return []
+        with opened_tree(path, self.memory_limit) as tree:
+            return column_names(tree.root[frame])
+
+    def column(self, path: Path, axis: str, name: str) -> Column:
+        """One of them."""
+        frame = self.frame(path, axis)
+        if frame is None:
+            raise ValueError(f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do")
+        with opened_tree(path, self.memory_limit) as tree:
+            there = column_names(tree.root[frame])
+            if name not in there:
+                more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
+                told = f"{', '.join(there[:_SHOWN])}{more}" or "no column"
+                raise ValueError(f"{path} has no column {name!r} in {frame}; there: {told}")
+            return column(tree, tree.root[frame], name)
+
+    def copy_columns(self, target: Any, axis: str) -> None:
+        """What the one file that there is tells of its samples, or of the features that are taken, into a frame."""
+        frame = self.frame(self.paths[0], axis) if len(self.paths) == 1 else None
+        if frame is None:
+            return
+        places = self.opened(self.paths[0]).places if axis == "features" else None
+        with opened_tree(self.paths[0], self.memory_limit) as tree:
+            copy_columns(tree, frame, target, places)
+
+    def bytes_of_columns(self) -> int:
+        """About the bytes that they take."""
+        frames = [self.frame(self.paths[0], axis) for axis in ("samples", "features")] if len(self.paths) == 1 else []
+        if not any(frames):
+            return 0
+        with opened_tree(self.paths[0], self.memory_limit) as tree:
+            return sum(bytes_of_columns(tree, frame) for frame in frames if frame is not None)
+
+    def opened(self, path: Path) -> Opened:
+        """One file, as its reader finds it; what that has to tell was told."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)
+            where = self.format, self.key, self.orient, self.memory_limit
+            return read_files([path], None, *where, feature_types=self.feature_types)
+
+
+def of_samples(place: Place, name: str) -> Column:
+    """A column with a value for each sample of all files, in the order of the matrix."""
+    paths = place.paths if place.stack != "columns" else place.paths[:1]  # whose samples are those of the first
+    parts = [place.column(path, "samples", name) for path in paths]
+    return parts[0] if len(parts) == 1 else np.concatenate([_common(part, parts) for part in parts])
+
+
+def _common(part: Column, parts: list[Column]) -> Column:
+    """A part as objects, if some of the parts are none that others are."""
+    kinds = {"n" if each.dtype.kind in "iuf" else each.dtype.kind for each in parts}
+    return part if len(kinds) == 1 else part.astype(object)
+
+
+def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
+    """A column with a value for each feature that is taken of a file, or of all files side by side; and their names."""
+    found = [_of_features(place, path, name) for path in place.paths]
+    if len(found) == 1 or place.stack == "columns":
+        names = [labels for _, labels in found if labels is not None]
+        values = [values for values, _ in found]
+        return np.concatenate(values), np.concatenate(names) if len(names) == len(found) else None
+    return _agreed(place.paths, name, found)
+
+
+def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
+    """Those of one file."""
+    values, opened = place.column(path, "features", name), place.opened(path)
+    return values if opened.places is None else values[opened.places], opened.names.features
+
+
+def _agreed(
+    paths: Sequence[Path], name: str, found: Sequence[tuple[Column, Labels | None]]
+) -> tuple[Column, Labels | None]:
+    """What files with other samples say alike of each feature."""
+    known: dict[Any, Any] = {}
+    for path, (values, names) in zip(paths, found, strict=True):
+        of = range(len(values)) if names is None else names.tolist()
+        own = dict(zip(of, values.tolist(), strict=True))
+        if other := next((feature for feature in own if known.get(feature, own[feature]) != own[feature]), None):
+            raise Disagreement(f"{paths[0]} and {path} say different things of {other!r} in {name!r}; give one for all")
+        known |= own
+    return np.array(list(known.values())), None if found[0][1] is None else np.array(list(known))

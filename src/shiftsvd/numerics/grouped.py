@@ -1,0 +1,134 @@
+"""Moments of columns within groups of rows: what is looked at, and how parts of the rows are put together."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.kernels.groups import unwarned
+from shiftsvd.numerics.entrywise import Quantities
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+# ``f(x, r, c)``: numbers of each entry to be summed over its row, and numbers whose moments are those of its column.
+Looked = tuple[tuple[Vector, ...], tuple[Vector, ...]]
+Look = Callable[[Vector, Quantities, Quantities], Looked]
+Parts = tuple[Panel, Panel]  # sums of rows, (m, p); moments of the stored entries, (1 + 2 q, n, groups)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A function of entries, the groups that rows are in, and what it has to know of rows, and of columns by group.
+
+    Attributes
+    ----------
+    f : callable
+    codes : array of int, shape (m,)
+        The group of each row, from 0 on.
+    R : array of shape (m, p)
+    C : array of shape (n, n_groups, q)
+    n_groups : int
+    across : bool
+        Whether the matrix that it is asked of is the transpose: its columns are in groups, then.
+    """
+
+    f: Look
+    codes: Vector
+    R: Panel
+    C: Panel
+    n_groups: int
+    across: bool = False
+
+    @property
+    def H(self) -> "Grouped":
+        """The same for the transpose."""
+        return replace(self, across=not self.across)
+
+    @property
+    def lines(self) -> tuple[Vector, ...]:
+        """What belongs to the lines that a matrix is cut by: its rows, or where it is the transpose its columns."""
+        return (self.C,) if self.across else (self.codes, self.R)
+
+    def with_lines(self, *lines: Vector) -> "Grouped":
+        """The same for some of these lines."""
+        if self.across:
+            return replace(self, C=lines[0])
+        return replace(self, codes=lines[0], R=lines[1])
+
+    def part(self, lo: int, hi: int) -> "Grouped":
+        """The same for a range of them."""
+        return self.with_lines(*(of_lines[lo:hi] for of_lines in self.lines))
+
+    def of(self, x: Vector, i: Vector, j: Vector) -> Parts:
+        """Sums and moments of entries x at (i, j)."""
+        if self.across:
+            i, j = j, i
+        place = j.astype(np.int64, copy=False) * self.n_groups + self.codes.take(i)
+        r = tuple(column.take(i) for column in self.R.T)
+        m, (n, groups, q) = len(self.codes), self.C.shape
+        c = tuple(column.take(place) for column in self.C.reshape(n * groups, q).T)
+        sums, values = self.f(x, r, c)
+        of_rows = np.array([np.bincount(i, each, minlength=m) for each in sums]).reshape(len(sums), m).T
+        return of_rows, _moments(place, values, n * groups).reshape(-1, n, groups)
+
+    def joined(self, a: Parts, b: Parts) -> Parts:
+        """What is known of two parts of the lines, one after the other."""
+        if self.across:
+            return a[0] + b[0], np.concatenate([a[1], b[1]], axis=1)
+        return np.concatenate([a[0], b[0]]), merged(a[1], b[1])
+
+
+@unwarned
+def _moments(place: Vector, values: tuple[Vector, ...], size: int) -> Panel:
+    """Counts, then means and sums of squares about them, of values at these places; shape (1 + 2 q, size)."""
+    counts = np.bincount(place, minlength=size).astype(np.float64)
+    some = np.maximum(counts, 1)
+    rows = [counts]
+    for y in values:
+        mean = np.bincount(place, y, minlength=size) / some
+        off = y - mean.take(place)
+        correction = np.bincount(place, off, minlength=size) / some
+        squares = np.bincount(place, off * off, minlength=size) - counts * correction**2
+        rows += [mean + correction, np.maximum(squares, 0)]
+    return np.array(rows)
+
+
+@unwarned
+def merged(a: Panel, b: Panel) -> Panel:
+    """The moments of the entries of both, without differences of squares (Chan et al. 1983)."""
+    counts = a[0] + b[0]
+    share = b[0] / np.maximum(counts, 1)
+    delta = b[1::2] - a[1::2]
+    out = np.empty_like(a)
+    out[0] = counts
+    out[1::2] = a[1::2] + delta * share
+    out[2::2] = a[2::2] + b[2::2] + delta**2 * (a[0] * share)
+    return out
+
+
+@unwarned
+def with_zeros(moments: Panel, sizes: Vector) -> Panel:
+    """Means and sums of squares of all rows of groups of these sizes: what is not stored has the value 0.
+
+    `moments` has shape (1 + 2 q, n, groups), and so has what is returned, with the sizes as counts.
+    """
+    share = moments[0] / sizes
+    out = np.empty_like(moments)
+    out[0] = sizes
+    out[1::2] = moments[1::2] * share
+    out[2::2] = moments[2::2] + moments[1::2] ** 2 * (moments[0] * (1 - share))
+    return out
+
+
+def all_groups(moments: Panel) -> Panel:
+    """The moments of the rows of all groups, shape (1 + 2 q, n)."""
+    whole = moments[:, :, 0]
+    for group in range(1, moments.shape[2]):
+        whole = merged(whole, moments[:, :, group])
+    return np.asarray(whole)
+
+
+def group_sizes(codes: Any, n_groups: int) -> Vector:
+    """How many rows are in each group."""
+    return np.bincount(codes, minlength=n_groups).astype(np.float64)

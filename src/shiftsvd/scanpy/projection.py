@@ -1,0 +1,104 @@
+"""Scores of other cells on the components of a reference, whose genes they may lack in part."""
+
+from typing import Any, Final
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, eigvalsh
+
+from shiftsvd.backends.selection import Places
+from shiftsvd.kernels import threads
+from shiftsvd.operators import Panel
+from shiftsvd.preparation.prepare import Prepared
+from shiftsvd.preparation.shifts import Learned, Plain
+from shiftsvd.runs.memory import Resources
+from shiftsvd.scanpy.annotated import matrix_of, places_of
+from shiftsvd.scanpy.design import obs_column, read_design
+from shiftsvd.scanpy.entries import read_entries
+from shiftsvd.scanpy.loadings import keys_of, read_loadings
+
+# Of the squared length of any direction among the components, what absent genes may take.
+MOST_LOST: Final = 0.5
+
+
+def project(
+    adata: Any,
+    reference: Any,
+    *,
+    layer: str | None = None,
+    key_added: str | None = None,
+    max_absent: float = 0.1,
+) -> None:
+    """Scores of other cells on the components of a reference, by what was learned from the reference.
+
+    Parameters
+    ----------
+    adata : AnnData
+        New cells, treated as those of the reference were. Genes are found by their names; others do no harm. The
+        scores are written to ``obsm["X_pca"]``, and ``varm`` and ``uns`` are left alone.
+    reference : AnnData
+        What `pca` has been run on, or fit.h5ad of ``shiftsvd fit --anndata``.
+    layer : str, optional
+        What to take in place of `X`.
+    key_added : str, optional
+        As it was given to `pca`.
+    max_absent : float
+        The share of the genes of the components, and of those that library sizes are of, that the new cells may lack. A
+        notice counts them. They are unobserved: scores are those by which the components come nearest, in least
+        squares, to the genes that are there, and sums of cells go over these.
+
+    Raises
+    ------
+    ValueError
+        If the reference has no such components, or others than `pca` wrote (as after ``scanpy.pp.pca``), or if they are
+        of an obsm; if the new cells lack more genes than `max_absent` allows, or so many that some direction among the
+        components loses half of its squared length, or names of genes are not unique; if `obs` lacks a column that
+        was regressed out, or has labels there that the reference has not.
+
+    Notes
+    -----
+    One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is
+    not needed, but for library sizes. Where `pca` was given raw counts, the new cells have to have such.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd.scanpy
+    >>> from anndata import AnnData
+    >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
+    >>> shiftsvd.scanpy.pca(adata, 5)
+    >>> new = adata[:3].copy()
+    >>> shiftsvd.scanpy.project(new, adata)
+    >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
+    True
+    """
+    keys = keys_of(key_added)
+    known = read_loadings(reference, keys.varm, keys.uns)
+    entries = read_entries(reference, keys.uns, known.genes)
+    regression = read_design(reference, keys.uns, len(known.genes))
+    places = places_of(adata, known.genes, "of the components", max_absent)
+    there = np.flatnonzero(places >= 0)
+    order = there[np.argsort(places[there])]  # files are read in their own order
+    V = _least_squares(known.V, order)
+    C = None if regression is None else regression[0].of(obs_column(adata))
+    shift: Learned = Plain(known.shift[order]) if regression is None else regression[1].at(order)
+    A = matrix_of(adata, layer, places[order], Resources())
+    A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order, max_absent)
+    B = Prepared(shift, known.scale[order]).of(A, C)
+    with threads(None):
+        parts = [part for _, part in B.row_products(V)]
+    dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
+    adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
+
+
+def _least_squares(V: Panel, there: Places) -> Panel:
+    """``W (W^T W)^-1`` of the rows W of V that are there: V itself, whose columns are orthonormal, where all are."""
+    W = V[there]
+    if len(there) == len(V):
+        return W
+    G = W.T @ W
+    left = float(eigvalsh(G)[0]) if len(G) else 1.0
+    if left < 1 - MOST_LOST:
+        raise ValueError(
+            f"absent genes must leave at least {1 - MOST_LOST:.0%} of every direction among the components, they "
+            f"leave {max(left, 0):.0%} of one; run shiftsvd.scanpy.pca on the genes that both have"
+        )
+    return np.asarray(cho_solve(cho_factor(G), W.T).T)
