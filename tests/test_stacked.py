@@ -250,11 +250,15 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
     other = np.where(f == "f7", "g7", f)
     return {
         "missing": ([a, folder / "none.npz"], "rows", r"none.npz does not exist$"),
-        "other names": ([a, file("b", X, s, other)], "rows", r"b.npz must have the features of .*a.npz: it lacks f7$"),
+        "other names": (
+            [a, file("b", X, s, other)],
+            "rows",
+            r'b.npz must have the features of .*a.npz: it lacks f7; join="inner" takes those of all files$',
+        ),
         "more names": (
             [a, file("c", np.hstack([X, X[:, :4]]), s, np.append(f, named("h", 0, 4)))],
             "rows",
-            r"c.npz must have the features of .*: it has h0, h1, h2 and 1 more$",
+            r'c.npz must have the features of .*: it has h0, h1, h2 and 1 more; join="inner" takes',
         ),
         "other samples": (
             [a, file("d", X, named("t", 0, M), named("g", 0, N))],

@@ -29,6 +29,7 @@ SPELLED = {
     'feature_types="all"': "--feature-types all",
     f'feature_types="{GENES}"': f'--feature-types "{GENES}"',
     "feature_types": "--feature-types",
+    'join="inner"': "--join inner",
     'orient="rows"': "--orient rows",
     'orient="columns"': "--orient columns",
     "mask_var=None": "--mask none",

@@ -139,7 +139,8 @@ def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, 
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
         if missing:
-            raise ValueError(f"{path} must have the {what} of {first}: it {verb} {missing}")
+            remedy = '; join="inner" takes those of all files' if what == "features" else ""
+            raise ValueError(f"{path} must have the {what} of {first}: it {verb} {missing}{remedy}")
     if len(known) != len(names) or len(set(names.tolist())) < len(names):
         raise ValueError(f"{path} has the {what} of {first} in another order, and some names occur twice")
     place = {name: j for j, name in enumerate(names.tolist())}
