@@ -61,6 +61,8 @@ class Opened:
     transposed : bool
         Whether `matrix` is the adjoint of what the file speaks of: a file in the order of its columns is a source of
         columns. `rows`, `columns` and `samples` are not concerned.
+    table : bool
+        Whether it is a table, whose columns can be left out.
     """
 
     matrix: Any
@@ -68,6 +70,7 @@ class Opened:
     columns: Labels | None = None
     samples: Orient = "rows"
     transposed: bool = False
+    table: bool = False
 
     @property
     def by_features(self) -> bool:
