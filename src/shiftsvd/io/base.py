@@ -98,6 +98,8 @@ class Opened:
         Which features of the file these are; None for all of them.
     unsaid : str, or None
         What those are to know who do not say where the samples are.
+    table : bool
+        Whether it is a table, whose columns can be left out.
     """
 
     matrix: Any
@@ -108,6 +110,7 @@ class Opened:
     features: Features | None = None
     places: Any = None
     unsaid: str | None = None
+    table: bool = False
 
     @property
     def by_features(self) -> bool:

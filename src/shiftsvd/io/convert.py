@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Orient
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.opening import held_bytes, read_files, spooled
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
@@ -35,6 +36,7 @@ def convert(
     force: bool = False,
     memory_limit: int | str | None = None,
     compression: str | None = None,
+    choices: Choices = NOTHING,
 ) -> None:
     """Write the matrix of a file, samples as rows, in the layout of AnnData.
 
@@ -54,6 +56,8 @@ def convert(
         What can be read in parts is written in parts that fit. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
         None is the same as "none": the fastest to read.
+    choices : Choices, optional
+        What is said of a table: ``shiftsvd.io.Choices.of(ids="sample", drop="date")``, with arguments of `open_matrix`.
 
     Raises
     ------
@@ -79,7 +83,9 @@ def convert(
     path_in, path_out = Path(path_in), Path(path_out)
     _refuse(path_out, force, compression)
     with nullcontext(path_in) if str(path_in) != "-" else spooled(format) as path_in:
-        opened = read_files([path_in], None, format, key, orient, memory_limit, feature_types=feature_types)
+        opened = read_files(
+            [path_in], None, format, key, orient, memory_limit, feature_types=feature_types, choices=choices
+        )
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
         with _replacing(path_in, path_out) as part:

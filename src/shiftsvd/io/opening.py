@@ -4,12 +4,12 @@ import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import PIPED, Names, Opened, Orient, kind_of, reading
+from shiftsvd.io.choices import NOTHING, Choices, Columns
+from shiftsvd.io.column import with_classes
 from shiftsvd.io.features import FeatureTypes, of_types
 from shiftsvd.io.joining import JOINS, Join
 from shiftsvd.io.sniff import FORMATS, format_of
@@ -25,6 +27,8 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.warned import notice
+
+_SHOWN = 5  # features in an error
 
 
 def open_matrix(
@@ -39,6 +43,15 @@ def open_matrix(
     stream: bool | None = None,
     feature_types: FeatureTypes = None,
     join: Join | None = None,
+    ids: str | None = None,
+    drop: Columns = (),
+    columns: Columns = (),
+    one_hot: Columns | Mapping[str, Iterable[str]] = (),
+    sep: str | None = None,
+    decimal: str | None = None,
+    thousands: str | None = None,
+    encoding: str | None = None,
+    comment: str | None = None,
 ) -> tuple[Operator, Names]:
     """The matrix in a file, samples as rows, and the names of its samples and features.
 
@@ -70,6 +83,17 @@ def open_matrix(
     join : "inner" or "outer", optional
         Of files with ``stack="rows"``, whose features are matched by name: take those that all files have, or all that
         any file has, with zeros where a file lacks one; a notice counts them. Default: they have to be the same.
+    ids : str, optional
+        Of a table: the column that names its rows. Default: the first one, if it has no name, or is text and every row
+        has another. Columns without names are called by their numbers from 1.
+    drop, columns : names of columns, or one
+        Of a table: those that are left out; the only ones that are features. Default: all are features.
+    one_hot : names of columns, or one, or a mapping from each name to its classes
+        Of a table: columns of classes. Each class becomes a column of zeros and ones, in the place of its column; "F"
+        of "sex" is called "sex=F". With a mapping other classes are refused. A row without a class is missing in all.
+    sep, decimal, thousands, encoding, comment : str, optional
+        Of a text: what is between cells; before fractions; between thousands; a codec of Python; what lines begin with
+        that are left out. Default: as the first lines tell, and decimal points and UTF-8 where they do not.
 
     Returns
     -------
@@ -79,13 +103,15 @@ def open_matrix(
     Raises
     ------
     ValueError, OSError
-        If the file cannot be read, or does not hold one matrix; the message begins with its name.
+        If the file cannot be read, or does not hold one matrix; the message begins with its name. Columns of a table
+        that are no numbers are named with the argument that helps.
     ImportError
         If the format needs a package that is not installed.
 
     Notes
     -----
-    Costs one read of the data where they are taken into memory, else none.
+    Costs one read of the data where they are taken into memory, else none. Classes that are not said cost another read
+    of their columns. Columns of a table that look like identifiers, and a last row of totals, are named in a warning.
 
     Examples
     --------
@@ -97,6 +123,37 @@ def open_matrix(
     >>> A.shape, names.samples
     ((3, 2), None)
     """
+    choices = Choices.of(
+        drop,
+        columns,
+        one_hot,
+        ids=ids,
+        sep=sep,
+        decimal=decimal,
+        thousands=thousands,
+        encoding=encoding,
+        comment=comment,
+    )
+    where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
+    where |= {"feature_types": feature_types, "join": join}
+    return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
+
+
+def open_chosen(
+    path: str | Path | Sequence[str | Path],
+    choices: Choices,
+    *,
+    stack: Orient | None = None,
+    format: str | None = None,  # noqa: A002
+    key: str | None = None,
+    orient: Orient | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+    feature_types: FeatureTypes = None,
+    join: Join | None = None,
+) -> tuple[Operator, Names]:
+    """`open_matrix` for those who have what is said of a table as one value."""
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
     if stack not in (None, "rows", "columns"):
@@ -106,7 +163,7 @@ def open_matrix(
     with ExitStack() as spool:
         if piped:
             paths = [spool.enter_context(spooled(format))]
-        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join)
+        opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join, choices)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
         if piped and isinstance(opened.matrix, RowSource):  # which may be read again: the file goes when that goes
             weakref.finalize(opened.matrix, spool.pop_all().close)
@@ -128,8 +185,27 @@ def operator_of(
 ) -> tuple[Operator, Names]:
     """What readers found in files, or a part of it, as `open_matrix` gives it."""
     with reading(several(paths), *paths):
-        A = as_operator(held_or_streamed(opened.matrix, resources, stream), **vars(resources))
+        X = held_or_streamed(opened.matrix, resources, stream)
+        try:
+            A = as_operator(X, **vars(resources))
+        except ValueError as error:
+            raise named_gaps(X, opened) or error from None
     return (A.H if opened.by_features else A), opened.names
+
+
+def named_gaps(X: Any, opened: Opened) -> ValueError | None:
+    """What to say of a table in memory that lacks entries, if features have names."""
+    features = opened.names.features
+    if not opened.table or not isinstance(X, np.ndarray) or features is None or np.isinf(X).any():
+        return None
+    counts = np.isnan(X).sum(axis=1 if opened.by_features else 0)
+    there = np.flatnonzero(counts)
+    some = ", ".join(f"{str(features[j])!r} ({counts[j]:,})" for j in there[:_SHOWN])
+    more = f" and {len(there) - _SHOWN:,} more columns" if len(there) > _SHOWN else ""
+    return ValueError(
+        f"{counts.sum():,} entries are missing, in {some}{more}; missing='mean' or missing='em' says what stands for "
+        f"them, and columns can be left out: drop={str(features[there[0]])!r}"
+    )
 
 
 def read_files(
@@ -142,13 +218,17 @@ def read_files(
     parts_only: bool = False,
     feature_types: FeatureTypes = None,
     join: Join | None = None,
+    choices: Choices = NOTHING,
 ) -> Opened:
     """What readers find in one file, or in several that are stacked."""
     if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
         raise ValueError(f'join must be "inner" or "outer", of several files with stack="rows", got {join!r}')
 
+    if len(paths) > 1:
+        choices = choices.of_parts() if stack == "columns" else with_classes(paths, format, choices)
+
     def read(path: Path, limit: int | str | None) -> Opened:
-        return _oriented(path, read_file(path, format, key, limit), orient, feature_types)
+        return _oriented(path, read_file(path, format, key, limit, choices), orient, feature_types)
 
     if len(paths) == 1:
         return read(paths[0], memory_limit)
@@ -165,14 +245,24 @@ def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: 
     return of_types(path, turned, feature_types)
 
 
-def read_file(path: Path, format: str | None, key: str | None, memory_limit: int | str | None) -> Opened:  # noqa: A002
+def read_file(
+    path: Path,
+    format: str | None,  # noqa: A002
+    key: str | None,
+    memory_limit: int | str | None,
+    choices: Choices = NOTHING,
+) -> Opened:
     """What the reader of its format finds in a file."""
     with reading(path):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
-        reader = import_module(f"shiftsvd.io.formats.{FORMATS[format_of(path, format)].module}")
-        opened: Opened = reader.read(path, key, memory_limit)
-        return opened
+        kind = format_of(path, format)
+        reader = import_module(f"shiftsvd.io.formats.{FORMATS[kind].module}")
+        if FORMATS[kind].module == "table":
+            return cast("Opened", reader.read(path, key, memory_limit, choices))
+        if not choices.remembered:  # what a model remembers of tables says nothing of other files
+            choices.refuse_for(kind)
+        return cast("Opened", reader.read(path, key, memory_limit))
 
 
 def held_bytes(source: RowSource) -> int:

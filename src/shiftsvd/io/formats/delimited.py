@@ -1,118 +1,195 @@
-"""Tables as text, separated by commas, tabs or semicolons."""
+"""Tables as text: how their beginning tells what separates cells, what is a number, and which columns are what."""
 
 import csv
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from shiftsvd.io.base import optional
+from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats import triplets
-from shiftsvd.io.limits import bounded_lines, open_bytes, packing
+from shiftsvd.io.formats.marks import Marks, is_gap, looks_like_number, marks_of
+from shiftsvd.io.formats.roles import Roles, roles_of
+from shiftsvd.io.formats.written import Written, beginning, leading_comments, written
 
-_SEPARATORS = ",\t;"
-_BLOCK = 1 << 24  # bytes of text that are parsed at once
-_WIDEST = 32  # bytes of text of one number
-_GAPS = ("", "na", "n/a", "nan", "null", "none")  # in a column of numbers
+_SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # as spreadsheets begin
+_SEPARATORS = ",\t;|"
+_SHOWN = 60  # characters of a line in an error
 
 
 class Head(NamedTuple):
-    """What the first lines of a text tell: how it is cut, what its columns are called, and which are what."""
+    """What the first lines of a text tell: how it is cut, what its columns are called, and which are what.
 
+    Attributes
+    ----------
+    written : Written
+    separator : str
+    marks : Marks
+    width : int
+        Columns of the table.
+    names : list of str, or None
+    skip : int
+        Bytes before the first row, of what `written` makes of the file.
+    roles : Roles
+    classes : mapping
+        Columns of classes by their names, each with its classes where they are known.
+    triplets : positions of the three columns, or None
+    """
+
+    written: Written
     separator: str
+    marks: Marks
     width: int
     names: Sequence[str] | None
-    skip: int  # lines before the first row
-    label: int | None
+    skip: int
+    roles: Roles
+    classes: Mapping[str, Sequence[str]]
     triplets: triplets.Positions | None
 
+    @property
+    def called(self) -> Sequence[str]:
+        """What columns are called: by their names, or by their numbers from 1."""
+        return _numbered(self.width) if self.names is None else self.names
 
-def head(path: Path, key: str | None) -> Head:
-    """From the first line and the first row.
 
-    A first line of numbers only is a row, but for 0, 1, 2, ...: these are the names that pandas gives. The first column
-    names the rows if its name is empty or missing, or its first entry is no number.
+class Record(NamedTuple):
+    """The cells of one row, and the bytes up to its end."""
+
+    cells: list[str]
+    end: int
+
+
+def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None) -> Head:
+    """From the first lines.
+
+    A first line of numbers only is a row, but for 0, 1, 2, ...: these are the names that pandas gives.
     """
-    skip, lines = _first_lines(path)
-    separator = max(_SEPARATORS, key=lines[0].count)
-    try:
-        first, *others = csv.reader(lines, delimiter=separator, strict=True)
-    except csv.Error as error:
-        raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
-    first = [cell.strip() for cell in first]
-    if all(map(_is_number, first)) and first != [str(j) for j in range(len(first))]:
-        return Head(separator, len(first), None, skip, None, triplets.positions(first, key) if key else None)
-    if not others:
+    how, text, is_all = _text(path, choices, memory_limit)
+    separator, records = _cut(path, text, is_all, choices.sep)
+    first, *others = records
+    cells = [cell.strip() for cell in first.cells]
+    columns = zip(*(each.cells for each in others or records), strict=False)
+    with _told_of(path):
+        marks = marks_of(list(columns), choices.decimal, choices.thousands)
+    is_number = _number_in(marks)
+    if all(map(is_number, cells)) and cells != [str(j) for j in range(len(cells))]:
+        names, rows, skip, short = None, records, 0, False
+    elif not others:
         raise ValueError(f"{path} has no rows, only a header")
-    row = others[0]
-    if len(row) == len(first) + 1:  # as R writes it
-        first = ["", *first]
-    where = triplets.positions(first, key)
-    if where and key and _is_number(first[2]):
-        return Head(separator, len(first), None, skip, None, where)
-    is_label = first[0] == "" or not (_is_number(row[0]) or row[0].strip().lower() in _GAPS)
-    label = 0 if is_label and not where else None
-    if label == 0 and len(first) == 1:
-        raise ValueError(f"{path} has no column of numbers; are its columns separated by commas, tabs or semicolons?")
-    return Head(separator, len(first), first, skip + 1, label, where)
-
-
-def _first_lines(path: Path) -> tuple[int, list[str]]:
-    """How many empty lines come first, and the two lines after them."""
-    skip, lines = 0, []
-    with open_bytes(path) as stream:
-        for line in bounded_lines(path, stream, None):
-            if line.strip():
-                lines.append(line.decode("utf-8-sig").rstrip("\r\n"))
-            elif not lines:
-                skip += 1
-            if len(lines) == 2:
-                break
-    if not lines:
-        raise ValueError(f"{path} is empty")
-    return skip, lines
-
-
-def _is_number(text: str) -> bool:
-    """Whether a cell is a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    else:
+        # As R writes it; a header below other lines is no row.
+        longer = len(others[0].cells) == len(cells) + 1 and any(map(is_number, others[0].cells))
+        trailing = longer and all(each.cells[-1] == "" for each in others)  # separators at the end of rows only
+        short = longer and not trailing
+        names, rows, skip = ["", *cells] if short else [*cells, ""] if trailing else cells, others, first.end
+    width = len(cells) if names is None else len(names)
+    _check_widths(path, records, rows, width)
+    where = triplets.positions(cells if names is None else names, key) if names or key else None
+    if where and names and key and is_number(names[2]):
+        names, skip, rows = None, 0, records
+    called = _numbered(width) if names is None else names
+    with _told_of(path):
+        cut = [row.cells for row in rows]
+        roles = Roles(None, None, [], []) if where else roles_of(called, cut, short, marks, choices)
+    return Head(how, separator, marks, width, names, skip, roles, choices.one_hot, where)
 
 
 @contextmanager
-def batches(path: Path, form: Head) -> Iterator[Iterator[Any]]:
-    """The rows, many at a time: names and the places of triplets as text, all else as numbers."""
-    pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
-    texts = form.triplets[:2] if form.triplets else (form.label,)
-    names = [str(j) for j in range(form.width)]
-    types = {name: pa.string() if j in texts else pa.float64() for j, name in enumerate(names)}
-    if form.triplets:  # columns beside them are not looked at
-        types |= {name: pa.string() for j, name in enumerate(names) if j not in form.triplets}
-    pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
-    with pa.input_stream(str(path), compression=pack) as stream, _naming(path, form.names):
-        yield arrow_csv.open_csv(
-            stream,
-            arrow_csv.ReadOptions(
-                skip_rows=form.skip, column_names=names, block_size=max(_BLOCK, _WIDEST * form.width)
-            ),
-            arrow_csv.ParseOptions(delimiter=form.separator),
-            arrow_csv.ConvertOptions(column_types=types),
-        )
-
-
-@contextmanager
-def _naming(path: Path, names: Sequence[str] | None) -> Iterator[None]:
-    """Call a column in an error by its name."""
+def _told_of(path: Path) -> Iterator[None]:
+    """Errors that begin with the name of the file."""
     try:
         yield
     except ValueError as error:
-        found = re.search(r"column #(\d+).*?(invalid value .*)", str(error), re.DOTALL)
-        if not found or str(error).startswith(str(path)):
-            raise
-        j = int(found[1])
-        column = repr(names[j]) if names else str(j)
-        raise ValueError(f"{path}: column {column} must be numbers, got the {found[2]}") from error
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _numbered(width: int) -> list[str]:
+    """What columns without names are called."""
+    return [str(j + 1) for j in range(width)]
+
+
+def _number_in(marks: Marks) -> Callable[[str], bool]:
+    """Whether a cell is a number or a gap that is written as one."""
+    return lambda cell: marks.is_number(cell) or cell.lower() == "nan"
+
+
+def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[Written, str, bool]:
+    """How a text is written, its beginning without comments, and whether that is all of it."""
+    how = written(path, choices.encoding, choices.comment)
+    text, is_all = beginning(path, how, memory_limit)
+    if choices.comment is None and (first := _SEP_LINE.match(text)):
+        how = how._replace(comment=first[0].strip())
+        text, is_all = beginning(path, how, memory_limit)
+    elif choices.comment is None:
+        comments, rest = leading_comments(text)
+        if comments and not _is_header(comments[-1], rest):
+            how = how._replace(comment="#")
+            text, is_all = beginning(path, how, memory_limit)
+    if not text.strip():
+        raise ValueError(f"{path} is empty")
+    return how, text, is_all
+
+
+def _is_header(line: str, rest: str) -> bool:
+    """Whether a line that begins like a comment is cut into as many cells as the one after it."""
+    after = rest.partition("\n")[0]
+    counts = [line.count(mark) for mark in _SEPARATORS]
+    is_data = any(Marks().is_number(cell) for cell in re.split(r"[,\t;|]", after))
+    return is_data and any(counts) and counts == [after.count(mark) for mark in _SEPARATORS]
+
+
+def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[Record]]:
+    """The separator of the cells, and the rows that are cut by it.
+
+    The one that cuts all rows alike and leaves most cells as numbers; of several, the one that makes most cells.
+    """
+    line = next(line for line in text.splitlines() if line.strip())
+    there = [separator] if separator else [mark for mark in _SEPARATORS if mark in line] or [","]
+    tried = [(mark, _records(path, text, is_all, mark)) for mark in there]
+    return max(tried, key=lambda each: _fitness(each[1])) if len(tried) > 1 else tried[0]
+
+
+def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
+    """How well rows are cut: alike, into numbers, into many."""
+    widths = {len(each.cells) for each in records[1:]} or {len(records[0].cells)}
+    cells = [cell for each in records[1:] for cell in each.cells[:1000]]
+    numbers = sum(is_gap(cell) or looks_like_number(cell) for cell in cells)
+    alike = len(widths) == 1 and len(records[0].cells) in {max(widths), max(widths) - 1}
+    return alike, numbers / max(1, len(cells)), max(widths)
+
+
+def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record]:
+    """The rows of a beginning; the last one is left out where the text goes on."""
+    found: list[Record] = []
+    end = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal end
+        for line in io.StringIO(text, newline=""):
+            end += len(line.encode())
+            yield line
+
+    try:
+        found.extend(Record(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
+    except csv.Error as error:
+        if is_all or len(found) < 2:
+            raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
+    return found
+
+
+def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record], width: int) -> None:
+    """Refuse rows of other lengths; lines above a table look like that, too."""
+    number = next(
+        (i for i, row in enumerate(rows, start=len(records) - len(rows) + 1) if len(row.cells) != width), None
+    )
+    if number is None:
+        return
+    widths = [len(each.cells) for each in records]
+    begins = next(i for i in range(len(widths)) if len(set(widths[i:])) == 1) + 1
+    helps = "every row must have as many as the header"
+    if 1 < begins < len(widths):
+        first = " ".join(records[begins - 1].cells)
+        helps = f"the table seems to begin with the line {first[:_SHOWN]!r}: leave out those above it"
+    raise ValueError(f"{path}: row {number} has {widths[number - 1]} cells, where {width} are expected; {helps}")

@@ -1,7 +1,7 @@
 """Parquet files: triplets in memory; a matrix of numbers as rows, its row groups the parts that are read."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels, Opened, optional, reading
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import triplets
-from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
+from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes, layout, texts, to_numbers
+from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
 from shiftsvd.io.limits import labels, plausible_shape
 from shiftsvd.io.storage.chunked import fingerprint_of
 
@@ -22,21 +24,69 @@ _BATCH = 1 << 25  # bytes decoded at once, at most
 _BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
     """The matrix of a Parquet file."""
-    file = _open(path)
+    file = opened(path)
     names = file.schema_arrow.names
     where = triplets.positions(names, key)
     if where:
+        choices.refuse_for("triplets")
         return triplets.gather(path, file.iter_batches(use_threads=False), where, memory_limit)
-    form = layout(path, file.schema_arrow)
+    form = layout(path, file.schema_arrow, choices)
+    form = form._replace(classes=_classes(file, form))
     source = ParquetRows(path, file.metadata, form)
     plausible_shape(path, source.shape, memory_limit)
-    columns = labels(path, [names[j] for j in form.numbers], memory_limit)
-    return Opened(source, _row_names(path, file, form, memory_limit), columns)
+    found = Opened(
+        source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
+    )
+    tell_repeated(path, found)
+    if not choices.remembered:
+        tell_columns(path, {names[j]: values for j, values in _suspects(file, form, choices)})
+        tell_total(path, found.rows)
+    return found
 
 
-def _open(path: Path, metadata: Any = None) -> Any:
+def _classes(file: Any, form: Layout) -> dict[int, Sequence[str]]:
+    """The classes of each column of classes; a read of these columns tells those that are not said."""
+    unknown = [j for j, classes in form.classes.items() if not classes]
+    found = {j: found_classes([column(file, j)], [0])[0] for j in unknown}
+    return {**form.classes, **found}
+
+
+def column(file: Any, j: int) -> Any:
+    """One column as a table."""
+    name = file.schema_arrow.names[j]
+    table = file.read(columns=[name], use_threads=False)
+    table.validate(full=True)
+    # A name with a dot brings columns with it that it could be the parent of.
+    return table.select([table.schema.get_field_index(name)])
+
+
+def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Columns of whole numbers that a look at names and statistics does not clear, with their values."""
+    is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
+    for j in form.numbers:
+        is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
+        whole = is_integer(file.schema_arrow.field(j).type)
+        if is_free and whole and (is_telling(names[j]) or _counts(file.metadata, names[j])):
+            yield j, column_of_numbers(column(file, j).column(0).combine_chunks())
+
+
+def _counts(metadata: Any, name: str) -> bool:
+    """Whether the statistics of a column allow that it counts the rows, or is dates."""
+    least: list[Any] = []
+    most: list[Any] = []
+    for g in range(metadata.num_row_groups):
+        group = metadata.row_group(g)
+        at = [c for c in range(group.num_columns) if group.column(c).path_in_schema == name]
+        told = group.column(at[0]).statistics if at else None
+        if told is None or not told.has_min_max:
+            return False
+        least, most = [*least, told.min], [*most, told.max]
+    return bool(least) and (max(most) - min(least) == metadata.num_rows - 1 or all(map(are_dates, (*least, *most))))
+
+
+def opened(path: Path, metadata: Any = None) -> Any:
     """The file, opened; its footer is read unless it is given."""
     # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
     buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, _BATCH // max(1, metadata.num_columns)))
@@ -68,7 +118,7 @@ class ParquetRows(RowSource):
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
             raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
-        self.shape = int(ends[-1]), len(form.numbers)
+        self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)
         self.fingerprint = fingerprint_of(path)
@@ -113,7 +163,7 @@ class ParquetRows(RowSource):
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
         size = max(1, min(count, _BATCH // (8 * self.shape[1])))
-        batches = _open(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
+        batches = opened(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
         return _Cursor(batches, row, self._form)
 
 
@@ -127,7 +177,7 @@ class _Cursor:
 
     def take(self, count: int) -> npt.NDArray[Any]:
         """The next rows."""
-        X = np.empty((count, len(self._form.numbers)), self._form.dtype)
+        X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):
             X[self.row - first : self.row - first + part.num_rows] = to_numbers(part, self._form)

@@ -1,20 +1,23 @@
 """Tables: CSV, TSV, Parquet and Arrow files, each a matrix of numbers or triplets (row, column, value)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
-from shiftsvd.io.formats import delimited, parquet, triplets
-from shiftsvd.io.formats.columns import Layout, layout, texts, to_numbers
+from shiftsvd.io.choices import Choices
+from shiftsvd.io.formats import parquet, text_rows, triplets
+from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
+from shiftsvd.io.formats.delimited import head_of
+from shiftsvd.io.formats.telling import tell, tell_header, tell_label
 from shiftsvd.io.limits import bounded, labels, plausible_shape
 
 _KEYS = (None, "matrix", "triplets")
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices | None = None) -> Opened:
     """The matrix of a table.
 
     A table of numbers has the names of its rows in its first column if that is text, and those of its columns
@@ -24,55 +27,84 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     """
     if key not in _KEYS:
         raise ValueError(f'{path}: the key of a table must be "matrix" or "triplets", got {key!r}')
+    choices = choices or Choices()
     with reading(path):
         with open(path, "rb") as file:
             magic = file.read(6)
-        if magic[:4] == b"PAR1":
-            return parquet.read(path, key, memory_limit)
-        if magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff":
-            return _read_arrow(path, key, memory_limit, stream=magic != b"ARROW1")
-        return _read_text(path, key, memory_limit)
+        is_parquet, is_arrow = magic[:4] == b"PAR1", magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff"
+        if (is_parquet or is_arrow) and choices.of_texts and not choices.remembered:
+            raise ValueError(f"{choices.of_texts[0]} says how a text is written, and this is none; leave it out")
+        if is_parquet:
+            return parquet.read(path, key, memory_limit, choices)
+        if is_arrow:
+            return _read_arrow(path, key, memory_limit, choices, stream=magic != b"ARROW1")
+        return _read_text(path, key, memory_limit, choices)
 
 
-def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, *, stream: bool) -> Opened:
+def _read_arrow(
+    path: Path, key: str | None, memory_limit: int | str | None, choices: Choices, *, stream: bool
+) -> Opened:
     """The table of an Arrow file (Feather) or stream."""
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
         table = ipc.open_stream(source) if stream else ipc.open_file(source)
-        batches = table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
+        batches: Iterable[Any] = map(
+            _sound, table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
+        )
         positions = triplets.positions(table.schema.names, key)
         if positions:
+            choices.refuse_for("triplets")
             return triplets.gather(path, batches, positions, memory_limit)
-        return _gather(path, batches, layout(path, table.schema), table.schema.names, memory_limit)
+        form = layout(path, table.schema, choices)
+        batches = list(batches) if form.classes else batches
+        unknown = [j for j, classes in form.classes.items() if not classes]
+        form = form._replace(classes={**form.classes, **found_classes(batches if unknown else (), unknown)})
+        parts = (
+            (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
+            for batch in batches
+        )
+        return _gather(path, parts, form.named(table.schema.names), form.label is not None, memory_limit, choices)
 
 
-def _read_text(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def _sound(batch: Any) -> Any:
+    """A batch whose offsets were looked at: else damaged ones are followed out of the file."""
+    batch.validate(full=True)
+    return batch
+
+
+def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     """The table of a text."""
-    head = delimited.head(path, key)
-    with delimited.batches(path, head) as batches:
-        if head.triplets:
+    head = head_of(path, key, choices, memory_limit)
+    if head.triplets:
+        choices.refuse_for("triplets", choices.of_texts)
+        with text_rows.batches(path, head, range(head.width)) as batches:
             return triplets.gather(path, batches, head.triplets, memory_limit, digits=True)
-        numbers = [j for j in range(head.width) if j != head.label]
-        return _gather(path, batches, Layout(head.label, numbers, np.dtype(np.float64)), head.names, memory_limit)
+    names, parts = text_rows.parts(path, head, memory_limit)
+    tell_header(path, head.names)
+    tell_label(path, head.called[0], head.roles.why)
+    return _gather(path, parts, names, head.roles.label is not None, memory_limit, choices)
 
 
 def _gather(
-    path: Path, batches: Iterable[Any], form: Layout, names: Sequence[str] | None, memory_limit: int | str | None
+    path: Path,
+    parts: Iterable[text_rows.Part],
+    names: Iterable[str] | None,
+    is_named: bool,
+    memory_limit: int | str | None,
+    choices: Choices,
 ) -> Opened:
-    """The matrix of all batches."""
+    """The matrix of all parts."""
     blocks, rows, n_bytes = [], [], 0
-    for batch in batches:
-        batch.validate(full=True)  # else damaged offsets are followed out of the file
-        n_bytes += batch.num_rows * len(form.numbers) * form.dtype.itemsize
+    for block, called in parts:
+        n_bytes += block.nbytes
         bounded(path, 2 * n_bytes, memory_limit)
-        blocks.append(to_numbers(batch, form))
-        if form.label is not None:
-            rows += texts(batch.column(form.label))
+        blocks.append(block)
+        rows += called
     if not blocks:
         raise ValueError(f"{path} has no rows")
-    matrix = np.concatenate(blocks)
+    matrix = np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
     plausible_shape(path, matrix.shape, memory_limit)
-    columns: Labels | None = None
-    if names is not None:
-        columns = labels(path, [names[j] for j in form.numbers], memory_limit)
-    return Opened(matrix, None if form.label is None else labels(path, rows, memory_limit), columns)
+    columns: Labels | None = None if names is None else labels(path, names, memory_limit)
+    found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)
+    tell(path, found, choices)
+    return found

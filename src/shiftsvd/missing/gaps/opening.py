@@ -9,6 +9,7 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.joining import Join
 from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files, spooled
@@ -30,6 +31,7 @@ def open_with_gaps(
     memory_limit: int | str | None = None,
     feature_types: FeatureTypes = None,
     join: Join | None = None,
+    choices: Choices = NOTHING,
 ) -> tuple[Gaps, Names]:
     """The matrix in a file with its missing entries, samples as rows, and the names of its samples and features.
 
@@ -41,6 +43,8 @@ def open_with_gaps(
         Whether entries that a sparse matrix does not store are missing, and not only stored NaN.
     whole : bool
         Whether it has to be in memory, as ``missing="em"`` needs it for a fit.
+    choices : Choices, optional
+        What is said of a table.
 
     Returns
     -------
@@ -74,7 +78,7 @@ def open_with_gaps(
     piped = str(given[0]) == "-"
     with spooled(format) if piped else nullcontext(given[0]) as first:
         paths = [first, *given[1:]]
-        opened = read_files(paths, stack, format, key, orient, memory_limit, False, feature_types, join)
+        opened = read_files(paths, stack, format, key, orient, memory_limit, False, feature_types, join, choices)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)

@@ -1,0 +1,184 @@
+"""A text as it is written: its encoding, and its lines without those of comments, as UTF-8."""
+
+import codecs
+import io
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from shiftsvd.io.base import optional
+from shiftsvd.io.limits import bounded_lines, open_bytes, packing
+
+_CHUNK = 1 << 20  # bytes that are decoded at once
+_LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
+_COMMENT = "#"
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class Written(NamedTuple):
+    """How the bytes of a text become lines.
+
+    Attributes
+    ----------
+    encoding : str
+    mark : int
+        Bytes of the byte order mark of a text in UTF-8.
+    comment : str or None
+        What lines begin with that are left out.
+    """
+
+    encoding: str = "utf-8"
+    mark: int = 0
+    comment: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the bytes are already what is read."""
+        return self.encoding == "utf-8" and self.comment is None
+
+
+def written(path: Path, encoding: str | None, comment: str | None) -> Written:
+    """How a text is written, by its first bytes where nobody says so."""
+    with open_bytes(path) as stream:
+        begin = stream.read(4096)
+    mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
+    if mark and encoding is None:
+        encoding = _MARKS[mark]
+    name = codecs.lookup(encoding or "utf-8").name.removesuffix("-sig")
+    if name == "utf-8":
+        if encoding is None and b"\0" in begin:
+            raise ValueError(f"{path} has zero bytes: {_remedy_for_zeros(begin)}")
+        return Written("utf-8", len(mark) if mark == codecs.BOM_UTF8 else 0, comment)
+    return Written(name, 0, comment)
+
+
+def _remedy_for_zeros(begin: bytes) -> str:
+    """What a text with zero bytes may be."""
+    even, odd = begin[::2].count(0), begin[1::2].count(0)
+    if max(even, odd) < len(begin) // 4:
+        return "it is no text"
+    return f"it may be UTF-16; give encoding='utf-16-{'le' if odd > even else 'be'}'"
+
+
+def opened(path: Path, how: Written) -> IO[bytes]:
+    """The text as UTF-8 without comments and without a byte order mark, for Python."""
+    stream = open_bytes(path)
+    stream.read(how.mark)
+    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how))
+
+
+def for_arrow(path: Path, how: Written, skip: int) -> Any:
+    """The same for Arrow, from a byte on; it decodes what needs no Python by itself."""
+    pa = optional("pyarrow", "parquet")
+    if how.plain:
+        pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
+        stream = pa.input_stream(str(path), compression=pack)
+    else:
+        stream = pa.PythonFile(opened(path, how), "r")
+    left = skip + (how.mark if how.plain else 0)
+    while left and (found := len(stream.read(min(left, _CHUNK)))):
+        left -= found
+    return stream
+
+
+def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -> tuple[str, bool]:
+    """The first lines, and whether they are all there are."""
+    lines: list[bytes] = []
+    size, filled = 0, 0
+    with opened(path, how) as stream:
+        try:
+            for line in bounded_lines(path, stream, memory_limit):
+                lines.append(line)
+                size += len(line)
+                filled += bool(line.strip())
+                if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
+                    break
+        except UnicodeDecodeError as error:
+            raise _undecoded(path, error, how) from None
+        is_all = not stream.read(1)
+    text = b"".join(lines)
+    try:
+        return text.decode("utf-8"), is_all
+    except UnicodeDecodeError as error:
+        raise _undecoded(path, error, how) from None
+
+
+def _undecoded(path: Path, error: UnicodeDecodeError, how: Written) -> ValueError:
+    """What to say of bytes that are no text as it is said or taken to be."""
+    line = error.object[: error.start].count(b"\n") + 1
+    where = f" (line {line} has the byte 0x{error.object[error.start]:02x})" if how.plain else ""
+    return ValueError(f"{path} is not {how.encoding.upper()}{where}; {OTHER_ENCODING}")
+
+
+OTHER_ENCODING = "give its encoding='latin-1', or cp1252, utf-16"
+
+
+def leading_comments(text: str) -> tuple[list[str], str]:
+    """The lines of comment (#) at the beginning of a text, and the others."""
+    lines = text.splitlines(keepends=True)
+    found = list(takewhile(lambda line: line.startswith(_COMMENT) or not line.strip(), lines))
+    return [line for line in found if line.strip()], "".join(lines[len(found) :])
+
+
+class _Cleaned(io.RawIOBase):
+    """An open text as UTF-8, without lines of comment."""
+
+    def __init__(self, path: Path, stream: IO[bytes], how: Written) -> None:
+        self._stream, self._how, self._path = stream, how, path
+        self._parts = self._cleaned()
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._left = memoryview(part)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _cleaned(self) -> Iterator[bytes]:
+        """Part after part, each of whole lines."""
+        decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
+        while True:
+            chunk = self._stream.read(_CHUNK)
+            text = rest + self._decoded(decoder, chunk)
+            end = text.rfind("\n") + 1 if chunk else len(text)
+            kept, rest = text[:end], text[end:]
+            if self._how.comment is not None:
+                kept, quoted = _without(kept, self._how.comment, quoted)
+            yield kept.encode("utf-8")
+            if not chunk:
+                return
+
+    def _decoded(self, decoder: Any, chunk: bytes) -> str:
+        """The text of some bytes; a mark at the beginning is none of it."""
+        try:
+            return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise _undecoded(self._path, error, self._how) from None
+
+
+def _without(text: str, comment: str, quoted: bool) -> tuple[str, bool]:
+    """The lines that do not begin with a comment, and whether they end inside quotes; a cell may have several lines."""
+    kept = []
+    for line in text.split("\n"):
+        if quoted or not line.lstrip('"' if comment[0] != '"' else None).startswith(comment):
+            kept.append(line)
+            quoted ^= line.count('"') % 2 == 1
+    return "\n".join(kept), quoted

@@ -1,0 +1,360 @@
+"""What `open_matrix` makes of tables: how texts are written, and which columns are what."""
+
+import logging
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shiftsvd.io import open_matrix
+from shiftsvd.io.formats import text_rows
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+
+def text(folder: Path, content: str, encoding: str = "utf-8", name: str = "a.csv") -> Path:
+    path = folder / name
+    path.write_bytes(content.encode(encoding))
+    return path
+
+
+def dense(path: Path, **settings):
+    A, names = open_matrix(path, **settings)
+    return A.matmat(np.eye(A.shape[1])), names
+
+
+def refusal(path: Path, **settings) -> str:
+    with pytest.raises(ValueError) as error:
+        open_matrix(path, **settings)
+    assert str(error.value).startswith(str(path))
+    return str(error.value)
+
+
+WRITTEN = {
+    "pipe": ("a|b\n1.5|2\n3|4\n", {}),
+    "semicolon with commas in names": ("a, x;b, y\n1,5;2\n3;4\n", {}),
+    "decimal commas": ("a;b\n1,5;2,0\n3,0;4\n", {}),
+    "decimal commas in quotes": ('a,b\n"1,5",2\n"3,0",4\n', {}),
+    "decimal commas that are said": ("a;b\n1,500;2\n3;4\n", {"decimal": ","}),
+    "thousands that show": ("a;b\n0.001,5;2\n3;4\n".replace("0.001,5", "1,5"), {}),
+    "a comment": ("# made by hand\n#, yes\na,b\n1.5,2\n# more\n3,4\n", {}),
+    "a comment of another kind": ("a,b\n1.5,2\n// more, and more, and more\n3,4\n", {"comment": "//"}),
+    "separators at the end of rows": ("a,b\n1.5,2,\n3,4,\n", {}),
+    "separators at the end of lines": ("a,b,\n1.5,2,\n3,4,\n", {}),
+    "a line for spreadsheets": ("sep=;\na;b\n1,5;2\n3;4\n", {}),
+    "spaces": ("a b\n1.5 2\n3 4\n", {"sep": " "}),
+    "a separator by its name": ("a\tb\n1.5\t2\n3\t4\n", {"sep": "tab"}),
+    "lines of old computers": ("a,b\r1.5,2\r3,4\r", {}),
+    "numbers in quotes": ('"a","b"\n"1.5","2"\n"3","4"\n', {}),
+}
+
+
+@pytest.mark.parametrize("case", WRITTEN)
+def test_texts_are_read_as_they_are_written(case: str, tmp_path: Path) -> None:
+    content, settings = WRITTEN[case]
+    X, _ = dense(text(tmp_path, content), **settings)
+    assert X.tolist() == [[1.5, 2.0], [3.0, 4.0]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_marks_at_the_beginning_tell_the_encoding(encoding: str, tmp_path: Path) -> None:
+    X, names = dense(text(tmp_path, "Größe\tz\n" + "1,5\t2\n" * 3 + "7,5\t9\n", encoding))
+    assert names.features.tolist() == ["Größe", "z"]
+    assert X[0].tolist() == [1.5, 2]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16-le", "utf-16-be"])
+def test_other_encodings_are_refused_until_they_are_said(encoding: str, tmp_path: Path) -> None:
+    path = text(tmp_path, "é,b\n1,2\n3,5\n", encoding)
+    assert f"encoding='{encoding if 'utf' in encoding else 'latin-1'}'" in refusal(path)
+    assert dense(path, encoding=encoding)[1].features.tolist() == ["é", "b"]
+
+
+def test_a_byte_that_is_no_text_beyond_the_first_lines_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    path = text(tmp_path, "name,b\n" + "".join(f"x{i},2\n" for i in range(300)) + "é,4\n", "latin-1")
+    assert "encoding='latin-1'" in refusal(path)
+    assert dense(path, encoding="latin-1")[1].samples[-1] == "é"
+
+
+def test_thousands_are_recognised_where_the_other_mark_stands_beside_them(tmp_path: Path) -> None:
+    assert dense(text(tmp_path, 'a,b\n"1,234.5",2\n"-2,000,000.25",3\n'))[0][:, 0].tolist() == [1234.5, -2000000.25]
+    assert dense(text(tmp_path, "a;b\n1.234,5;2\n12;3\n"))[0][:, 0].tolist() == [1234.5, 12]
+
+
+def test_a_mark_that_may_mean_two_things_is_refused(tmp_path: Path) -> None:
+    path = text(tmp_path, "a;b\n1,234;2\n5,678;3\n")
+    message = refusal(path)
+    assert "decimal=','" in message
+    assert "thousands=','" in message
+    assert dense(path, decimal=",")[0][0, 0] == 1.234
+    assert dense(path, thousands=",")[0][0, 0] == 1234
+
+
+def test_numbers_written_otherwise_far_below_are_refused_with_the_mark(tmp_path: Path) -> None:
+    path = text(tmp_path, "a;b\n" + "1,5;2\n" * 300 + "1.234,5;3\n")
+    assert "thousands='.'" in refusal(path)
+    assert dense(path, thousands=".", decimal=",")[0][-1].tolist() == [1234.5, 3]
+    assert "decimal=','" in refusal(text(tmp_path, "a;b\n" + "1;2\n" * 300 + "1,25;3\n"))
+
+
+def test_points_are_not_taken_for_thousands_where_they_cut_off_no_three_digits(tmp_path: Path) -> None:
+    assert "'1.5'" in refusal(text(tmp_path, "a;b\n1.5;2\n2,5;3\n"), decimal=",", thousands=".")
+
+
+def test_text_in_a_cell_of_several_lines_survives_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_rows, "_BLOCK", 1 << 10)
+    rows = "".join(f'"line {i}\n# no comment {i}\nend",{i}.5,2\n' for i in range(400))
+    _, names = dense(text(tmp_path, 'name,"a\nb",c\n' + rows))
+    assert names.features.tolist() == ["a\nb", "c"]
+    assert names.samples[399] == "line 399\n# no comment 399\nend"
+    _, names = dense(text(tmp_path, '// x\nname,"a\nb",c\n' + rows), comment="//")
+    assert names.samples[399] == "line 399\n# no comment 399\nend"
+
+
+def test_lines_above_a_table_are_refused_with_the_line_that_begins_it(tmp_path: Path) -> None:
+    assert "'Day Text Sum'" in refusal(text(tmp_path, "Account;12\n\nDay;Text;Sum\n1;x;2\n2;y;3\n"))
+
+
+@pytest.mark.parametrize("cells", [("€ 1,50", "€ 2,50"), ("1%", "3%"), ("1\u202f234,5", "12,5"), ("\u22121.5", "2.5")])
+def test_amounts_do_not_name_rows(cells: tuple[str, str], tmp_path: Path) -> None:
+    assert "column 'a'" in refusal(text(tmp_path, f"a;b\n{cells[0]};2\n{cells[1]};3\n"))
+
+
+# Which columns are what.
+PEOPLE = "id,name,born,sex,height,weight\n" + "".join(
+    f"{71 + 3 * i},p{i},19{50 + i}-01-02,{'FM'[i % 2]},{1.5 + i / 50},{60 + i * i % 7}\n" for i in range(12)
+)
+
+
+def test_all_columns_of_text_are_named_with_what_helps(tmp_path: Path) -> None:
+    message = refusal(text(tmp_path, PEOPLE))
+    assert "'name' (the text 'p0'), 'born' (the date '1950-01-02'), 'sex' (the text 'F')" in message
+    assert "one_hot='sex'" in message
+    assert "ids='name'" in message
+    assert "drop=['name', 'born', 'sex']" in message
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_choices_of_columns_are_those_of_pandas(kind: str, tmp_path: Path) -> None:
+    path = text(tmp_path, PEOPLE)
+    frame = pd.read_csv(path, float_precision="round_trip")
+    if kind != "csv":
+        path = tmp_path / f"a.{kind}"
+        getattr(frame, f"to_{kind}")(path)
+    X, names = dense(path, ids="name", drop=["born", "id"], one_hot="sex")
+    wanted = pd.concat(
+        [pd.get_dummies(frame["sex"], prefix="sex", prefix_sep="="), frame[["height", "weight"]]], axis=1
+    )
+    assert names.features.tolist() == ["sex=F", "sex=M", "height", "weight"] == list(wanted.columns)
+    assert names.samples.tolist() == frame["name"].tolist()
+    np.testing.assert_array_equal(X, wanted.to_numpy(float))
+    X, names = dense(path, ids="id", columns=["weight", "height"])
+    assert names.features.tolist() == ["height", "weight"]
+    assert names.samples[:2].tolist() == ["71", "74"]
+    np.testing.assert_array_equal(X, frame[["height", "weight"]])
+
+
+def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
+    path = text(tmp_path, "a,s\n1,+\n2,-\n")
+    assert dense(path, one_hot={"s": ["-", "0", "+"]})[0].tolist() == [[1, 0, 0, 1], [2, 1, 0, 0]]
+    assert "'-' is none of the classes '+', '0'" in refusal(path, one_hot={"s": ["+", "0"]})
+
+
+def test_whole_numbers_as_classes_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    _, names = dense(text(tmp_path, "a,s\n1,10\n2,9\n3,10\n"), one_hot="s")
+    assert names.features.tolist() == ["a", "s=9", "s=10"]
+
+
+def test_truth_values_are_classes_of_one_name_in_every_file(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.5, 2.5], "well": [True, False]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    for name in ("a.csv", "a.parquet"):
+        assert dense(tmp_path / name, one_hot="well")[1].features.tolist() == ["a", "well=False", "well=True"]
+
+
+def test_files_on_top_of_each_other_share_their_classes(tmp_path: Path) -> None:
+    paths = [text(tmp_path, f"a,s\n1,{kind}\n2,x\n", name=f"{kind}.csv") for kind in "yz"]
+    X, names = dense(paths, stack="rows", one_hot="s")
+    assert names.features.tolist() == ["a", "s=x", "s=y", "s=z"]
+    assert X.tolist() == [[1, 0, 1, 0], [2, 1, 0, 0], [1, 0, 0, 1], [2, 1, 0, 0]]
+
+
+def test_a_row_without_a_class_is_missing_in_all_of_them(tmp_path: Path) -> None:
+    message = refusal(text(tmp_path, "a,s\n1,x\n2,NA\n3,y\n"), one_hot="s")
+    assert "'s=x' (1), 's=y' (1)" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"drop": "heigth"}, "no column 'heigth'; did you mean 'height'"),
+        ({"ids": "nobody"}, "no column 'nobody'"),
+        ({"columns": []}, "must be numbers"),
+        ({"columns": ["sex"]}, "must be numbers"),
+        ({"columns": "height", "drop": "height"}, "one use"),
+        ({"drop": ["id", "name", "born", "sex", "height", "weight"]}, "no column of numbers left"),
+        ({"sep": ",,"}, "sep must be one character"),
+        ({"encoding": "klingon"}, "encoding must be one that Python knows"),
+        ({"decimal": ",", "thousands": ","}, "different marks"),
+        ({"comment": ""}, "comment must be"),
+    ],
+)
+def test_choices_that_cannot_be_are_refused(settings: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_matrix(text(tmp_path, PEOPLE), **settings)
+
+
+def test_choices_are_refused_where_there_is_no_table(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.eye(3))
+    assert "ids='x' is for tables" in refusal(tmp_path / "a.npy", ids="x")
+    assert "drop='value' is for tables" in refusal(text(tmp_path, "row,column,value\n0,1,2\n"), drop="value")
+    pd.DataFrame({"a": [1.0, 2.0]}).to_parquet(tmp_path / "a.parquet")
+    assert "sep says how a text is written" in refusal(tmp_path / "a.parquet", sep=";")
+
+
+def test_columns_without_names_are_called_by_their_numbers(tmp_path: Path) -> None:
+    X, names = dense(text(tmp_path, "7,1.5,2\n8,3,4\n"), ids="1")
+    assert X.tolist() == [[1.5, 2], [3, 4]]
+    assert names.samples.tolist() == ["7", "8"]
+
+
+# What is told.
+def warned(path: Path, **settings) -> list[str]:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        open_matrix(path, **settings)
+    return [str(each.message) for each in told]
+
+
+def table(folder: Path, **columns) -> Path:
+    pd.DataFrame(columns).to_csv(folder / "a.csv", index=False)
+    return folder / "a.csv"
+
+
+SOME = np.random.default_rng(0).normal(size=30).round(3)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("patient_id", 1000 + 7 * np.arange(30)[::-1]),
+        ("ID", np.arange(30) ** 2),
+        ("sampleNr", np.arange(30) ** 2),
+        ("x", np.arange(30)),
+        ("when", 20240101 + np.arange(30) // 2),
+        ("x", 5 + np.random.default_rng(1).permutation(30)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_numbers_that_tell_rows_apart_are_named(name: str, values: np.ndarray, kind: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": SOME, name: values, "b": SOME**2})
+    path = tmp_path / f"a.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    (message,) = warned(path)
+    assert f"column {name!r} looks like identifiers" in message
+    assert f"ids={name!r}" in message
+    assert f"drop={name!r}" in message
+    assert warned(path, ids=name) == warned(path, drop=name) == warned(path, columns=[name, "a", "b"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("paid", np.arange(30) ** 2),
+        ("id", np.repeat(np.arange(15), 2)),
+        ("count", np.random.default_rng(0).poisson(20, 30)),
+        ("x", np.arange(30) + 0.5),
+        ("id", np.arange(30) / 7),
+    ],
+)
+def test_other_numbers_are_not(name: str, values: np.ndarray, tmp_path: Path) -> None:
+    assert warned(table(tmp_path, a=SOME, **{name: values})) == []
+
+
+def test_classes_that_are_numbers_are_named(tmp_path: Path) -> None:
+    (message,) = warned(table(tmp_path, a=SOME, target=np.arange(30) % 3))
+    assert "column 'target' looks like classes" in message
+
+
+@pytest.mark.parametrize("name", ["Total", "TOTAL:", "Summe", "Grand total", "mean"])
+def test_a_last_row_that_is_called_a_total_is_named_and_can_be_left_out(name: str, tmp_path: Path) -> None:
+    path = text(tmp_path, f"who,a,b\nx,1,2.5\ny,3,4\nz,9,1\n{name},13,8\n")
+    (message,) = warned(path)
+    assert f"comment={name!r}" in message
+    assert warned(path, comment=name) == []
+    assert dense(path, comment=name)[0].tolist() == [[1, 2.5], [3, 4], [9, 1]]
+
+
+def test_a_first_row_that_is_called_a_total_is_named(tmp_path: Path) -> None:
+    assert "the first row is called 'Total'" in warned(text(tmp_path, "who,a\nTotal,3\nx,1\ny,2\n"))[0]
+
+
+def test_a_last_row_that_is_the_sum_of_the_others_is_named(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 40))
+    path = tmp_path / "a.csv"
+    pd.DataFrame(np.vstack([X, X.sum(axis=0)])).to_csv(path, index=False)
+    assert "sum of the others" in warned(path)[0]
+    pd.DataFrame(np.vstack([X, X.sum(axis=0) + np.eye(40)[30]])).to_csv(path, index=False)
+    assert warned(path) == []
+
+
+def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(25, "shiftsvd"):
+        open_matrix(path, **settings)
+    return [record.getMessage().removeprefix(f"{path}: ") for record in caplog.records if record.levelno > logging.INFO]
+
+
+def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = text(tmp_path, "who,a\nx,1\ny,2\n")
+    assert noticed(caplog, path) == ["the first column 'who' names the rows: it is text, and every row has another"]
+    assert noticed(caplog, path, ids="who") == []
+    assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == ["the first column names the rows: it has no name"]
+    message = "the first column names the rows: the header has no name for it"
+    assert noticed(caplog, text(tmp_path, "a,b\n7,1,3\n8,2,4\n")) == [message]
+
+
+def test_names_that_repeat_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = noticed(caplog, text(tmp_path, ",a,a,b\nx,1,2,3\nx,4,5,6\n"))
+    assert told[1:] == ["names of columns are not unique: 'a'", "names of rows are not unique: 'x'"]
+
+
+def test_a_first_line_that_may_be_a_row_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert "has no header" in noticed(caplog, text(tmp_path, "2001,2002\n1.5,2\n3,1\n"))[0]
+    assert "taken for the header" in noticed(caplog, text(tmp_path, "who,2001,2002\nx,1.5,2\ny,3,1\n"))[0]
+
+
+def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:
+    assert "one_hot='species'" in refusal(text(tmp_path, "species,a\nx,1\ny,2\nx,3\n"))
+
+
+def test_missing_entries_are_named_by_their_columns(tmp_path: Path) -> None:
+    message = refusal(text(tmp_path, "age,weight,height\n1,,2\n?,,4\n3,5,n/a\n"))
+    assert "4 entries are missing, in 'age' (1), 'weight' (2), 'height' (1); missing='mean'" in message
+
+
+def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(9, 40)) * 1e5
+    frame = pd.DataFrame(X, [f's"{i}",' for i in range(9)], [f"c{j}" for j in range(40)])
+    for settings in ({}, {"sep": ";", "decimal": ","}, {"encoding": "utf-16", "sep": "|"}):
+        frame.to_csv(tmp_path / "a.csv", **settings)
+        narrow = dense(tmp_path / "a.csv", drop="c3")
+        with monkeypatch.context() as patched:
+            patched.setattr(text_rows, "_WIDE", 4)
+            patched.setattr(text_rows, "_BLOCK", 1000)
+            wide = dense(tmp_path / "a.csv", drop="c3")
+        np.testing.assert_array_equal(wide[0], narrow[0])
+        np.testing.assert_array_equal(wide[0], frame.drop(columns="c3"))
+        for one, other in zip(wide[1], narrow[1], strict=True):
+            assert one.tolist() == other.tolist()
+
+
+def test_wide_texts_are_refused_as_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_rows, "_WIDE", 1)
+    assert "'b' (the text 'x')" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,x\n"))
+    assert "row 301 has 3 cells" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,2,3\n"))
+    assert "in 'b' (1)" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,.\n"))
+    assert "'1_0'" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,1_0\n"))
