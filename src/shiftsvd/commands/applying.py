@@ -17,9 +17,10 @@ from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import filled, joined
-from shiftsvd.io import Names, open_matrix
+from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
-from shiftsvd.io.opening import operator_of
+from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
@@ -31,6 +32,8 @@ from shiftsvd.runs.progress import progress
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23
+# How tables of scores are written: names of the samples may be numbers.
+SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
 def transform(model: Path, given: dict[str, Any]) -> None:
@@ -87,14 +90,15 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     are_genotypes = genotypes.are_genotypes(given["files"], given["format_"], given["orient"])
     if are_genotypes and not (len(files) > 1 and given["stack"] == "rows"):
         return _opened_genotypes(pca, files, given["key"], resources)
-    A, names = _samples(pca, files, where(given) | {"stack": given["stack"]} | vars(resources))
+    choices = getattr(pca, "table_", NOTHING).beside(given["choices"])
+    A, names = _samples(pca, files, where(given) | {"stack": given["stack"], "choices": choices} | vars(resources))
     return aligned(pca, A.shape[1], names.features, several(files)), A, names
 
 
 def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
-        return open_matrix(files, **how)
+        return open_chosen(files, **how)
     return open_with_gaps(files, unobserved=pca.unobserved, **how)
 
 
@@ -153,7 +157,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names]:
     """Scores from a table, as many columns as the model has components."""
     resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None
-    Z, names = open_matrix(given["file"], format=kind, **vars(resources))
+    Z, names = open_chosen(given["file"], SCORES, format=kind, **vars(resources))
     if Z.shape[1] != pca.n_components_:
         raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
     return Z, names

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -19,6 +19,7 @@ Example:
 @options.components
 @options.preprocess
 @options.inside
+@columns.table
 @options.solver
 @options.tol
 @options.resources
@@ -31,6 +32,7 @@ def estimate(**given: Any) -> None:
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])
+    given["choices"] = columns.chosen(given)
     from shiftsvd.commands.facts import estimated, lines
 
     click.echo(lines(estimated(given), given["json_out"]))

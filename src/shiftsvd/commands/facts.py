@@ -12,8 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
-from shiftsvd.io import open_matrix
-from shiftsvd.io.opening import held_bytes, read_files
+from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
@@ -56,12 +55,20 @@ def installation() -> Facts:
 def matrix(given: dict[str, Any]) -> Facts:
     """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
     if given["files"] == ("-",):
-        A, names = open_matrix("-", **where(given), memory_limit=given["memory"])
+        A, names = open_chosen("-", given["choices"], **where(given), memory_limit=given["memory"])
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
     paths = [Path(file) for file in given["files"]]
-    opened = read_files(paths, given["stack"], given["format_"], given["key"], given["orient"], given["memory"])
+    opened = read_files(
+        paths,
+        given["stack"],
+        given["format_"],
+        given["key"],
+        given["orient"],
+        given["memory"],
+        choices=given["choices"],
+    )
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
     formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)
@@ -128,7 +135,9 @@ def _plain(value: Any) -> Any:
 
 def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
-    A, _ = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A, _ = open_chosen(
+        given["file"], given["choices"], **where(given), n_threads=given["threads"], memory_limit=given["memory"]
+    )
     k = within(given["k"], A.shape, given["file"])
     foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
     seconds = foreseen.seconds_per_pass

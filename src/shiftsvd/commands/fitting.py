@@ -13,16 +13,19 @@ from typing import Any, Literal
 import click
 import numpy as np
 
-from shiftsvd.commands import genotypes
+from shiftsvd.commands import components, genotypes
+from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.cluster import asked_for, workers
+from shiftsvd.commands.columns import label_of
 from shiftsvd.commands.options import say, typed, within
-from shiftsvd.commands.results import Result, component_table, printed, variance_table
+from shiftsvd.commands.results import Result, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import joined
-from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.opening import operator_of
+from shiftsvd.io import Names
+from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
@@ -78,6 +81,9 @@ class Fit:
     force: bool
     quiet: bool
     verbose: int
+    components: str | None = None
+    choices: Choices = NOTHING
+    label_column: str | None = None
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
     penalty: float | Literal["auto"] | None = None
@@ -102,18 +108,33 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = ("files", "stack", "format", "key", "orient", "chromosomes", "missing", "unobserved", "memory")
-        ours = (*data, "preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        ours = (
+            *data,
+            "choices",
+            "preprocess",
+            "penalty",
+            "max_iter",
+            "k",
+            "shift",
+            "scale",
+            "solver",
+            "tol",
+            "certify",
+            "seed",
+        )
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
 def run(options: Fit) -> None:
     """Fit, and print or write the result."""
-    options = replace(options, **genotypes.settled(options))
+    asked, options = options, replace(options, **genotypes.settled(options))
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
     A, names = opened_samples(options)
     k = within(options.k, A.shape, options.file)
+    colors = label_of(options, A.shape[0])
+    advise_scale(A, names, asked)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -122,17 +143,23 @@ def run(options: Fit) -> None:
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
             pca = fitted(A, names, k, options)
+            components.settled(pca, options, outputs, paths)
             raster = write_scores(pca, A, names, options, outputs, paths)
         pca.set_params(missing=options.missing_later)
         if options.filled:
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(options))
         result = Result.of(
-            pca, A, names.features, asdict(options) | {"file": options.file}, paths, time.perf_counter() - started
+            pca,
+            A,
+            names.features,
+            asdict(options) | {"file": options.file, "table": options.choices.told},
+            paths,
+            time.perf_counter() - started,
         )
         n_left_out = genotypes.n_left_out(options, A.shape[1])
         if options.scale == genotypes.SCALE:
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
-        write_files(pca, result, outputs, paths, raster)
+        write_files(pca, result, outputs, paths, raster, colors)
     if n_left_out:
         say(f"{n_left_out:,} variants that are not on autosomes left out; --chromosomes all keeps them", options.quiet)
     tell(result, options)
@@ -141,17 +168,19 @@ def run(options: Fit) -> None:
 def opened_samples(options: Fit) -> tuple[Observed, Names]:
     """The matrix and its names; for a cluster, one whose blocks the workers read from the path."""
     resources = Resources(options.memory, options.threads)
-    where = vars(resources) | {name: getattr(options, name) for name in ("stack", "format", "key", "orient")}
+    kept = ("stack", "format", "key", "orient", "choices")
+    where = vars(resources) | {name: getattr(options, name) for name in kept}
     if options.left_missing != "error":
         return open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
     on_cluster = asked_for(options.scheduler, options.workers)
     files, stream = [Path(file) for file in options.files], on_cluster or None
     files = [file.absolute() for file in files] if on_cluster else files
     if options.chromosomes:
+        options.choices.refuse_for("genotypes")
         parts = genotypes.of_choice(files, options.chromosomes, options.key, options.memory)
         A, names = operator_of(files, joined(parts), resources, stream)
     else:
-        A, names = open_matrix(files, stream=stream, **where)
+        A, names = open_chosen(files, stream=stream, **where)
     if not on_cluster:
         return A, names
     from shiftsvd.backends.dask.file import on_workers
@@ -175,7 +204,7 @@ def planned(options: Fit) -> dict[str, Path]:
     if kind in FORMATS:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
-    files |= {"components": "components.csv", "variances": "variances.csv", "result": "result.json"}
+    files |= components.planned(options.components) | {"variances": "variances.csv", "result": "result.json"}
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
     if options.report and not drawn:
         raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
@@ -191,7 +220,7 @@ def planned(options: Fit) -> dict[str, Path]:
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
     """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS} | {"report.html", "fit.h5ad"}
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"components.csv", "components.parquet", "report.html", "fit.h5ad"}
     others = sorted(name for name in ours - planned if (folder / name).exists())
     if others:
         warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
@@ -220,6 +249,8 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit) -> PCA:
         pca.fit(A)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
+    if options.choices.given:
+        pca.table_ = options.choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
@@ -291,12 +322,13 @@ def score_raster(pca: PCA) -> Any:
     return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
 
 
-def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any) -> None:
+def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any, colors: Any) -> None:
     """Everything but the scores."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
-    component_table(outputs.part(paths["components"]), pca, result)
+    if "components" in paths:
+        components.write(paths["components"], outputs.part(paths["components"]), pca, result.features)
     variance_table(outputs.part(paths["variances"]), result)
     if "eigenval" in paths:
         genotypes.values(outputs.part(paths["eigenval"]), pca)
@@ -311,6 +343,7 @@ def write_files(pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Pat
             source=result.source,
             command=typed(),
             names=result.features,
+            colors=colors,
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

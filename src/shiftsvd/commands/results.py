@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
@@ -75,6 +74,7 @@ class Result:
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": {name: options[name] for name in SETTINGS} | {"preprocess": list(options["preprocess"])},
+            **({"table": options["table"]} if options["table"] else {}),
             "version": version("shiftsvd"),
         }
         return cls(document, features, options["tol"])
@@ -194,12 +194,3 @@ def variance_table(path: Path, result: Result) -> None:
         for j, row in enumerate(result.rows()):
             cells = ["" if cell is None else str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
             writer.writerow([f"PC{j + 1}", *cells])
-
-
-def component_table(path: Path, pca: Any, result: Result) -> None:
-    """components.csv: a row for each feature, a column for each component."""
-    columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
-    V = pca.components_.T
-    table = Table(columns, len(V), V.dtype, result.features, "feature")
-    with path.open("wb") as file, csv_table(file, table) as write:
-        write_rows([(0, V)], [write])

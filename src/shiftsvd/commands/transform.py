@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -26,6 +26,7 @@ Examples:
     click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.'),
 )
 @options.inside
+@columns.table
 @options.resources
 @options.dtype
 @options.progress
@@ -36,12 +37,14 @@ def transform(model: Path, **given: Any) -> None:
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error.
-    Several files are one matrix, as `fit` stacks them.
+    Several files are one matrix, as `fit` stacks them. What was said of a table in the fit holds here too, unless it
+    is said otherwise.
     Missing genotypes of a .bed are the means of MODEL; if it was fitted to autosomes, other variants are left out.
     """
     options.check_stack(given["files"], given["stack"])
     options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])
+    given["choices"] = columns.chosen(given)
     from shiftsvd.commands.applying import transform as run
 
     run(model, given)

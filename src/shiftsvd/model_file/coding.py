@@ -33,6 +33,7 @@ VALUES = {
     **dict.fromkeys(("PMI", "CLR", "Ranks", "Sqrt", "FreemanTukey", "Anscombe"), "shiftsvd.transforms"),
     **dict.fromkeys(("Binarize", "Elementwise", "Fitted"), "shiftsvd.transforms"),
     "Smooth": "shiftsvd.transforms.smooth",
+    "Choices": "shiftsvd.io.choices",
     "Info": "shiftsvd.result",
 }
 # Fields that solvers have in older files: what each is called now, None where it is no setting any more.

@@ -204,6 +204,14 @@ LEARNED: Final = record(
     LearnedCovariates={"mean": numbers("n"), "centre": numbers("p"), "coefficients": numbers("pn")},
 )
 
+
+def choices(name: str, value: Any, sizes: Sizes) -> None:
+    """What was said of a table: names and marks that are texts."""
+    record(Choices={})(name, value, sizes)
+    if not all(isinstance(each, str) for each in (*value.named, *sum(map(tuple, value.one_hot.values()), ()))):
+        raise ValueError(f"{name} must name columns and classes by texts, got {value!r:.80}")
+
+
 KINDS: Final = {
     "PCA": Kind(
         "shiftsvd.estimators.pca",
@@ -217,6 +225,7 @@ KINDS: Final = {
         },
         {
             "feature_names_in_": texts("n"),
+            "table_": choices,
             "shift_": LEARNED,
             "preprocess_": transformations,
             "unseen_variance_": number(least=0),
