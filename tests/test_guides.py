@@ -8,6 +8,7 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.io import mmwrite
 from scipy.sparse import csr_matrix, random_array
 
 import shiftsvd
+from people import PEOPLE
 from shiftsvd.cli import main
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -106,6 +108,30 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     scores = np.loadtxt("new.csv", delimiter=",", skiprows=1, usecols=range(1, 11))
     size = np.abs(scores).max()
     np.testing.assert_allclose(scope["new"].obsm["X_pca"], scores, atol=1e-4 * size)
+
+
+def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    for each in PEOPLE:
+        if each.name in ("bank.csv", "latin.csv"):
+            each.write(Path(each.name))
+    for name, m in (("patients.csv", 30), ("new.csv", 4)):
+        ages = np.random.default_rng(m).normal(50, 9, (m, 2)).round(1)
+        lines = [f"{17 + 3 * i},2024-01-{i + 1:02},{a},{b},{'FM'[i % 2]},g{i % 3}" for i, (a, b) in enumerate(ages)]
+        Path(name).write_text("\n".join(["patient_id,date,age,weight,sex,group", *lines]) + "\n")
+    page = DOCS / "guide" / "tables.rst"
+    lines = commands_of(page)
+    assert [line[1] for line in lines] == ["fit", "fit", "transform", "fit", "fit", "info"]
+    for line in lines:
+        result = CliRunner().invoke(main, line[1:])
+        assert result.exit_code == 0, result.output
+    assert len(Path("scores.csv").read_text().splitlines()) == 5
+    result = CliRunner().invoke(main, ["fit", "patients.csv"])
+    assert all(option in result.stderr for option in ("--one-hot sex", "--ids date", "--drop date"))
+    shown: dict[str, Any] = {}
+    exec(python_of(page, but="pandas"), shown)
+    assert shown["names"].features.tolist() == ["age", "weight", "sex=F", "sex=M"]
 
 
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])

@@ -19,9 +19,10 @@ from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.several import filled, joined
-from shiftsvd.io import Names, open_matrix
+from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
-from shiftsvd.io.opening import operator_of
+from shiftsvd.io.choices import NOTHING, Choices
+from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
@@ -34,6 +35,8 @@ from shiftsvd.transforms.chains import reordered
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23
+# How tables of scores are written: names of the samples may be numbers.
+SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
 def transform(model: Path, given: dict[str, Any]) -> None:
@@ -105,7 +108,8 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
     if _are_genotypes(given):
         return _opened_genotypes(pca, files, given["key"], resources)
-    how = where(given) | {name: given[name] for name in ("stack", "join")}
+    choices = getattr(pca, "table_", NOTHING).beside(given["choices"])
+    how = where(given) | {name: given[name] for name in ("stack", "join")} | {"choices": choices}
     A, names = _samples(pca, files, how | vars(resources))
     A, features = known_features(pca, A, names.features, several(files))
     return aligned(pca, A.shape[1], features, several(files)), A, names
@@ -114,7 +118,7 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
 def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
-        return open_matrix(files, **how)
+        return open_chosen(files, **how)
     return open_with_gaps(files, unobserved=pca.unobserved, **how)
 
 
@@ -176,7 +180,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]
     """A table, and which of its columns are scores: all, or those that are called as the components are."""
     resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None
-    Z, names = open_matrix(given["file"], format=kind, **vars(resources))
+    Z, names = open_chosen(given["file"], SCORES, format=kind, **vars(resources))
     if Z.shape[1] == pca.n_components_:
         return Z, names, slice(None)
     columns = {} if names.features is None else {str(name): j for j, name in enumerate(names.features)}

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -19,6 +19,7 @@ Examples:
 @click.argument("file", metavar="IN", type=options.MATRIX)
 @click.argument("out", metavar="OUT", type=click.Path())
 @options.inside
+@columns.table
 @click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), help="Of OUT.  [default: none]")
 @options.memory
 @options.force
@@ -30,6 +31,7 @@ def convert(**given: Any) -> None:
     not fit in memory is written block by block; names of samples and features go with it.
     """
     options.check_format(given["file"], given["format_"])
+    choices = columns.chosen(given)
     from shiftsvd.io.convert import convert as run
 
     run(
@@ -39,5 +41,6 @@ def convert(**given: Any) -> None:
         force=given["force"],
         memory_limit=given["memory"],
         compression=given["compression"],
+        choices=choices,
     )
     options.say(f"written: {given['out']}", given["quiet"])

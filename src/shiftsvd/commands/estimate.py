@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -20,6 +20,7 @@ Example:
 @options.preprocess
 @options.mask
 @options.inside
+@columns.table
 @options.solver
 @options.tol
 @options.resources
@@ -32,6 +33,7 @@ def estimate(**given: Any) -> None:
     """
     options.check_format(given["file"], given["format_"])
     options.shares(given["k"], given["solver"])
+    given["choices"] = columns.chosen(given)
     from shiftsvd.commands.facts import estimated, lines
 
     click.echo(lines(estimated(given), given["json_out"]))

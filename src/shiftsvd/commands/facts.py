@@ -14,8 +14,7 @@ from shiftsvd.commands.cells import taken
 from shiftsvd.commands.options import where, within
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
-from shiftsvd.io import open_matrix
-from shiftsvd.io.opening import held_bytes, read_files
+from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
@@ -58,12 +57,19 @@ def installation() -> Facts:
 def matrix(given: dict[str, Any]) -> Facts:
     """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
     if given["files"] == ("-",):
-        A, names = open_matrix("-", **where(given), memory_limit=given["memory"])
+        A, names = open_chosen("-", given["choices"], **where(given), memory_limit=given["memory"])
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
     paths = [Path(file) for file in given["files"]]
-    opened = read_files(paths, given["stack"], **where(given), memory_limit=given["memory"], join=given["join"])
+    opened = read_files(
+        paths,
+        given["stack"],
+        **where(given),
+        memory_limit=given["memory"],
+        join=given["join"],
+        choices=given["choices"],
+    )
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
     formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)
@@ -132,7 +138,9 @@ def _plain(value: Any) -> Any:
 
 def estimated(given: dict[str, Any]) -> Facts:
     """What a fit will take."""
-    A, names = open_matrix(given["file"], **where(given), n_threads=given["threads"], memory_limit=given["memory"])
+    A, names = open_chosen(
+        given["file"], given["choices"], **where(given), n_threads=given["threads"], memory_limit=given["memory"]
+    )
     A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
     foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])

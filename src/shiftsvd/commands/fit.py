@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options, selecting
+from shiftsvd.commands import columns, options, selecting
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -24,12 +24,17 @@ Examples:
   shiftsvd fit counts.h5ad -k 10 --workers 2 --checkpoint reads/ -o by-workers/
 """
 
+# What is written into the folder alone.
+NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "--label-column")
+
 
 @click.command(cls=Subcommand, epilog=EPILOG)
 @click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
 @options.stack
 @options.components
 @options.inside
+@columns.table
+@columns.label_column
 @under(
     "Genotypes",
     click.option(
@@ -77,6 +82,11 @@ Examples:
     "Output",
     click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"),
     click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file."),
+    click.option(
+        "--components",
+        type=click.Choice(["csv", "parquet", "none"]),
+        help="Kind of components file; the model has the same numbers.  [default: csv; none above 10 million numbers]",
+    ),
     click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens."),
     click.option("--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]"),
 )
@@ -123,6 +133,8 @@ def fit(**given: Any) -> None:
     options.shares(given["k"], given["solver"])
     if file == "-" and given["checkpoint"]:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
+    if file == "-" and given["label_column"]:
+        raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
     options.check_workers(given["scheduler"], given["workers"], file)
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
@@ -132,14 +144,10 @@ def fit(**given: Any) -> None:
     options.check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
-    named = {
-        "--scan": given["scan"],
-        "--scores": given["scores"],
-        "--anndata": given["anndata"],
-        "--report": given["report"],
-    }
+    named = {name: given[name[2:].replace("-", "_")] for name in NEED_FOLDER}
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
+    given["choices"] = columns.chosen(given)
     from shiftsvd.commands.fitting import Fit, run
 
     for name in ("verbose", "format_"):

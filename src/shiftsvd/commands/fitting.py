@@ -13,20 +13,23 @@ from typing import Any, Literal, NamedTuple
 import click
 import numpy as np
 
-from shiftsvd.commands import genotypes
+from shiftsvd.commands import components, genotypes
+from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.cells import Known, ddof_of, known_of, place_of
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.cohorts import Told, beside, tell_removed
+from shiftsvd.commands.columns import label_of
 from shiftsvd.commands.opened import WHERE, everybody, opened_samples
 from shiftsvd.commands.options import say, typed, within
 from shiftsvd.commands.ranking import OUTPUT, ranked, write_features
-from shiftsvd.commands.results import Result, component_table, printed, variance_table
+from shiftsvd.commands.results import Result, printed, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics.selection import Cohort
 from shiftsvd.io import Names
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, SolverName
@@ -81,6 +84,9 @@ class Fit:
     force: bool
     quiet: bool
     verbose: int
+    components: str | None = None
+    choices: Choices = NOTHING
+    label_column: str | None = None
     chromosomes: str | None = None
     filled: bool = False  # whether the reader of the file leaves nothing missing
     penalty: float | Literal["auto"] | None = None
@@ -115,7 +121,7 @@ class Fit:
     @property
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
-        data = (*WHERE, "files", "chromosomes", "filters", "missing", "unobserved", "memory")
+        data = (*WHERE, "choices", "files", "chromosomes", "filters", "missing", "unobserved", "memory")
         cells = ("mask", "covariates", "groups", "top_features", "flavor", "batch")
         solved = ("preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
         ours = (*data, *cells, *solved)
@@ -124,13 +130,15 @@ class Fit:
 
 def run(options: Fit) -> None:
     """Fit, and print or write the result."""
-    options = replace(options, **genotypes.settled(options))
+    asked, options = options, replace(options, **genotypes.settled(options))
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
     A, names, cohort = opened_samples(options)
     known = known_of(options, names, A.shape)
     k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
+    colors = label_of(options, A.shape[0])
+    advise_scale(A, names, asked)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -141,6 +149,7 @@ def run(options: Fit) -> None:
             if options.top_features:
                 known = ranked(known, A, names, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
+            components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
             raster = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
             told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
@@ -149,13 +158,13 @@ def run(options: Fit) -> None:
             assert cohort is not None
             pca.variants_ = cohort.left
             pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(cohort.training))
-        given, seconds = asdict(options) | {"file": options.file}, time.perf_counter() - started
-        result = Result.of(pca, A, feature_names_of(pca), given, paths, seconds)
+        given = asdict(options) | {"file": options.file, "table": options.choices.told}
+        result = Result.of(pca, A, feature_names_of(pca), given, paths, time.perf_counter() - started)
         if options.scale == genotypes.SCALE:
             n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
         result.document.update(known.told() if told is None else told.document())
-        write_files(pca, result, outputs, paths, raster, told)
+        write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
     if cohort is not None:
@@ -179,7 +188,7 @@ def planned(options: Fit) -> dict[str, Path]:
     if kind in FORMATS:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
-    files |= {"components": "components.csv", "variances": "variances.csv", "result": "result.json"}
+    files |= components.planned(options.components) | {"variances": "variances.csv", "result": "result.json"}
     if options.top_features:
         files["features"] = OUTPUT
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
@@ -198,7 +207,7 @@ def planned(options: Fit) -> dict[str, Path]:
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
     """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS}
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"components.csv", "components.parquet"}
     ours |= {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv", OUTPUT}
     others = sorted(name for name in ours - planned if (folder / name).exists())
     if others:
@@ -231,6 +240,8 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         pca.feature_names_in_ = np.asarray(names.features, object)
     if known.design is not None:
         pca.design_ = known.design
+    if options.choices.given:
+        pca.table_ = options.choices.learned(names.features)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
@@ -314,15 +325,23 @@ def score_raster(pca: PCA) -> Any:
     return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
 
 
+class Drawn(NamedTuple):
+    """What the report draws of the scores, and by what it colours them."""
+
+    raster: Any
+    colors: Any
+
+
 def write_files(
-    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], raster: Any, told: Told | None
+    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
 ) -> None:
     """Everything but the scores."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
-    known = () if told is None else beside(told.cohort.left)
-    component_table(outputs.part(paths["components"]), pca, result, known)
+    if "components" in paths:
+        known = () if told is None else beside(told.cohort.left)
+        components.write(paths["components"], outputs.part(paths["components"]), pca, result.features, known)
     variance_table(outputs.part(paths["variances"]), result)
     if "eigenval" in paths:
         genotypes.values(outputs.part(paths["eigenval"]), pca)
@@ -335,10 +354,11 @@ def write_files(
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=raster,
+            scores=drawn.raster,
             source=result.source,
             command=typed(),
             names=result.features,
+            colors=drawn.colors,
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

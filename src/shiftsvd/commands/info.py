@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -21,6 +21,7 @@ Examples:
 @click.argument("files", metavar="[FILE]...", type=options.MATRIX, nargs=-1)
 @options.stack
 @options.inside
+@columns.table
 @options.memory
 @options.as_json
 @options.talk
@@ -41,5 +42,6 @@ def info(**given: Any) -> None:
     else:
         options.check_stack(files, given["stack"], given["join"])
         options.check_format(files[0], given["format_"])
+        given["choices"] = columns.chosen(given)
         told = facts.matrix(given)
     click.echo(facts.lines(told, given["json_out"]))

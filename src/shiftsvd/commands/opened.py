@@ -8,8 +8,8 @@ from shiftsvd.commands.cohorts import all_samples, opened_cohort
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.genetics.selection import Cohort
 from shiftsvd.genetics.several import Parts, joined
-from shiftsvd.io import Names, open_matrix
-from shiftsvd.io.opening import operator_of
+from shiftsvd.io import Names
+from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.operators import Operator
@@ -22,14 +22,15 @@ WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
     """The matrix and its names, and what genotypes take part; for a cluster, one whose blocks the workers read."""
     resources = Resources(options.memory, options.threads)
-    where = vars(resources) | {name: getattr(options, name) for name in WHERE}
+    where = vars(resources) | {name: getattr(options, name) for name in (*WHERE, "choices")}
     if options.left_missing != "error":
         A, names = open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
         return A, names, None
     if options.chromosomes:
+        options.choices.refuse_for("genotypes")
         cohort = opened_cohort(files_of(options), options)
         return genotypes_of(cohort.training, options), joined(cohort.parts).names, cohort
-    B, names = open_matrix(files_of(options), stream=asked_for(options.scheduler, options.workers) or None, **where)
+    B, names = open_chosen(files_of(options), stream=asked_for(options.scheduler, options.workers) or None, **where)
     return spread(B, options), names, None
 
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from shiftsvd.commands.tables import Table, csv_table, write_rows
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
@@ -83,6 +82,7 @@ class Result:
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": {name: options[name] for name in SETTINGS} | {"preprocess": list(options["preprocess"])},
+            **({"table": options["table"]} if options["table"] else {}),
             "version": version("shiftsvd"),
         }
         return cls(document, features, options["tol"])
@@ -220,12 +220,3 @@ def variance_table(path: Path, result: Result) -> None:
         for j, row in enumerate(result.rows()):
             cells = ["" if cell is None else str(cell).lower() if isinstance(cell, bool) else cell for cell in row]
             writer.writerow([f"PC{j + 1}", *cells])
-
-
-def component_table(path: Path, pca: Any, result: Result, beside: tuple[tuple[str, Any], ...] = ()) -> None:
-    """components.csv: a row for each feature, a column for each component, and what else is known of features."""
-    columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
-    V = pca.components_.T
-    table = Table(columns, len(V), V.dtype, result.features, "feature", beside)
-    with path.open("wb") as file, csv_table(file, table) as write:
-        write_rows([(0, V)], [write])

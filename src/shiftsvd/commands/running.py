@@ -1,5 +1,6 @@
 """How a subcommand runs: warnings and errors become single lines on stderr, and codes that a script can read."""
 
+import ast
 import logging
 import re
 import shlex
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from shiftsvd.commands.columns import joined
 from shiftsvd.commands.headings import write_options
 from shiftsvd.commands.options import LINE, SCALES
 from shiftsvd.names import GENES
@@ -35,7 +37,13 @@ SPELLED = {
     "mask_var=None": "--mask none",
     "mask_var": "--mask",
 }
+NOTICE = 25  # a level of the log between INFO and WARNING
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
+# Arguments that take names of columns or marks, as messages have them: drop='date', one_hot=['sex', 'town'].
+SAID = re.compile(
+    r"\b(ids|drop|columns|one_hot|label_column|sep|decimal|thousands|encoding|comment|missing)="
+    r"(\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
+)
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
 
 
@@ -61,7 +69,8 @@ class Subcommand(click.Command):
         """Run, with warnings as lines and errors as messages."""
         verbose = int(ctx.params.get("verbose", 0))
         try:
-            with _warnings_told(bool(ctx.params.get("quiet"))), _log_told(verbose):
+            quiet = bool(ctx.params.get("quiet"))
+            with _warnings_told(quiet), _log_told(verbose, quiet):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
@@ -92,7 +101,18 @@ def _spelled(text: str) -> str:
     """A message with the names of options in place of those of arguments."""
     for name, option in SPELLED.items():
         text = text.replace(name, option)
-    return text
+    return SAID.sub(_option, text)
+
+
+def _option(said: re.Match[str]) -> str:
+    """An argument as the option is typed."""
+    try:
+        value = ast.literal_eval(said[2])
+    except (ValueError, SyntaxError):
+        return said[0]  # text of a file that looks like one
+    names = value if isinstance(value, list) else [value]
+    several = said[1] in ("drop", "columns", "one_hot")
+    return f"--{said[1].replace('_', '-')} {shlex.quote(joined(names) if several else str(names[0]))}"
 
 
 @contextmanager
@@ -116,13 +136,13 @@ def _warnings_told(quiet: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _log_told(verbose: int) -> Iterator[None]:
-    """The library's log as lines on stderr: warnings, with -v what is done, twice the details too."""
+def _log_told(verbose: int, quiet: bool) -> Iterator[None]:
+    """The library's log as lines on stderr: warnings, notices if not quiet, with -v what is done, twice the details."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     before = logger.level
     logger.addHandler(handler)
-    logger.setLevel((logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)])
+    logger.setLevel((logging.WARNING if quiet else NOTICE, logging.INFO, logging.DEBUG)[min(verbose, 2)])
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import columns, options
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -28,6 +28,7 @@ Examples:
 )
 @options.inside
 @options.projection
+@columns.table
 @options.resources
 @options.dtype
 @options.progress
@@ -39,7 +40,8 @@ def transform(model: Path, **given: Any) -> None:
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error, but
     for a model of some features (--mask), which leaves them out. Columns of obs that it has regressed out are needed.
-    Several files are one matrix, as `fit` stacks them.
+    Several files are one matrix, as `fit` stacks them. What was said of a table in the fit holds here too, unless it
+    is said otherwise.
 
     Variants of a .bed are matched with those of MODEL by chromosome, position and alleles: swapped alleles, other
     strands and another order are no matter, and what is left out is counted on stderr. Scores are those of least
@@ -50,6 +52,7 @@ def transform(model: Path, **given: Any) -> None:
     options.check_projection(given)
     options.check_format(given["files"][0], given["format_"])
     options.tables(given["out"])
+    given["choices"] = columns.chosen(given)
     from shiftsvd.commands.applying import transform as run
 
     run(model, given)

@@ -90,7 +90,8 @@ def count_columns(estimator: Any, A: Any, reset: bool) -> None:
         raise ValueError(f"Complex data not supported by {name}, got {A}; use svd")
     if reset:
         estimator.n_features_in_ = A.shape[1]
-        vars(estimator).pop("feature_names_in_", None)
+        for name in ("feature_names_in_", "table_"):
+            vars(estimator).pop(name, None)
     elif A.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {A.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"

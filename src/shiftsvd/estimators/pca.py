@@ -123,6 +123,8 @@ class PCA(BatchPCA):
         With `Select` among the transformations, the features of X are more than those of the components.
     feature_names_in_ : array of str
         If X was a data frame.
+    table_ : shiftsvd.io.Choices
+        What was said of the table that ``shiftsvd fit`` read; only where something was.
     unseen_variance_ : float
         After `partial_fit` only: no exact variance is larger than `explained_variance_` by more.
     info_ : Info

@@ -34,6 +34,7 @@ VALUES = {
     **dict.fromkeys(("Binarize", "Elementwise", "Fitted"), "shiftsvd.transforms"),
     "Smooth": "shiftsvd.transforms.smooth",
     "Design": "shiftsvd.preparation.design",
+    "Choices": "shiftsvd.io.choices",
     "Info": "shiftsvd.result",
 }
 # Fields that solvers have in older files: what each is called now, None where it is no setting any more.

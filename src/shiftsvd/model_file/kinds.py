@@ -231,6 +231,14 @@ LEARNED: Final = record(
     LearnedCovariates={"mean": numbers("n"), "centre": numbers("p"), "coefficients": numbers("pn")},
 )
 
+
+def choices(name: str, value: Any, sizes: Sizes) -> None:
+    """What was said of a table: names and marks that are texts."""
+    record(Choices={})(name, value, sizes)
+    if not all(isinstance(each, str) for each in (*value.named, *sum(map(tuple, value.one_hot.values()), ()))):
+        raise ValueError(f"{name} must name columns and classes by texts, got {value!r:.80}")
+
+
 KINDS: Final = {
     "PCA": Kind(
         "shiftsvd.estimators.pca",
@@ -244,6 +252,7 @@ KINDS: Final = {
         },
         {
             "variants_": VARIANTS,
+            "table_": choices,
             "preprocess_": transformations,
             "feature_names_in_": texts("i"),
             "shift_": LEARNED,

@@ -50,6 +50,10 @@ class Outputs:
         """Where to write what will be at `path`; the suffix is the same."""
         return self._parts[path]
 
+    def leave_out(self, path: Path) -> None:
+        """Not write one of them after all."""
+        self._parts.pop(path).unlink(missing_ok=True)
+
     def __enter__(self) -> Self:
         """Make the folders, and nothing in them but locks."""
         with ExitStack() as undone:

@@ -1,0 +1,43 @@
+"""What a fit of a table advises: a scale, where columns differ by orders of magnitude."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.commands.options import say
+from shiftsvd.io import Names
+from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.operators import Operator
+
+APART: Final = 100  # times the smallest standard deviation: two orders of magnitude
+
+
+def are_tables(options: Any) -> bool:
+    """Whether the files are tables."""
+    if options.file == "-":
+        return options.format is not None and FORMATS[options.format].module == "table"
+    return all(FORMATS[format_of(Path(file), options.format)].module == "table" for file in options.files)
+
+
+def advise_scale(A: Any, names: Names, options: Any) -> None:
+    """Say that the largest columns decide, if nobody has said anything of scales; data that are in memory only."""
+    is_plain = options.scale is None and options.shift == "mean" and not options.preprocess
+    if not is_plain or not isinstance(A, Operator) or isinstance(A, DiskRows) or not are_tables(options):
+        return
+    squares = A.moments().M2
+    if squares is None or not np.any(squares > 0):
+        return
+    spread = np.sqrt(squares)
+    there = np.flatnonzero(spread)
+    least, most = there[np.argmin(spread[there])], there[np.argmax(spread[there])]
+    if spread[most] < APART * spread[least]:
+        return
+    called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
+    ratio = spread[most] / spread[least]
+    say(
+        f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.3g} times as much as {called[1]}, and "
+        "counts as much more; --scale gives all the same weight (--scale none: as it is, without this line)",
+        options.quiet,
+    )

@@ -1,0 +1,84 @@
+"""Options of tables: which columns are what, how a text is written, and what colours the report."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from shiftsvd.commands.headings import under
+
+if TYPE_CHECKING:
+    from shiftsvd.io.choices import Choices
+
+NAMES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
+
+
+def _listed(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of columns with commas between them; those that have commas themselves are in quotes."""
+    return tuple(name.strip() for one in value for row in csv.reader([one], skipinitialspace=True) for name in row)
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names of columns as these options take them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
+
+
+def _several(name: str, says: str) -> Any:
+    """An option that takes names of columns, and may be given more than once."""
+    return click.option(name, metavar="COLUMNS", multiple=True, callback=_listed, help=says)
+
+
+table = under(
+    "Tables",
+    click.option(
+        "--ids",
+        metavar="COLUMN",
+        help="What names the rows.  [default: the first column, if it has no name, or is text that never repeats]",
+    ),
+    _several("--drop", "Columns that are left out: date,comment; names with commas in quotes."),
+    _several("--columns", "The only columns that are features.  [default: all]"),
+    _several("--one-hot", "Columns of classes: each class becomes a column of zeros and ones, as in sex=F."),
+    click.option("--sep", metavar="CHARACTER", help="What is between cells; also tab, space.  [default: as it looks]"),
+    click.option(
+        "--decimal", metavar="CHARACTER", help='What is before fractions, such as ",".  [default: as it looks]'
+    ),
+    click.option("--thousands", metavar="CHARACTER", help="What is between thousands.  [default: as it looks]"),
+    click.option("--encoding", metavar="NAME", help="Such as latin-1, cp1252.  [default: UTF-8, or as its mark says]"),
+    click.option("--comment", metavar="TEXT", help="Lines that begin so are left out.  [default: # at the beginning]"),
+)
+label_column = under(
+    "Tables",
+    click.option("--label-column", metavar="COLUMN", help="What colours the scores in the report; it is no feature."),
+)
+
+
+def chosen(given: dict[str, Any]) -> "Choices":
+    """What the options say of a table, taken out of them; what no table can have is refused."""
+    from shiftsvd.io.choices import Choices
+
+    said = {name: given.pop(name) for name in NAMES}
+    label = given.get("label_column")
+    said["drop"] += () if label is None or label in said["drop"] else (label,)
+    try:
+        return Choices.of(**said)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def label_of(options: Any, n_samples: int) -> Any:
+    """The column that colours the report, if there is one."""
+    if options.label_column is None:
+        return None
+    from pathlib import Path
+
+    from shiftsvd.io.column import read_column
+
+    files = [Path(file) for file in options.files]
+    label = read_column(files, options.label_column, options.format, options.choices, along=options.stack != "columns")
+    if len(label) != n_samples:
+        raise ValueError(f"--label-column needs a value for each of {n_samples:,} samples, got {len(label):,}")
+    return label

@@ -1,0 +1,231 @@
+"""The command on tables: its options, what the model remembers of them, and what it tells."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from shiftsvd.cli import main
+from shiftsvd.commands import components
+from shiftsvd.commands.columns import joined
+from shiftsvd.model_file import load_model
+
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+RNG = np.random.default_rng(3)
+
+
+def invoke(*args: object) -> Result:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def done(*args: object) -> Result:
+    result = invoke(*args)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def frame() -> "pd.DataFrame":
+    m = 30
+    return pd.DataFrame(
+        {
+            "patient_id": 1000 + 3 * np.arange(m),
+            "sex": np.resize(["F", "M", "X"], m),
+            "date, of birth": [f"19{50 + i}-02-03" for i in range(m)],
+            "height": RNG.normal(170, 10, m).round(1),
+            "weight": RNG.normal(70, 9, m).round(1),
+            "group": np.resize(["case", "control"], m),
+        }
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path, frame: "pd.DataFrame") -> Path:
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path / "people.csv"
+
+
+CHOSEN = ("--ids", "patient_id", "--one-hot", "sex", "--drop", '"date, of birth"', "--label-column", "group")
+
+
+def test_transform_reads_other_tables_as_the_fit_read_its_own(
+    tmp_path: Path, file: Path, frame: "pd.DataFrame"
+) -> None:
+    out = tmp_path / "out"
+    done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report", "--scores", "csv")
+    scores = pd.read_csv(out / "scores.csv", index_col="sample", float_precision="round_trip")
+    assert scores.index.tolist() == frame["patient_id"].tolist()
+    model = out / "model.safetensors"
+    assert load_model(model).feature_names_in_.tolist() == ["sex=F", "sex=M", "sex=X", "height", "weight"]
+    # Columns by name: another order, another kind of file, absent labels, and only some of the classes.
+    other = frame[["weight", "group", "sex", "height", "patient_id"]].iloc[[4, 0]].drop(columns="group")
+    other.to_csv(tmp_path / "new.csv", index=False)
+    other.to_parquet(tmp_path / "new.parquet")
+    for name in ("new.csv", "new.parquet"):
+        done("transform", model, tmp_path / name, "-o", tmp_path / "new-scores.csv", "--force")
+        found = pd.read_csv(tmp_path / "new-scores.csv", index_col="sample")
+        np.testing.assert_allclose(found, scores.iloc[[4, 0]], atol=1e-12)
+        assert found.index.tolist() == [1012, 1000]
+
+
+def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
+    tmp_path: Path, file: Path, frame: "pd.DataFrame"
+) -> None:
+    done("fit", file, "-k", 2, *CHOSEN, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    frame.assign(sex="D").to_csv(tmp_path / "new.csv", index=False)
+    result = invoke("transform", model, tmp_path / "new.csv", "-o", "-")
+    assert result.exit_code == 1
+    assert "'D' is none of the classes 'F', 'M', 'X'" in result.stderr
+    frame.assign(age=1.5).to_csv(tmp_path / "new.csv", index=False)
+    assert "does not know: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
+    done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")
+    assert "no column 'agee'" in invoke("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "agee").stderr
+
+
+def test_how_a_text_is_written_is_remembered(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{i * i % 7}25;{i % 3},500\n" for i in range(1, 9))
+    (tmp_path / "a.csv").write_text(f"!é\nü;b\n{rows}", encoding="latin-1")
+    said = ("--encoding", "latin-1", "--comment", "!", "--decimal", ",", "--sep", ";")
+    done("fit", tmp_path / "a.csv", "-k", 1, *said, "-o", tmp_path / "out", "--no-report")
+    model = tmp_path / "out" / "model.safetensors"
+    assert load_model(model).table_.told == {"encoding": "latin-1", "comment": "!", "decimal": ",", "sep": ";"}
+    again = done("transform", model, tmp_path / "a.csv", "-o", "-").stdout
+    (tmp_path / "b.csv").write_text("ü\tb\n" + rows.replace(",", ".").replace(";", "\t"))
+    other = ("--decimal", ".", "--sep", "tab", "--encoding", "utf-8")
+    assert done("transform", model, tmp_path / "b.csv", "-o", "-", *other).stdout == again
+
+
+def test_scores_of_samples_that_are_numbers_are_read_back(tmp_path: Path, file: Path) -> None:
+    pytest.importorskip("jinja2")
+    out = tmp_path / "out"
+    done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report", "--scores", "csv")
+    done("inverse", out / "model.safetensors", out / "scores.csv", "-o", tmp_path / "X.csv")
+    assert pd.read_csv(tmp_path / "X.csv")["sample"].tolist()[:2] == [1000, 1003]
+
+
+def test_settings_are_in_the_account(tmp_path: Path, file: Path) -> None:
+    found = json.loads(
+        done("fit", file, "-k", 2, *CHOSEN, "--json", "--label-column", "group", "-o", tmp_path / "o").stdout
+    )
+    assert found["table"] == {"ids": "patient_id", "drop": ["date, of birth", "group"], "one_hot": {"sex": []}}
+
+
+@pytest.mark.parametrize("word", ["info", "estimate", "convert"])
+def test_other_subcommands_take_the_same_options(word: str, tmp_path: Path, file: Path) -> None:
+    pytest.importorskip("h5py")
+    end = (tmp_path / "a.h5ad",) if word == "convert" else ("--json",)
+    told = done(word, file, *end, *CHOSEN[:-2], "--drop", "group")
+    if word == "convert":
+        told = done("info", tmp_path / "a.h5ad", "--json")
+    assert json.loads(told.stdout)["features"] == 5
+
+
+def test_messages_spell_options_as_they_are_typed(file: Path) -> None:
+    message = invoke("fit", file).stderr
+    assert "--one-hot sex,group makes a column of each class" in message
+    typed = re.search(r"--drop '(.*)' leaves", message)[1]
+    assert typed == 'sex,"date, of birth",group'
+    done("fit", file, "--drop", typed, "-k", 1)
+    assert joined(["a", 'b "c"', "d,e"]) == 'a,"b ""c""","d,e"'
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--sep", ",,"), 2),
+        (("--encoding", "klingon"), 2),
+        (("--drop", "height", "--columns", "height"), 2),
+        (("--drop", "heigth"), 1),
+        (("--label-column", "nobody"), 1),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: tuple[str, ...], code: int, file: Path, tmp_path: Path) -> None:
+    assert invoke("fit", file, *options, "-o", tmp_path / "o").exit_code == code
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_label_column_colours_the_scores_and_is_no_feature(tmp_path: Path, file: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    done("fit", file, "-k", 2, *CHOSEN, "-o", tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(word in page for word in (">case<", ">control<", ">group<"))
+    assert "group" not in load_model(tmp_path / "out" / "model.safetensors").feature_names_in_
+    assert invoke("fit", file, *CHOSEN).exit_code == 2  # nothing to colour
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+def test_label_columns_are_read_of_every_kind_of_table(kind: str, file: Path, frame: "pd.DataFrame") -> None:
+    from shiftsvd.io.choices import Choices
+    from shiftsvd.io.column import read_column
+
+    frame.loc[3, "group"] = None
+    path = file.with_suffix(f".{kind}")
+    frame.to_csv(path, index=False) if kind == "csv" else getattr(frame, f"to_{kind}")(path)
+    found = read_column([path, path], "group", None, Choices.of(drop=["group", "sex", "date, of birth"]), along=True)
+    assert np.asarray(found)[:4].tolist() == ["case", "control", "case", "missing"]
+    assert len(np.asarray(found)) == 60
+    heights = read_column([path], "height", None, Choices.of(drop=["group", "sex", "date, of birth"]), along=True)
+    np.testing.assert_array_equal(heights, frame["height"])
+
+
+def test_components_are_written_as_asked(tmp_path: Path, file: Path) -> None:
+    for kind in ("csv", "parquet", "none"):
+        out = tmp_path / kind
+        done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--components", kind, "--no-report")
+        assert [path.name for path in out.glob("components.*")] == [f"components.{kind}"] * (kind != "none")
+    one = pd.read_csv(tmp_path / "csv" / "components.csv", float_precision="round_trip")
+    assert one.equals(pd.read_parquet(tmp_path / "parquet" / "components.parquet"))
+
+
+def test_many_numbers_of_components_are_left_to_the_model(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(components, "MOST", 9)
+    out = tmp_path / "out"
+    result = done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report")
+    assert "no components.csv: its 10 numbers are in the model; --components csv" in result.stderr
+    assert "components" not in json.loads((out / "result.json").read_text())["outputs"]
+    assert not list(out.glob("*components*"))
+    done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report", "--components", "csv", "--force")
+    assert (out / "components.csv").exists()
+    assert (
+        "keeps components.csv of an earlier run"
+        in done("fit", file, *CHOSEN, "-o", out, "--no-report", "--force").stderr
+    )
+
+
+def test_a_scale_is_advised_where_columns_differ_by_orders_of_magnitude(tmp_path: Path) -> None:
+    X = RNG.normal(size=(40, 3)) * [1, 2, 900]
+    pd.DataFrame(X, columns=["a", "b", "salary"]).to_csv(tmp_path / "a.csv", index=False)
+    told = "columns differ by orders of magnitude: 'salary' varies"
+    assert told in done("fit", tmp_path / "a.csv").stderr
+    for quiet in (("--scale",), ("--scale", "none"), ("-q",), ("--drop", "salary")):
+        assert told not in done("fit", tmp_path / "a.csv", *quiet).stderr
+    np.save(tmp_path / "a.npy", X)
+    assert told not in done("fit", tmp_path / "a.npy").stderr
+
+
+def test_files_side_by_side_have_columns_of_their_own(tmp_path: Path, frame: "pd.DataFrame") -> None:
+    frame[["patient_id", "sex", "height"]].to_csv(tmp_path / "a.csv", index=False)
+    frame[["patient_id", "weight", "group"]].to_parquet(tmp_path / "b.parquet")
+    both = ("fit", tmp_path / "a.csv", tmp_path / "b.parquet", "--stack", "columns", "--ids", "patient_id", "--json")
+    found = json.loads(done(*both, "--one-hot", "sex", "--drop", "group").stdout)
+    assert found["shape"] == [30, 5]
+
+
+def test_a_table_on_standard_input_is_told_of_by_that_name(file: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["fit", "-", "--format", "csv", "--columns", "patient_id2,height"], input=file.read_bytes()
+    )
+    assert "standard input: it has no column 'patient_id2'" in result.stderr
+    drop = 'sex,group,"date, of birth"'
+    result = CliRunner().invoke(main, ["fit", "-", "--format", "csv", "--drop", drop], input=file.read_bytes())
+    assert result.exit_code == 0, result.output
+    assert "warning: standard input: column 'patient_id' looks like identifiers" in result.stderr
