@@ -99,7 +99,7 @@ def test_missing_genotypes_are_regressed_away_sample_by_sample(
     np.testing.assert_allclose(few.standard_errors, found.standard_errors, atol=1e-12)
 
 
-def observed(components: GenotypePCA, project: Any, folder: Path, draw: Any, n_draws: int = 40) -> tuple[Any, Any]:
+def observed(components: GenotypePCA, project: Any, folder: Path, draw: Any, n_draws: int = 20) -> tuple[Any, Any]:
     """Root mean squares of what scores are off by those of all variants, and of their standard errors."""
     cohort = new()
     want = components.project(folder / "new.bed", project=project).eigenvectors
