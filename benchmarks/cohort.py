@@ -51,16 +51,17 @@ def made(samples: int, variants: int) -> Path:
 
 
 def measured(name: str, *commands: list[str]) -> None:
-    """Print the seconds of commands after each other, and the peak of the largest."""
-    seconds, peak = 0.0, 0
+    """Print the seconds of commands after each other, those of all processors, and the peak of the largest."""
+    seconds, work, peak = 0.0, 0.0, 0
     for command in commands:
         started = time.perf_counter()
         child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, status, usage = os.wait4(child.pid, 0)
         if status:
             sys.exit(f"failed: {' '.join(command)}")
-        seconds, peak = seconds + time.perf_counter() - started, max(peak, usage.ru_maxrss)
-    print(f"{name:45} {seconds:7.1f} s   peak {peak / 1024:6.0f} MB", flush=True)
+        seconds, work = seconds + time.perf_counter() - started, work + usage.ru_utime + usage.ru_stime
+        peak = max(peak, usage.ru_maxrss)
+    print(f"{name:45} {seconds:7.1f} s   of processors {work:7.1f} s   peak {peak / 1024:6.0f} MB", flush=True)
 
 
 def main(samples: int, variants: int) -> None:

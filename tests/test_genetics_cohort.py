@@ -308,6 +308,8 @@ def test_the_command_projects_relatives_in_the_order_of_the_file(families: tuple
     ("words", "message"),
     [
         (["--maf", 0.7], "0.7 is not in the range"),
+        (["--maf", "nan"], "nan is no number"),
+        (["--indep-pairwise", "nankb", 1, 0.2], "must be a window of at least 2"),
         (["--indep-pairwise", 5, 50, 0.2], "not shorter than the step"),
         (["--autosome", "--chromosomes", "all"], "contradict each other"),
         (["--hwe-midp"], "--hwe-midp is for --hwe"),
@@ -321,6 +323,15 @@ def test_options_that_cannot_be_are_refused_as_usage(words: list[Any], message: 
     result = CliRunner().invoke(main, ["fit", str(cohort), "-k", "2", *map(str, words)])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+@pytest.mark.filterwarnings("error")
+def test_genotypes_that_do_not_differ_have_no_tests(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", np.ones((20, 30)))
+    done("fit", path, "-k", 2, "--tracy-widom", "--scan", "--no-report", "-o", tmp_path / "out")
+    told = json.loads((tmp_path / "out" / "result.json").read_text(), parse_constant=pytest.fail)
+    assert told["tracy_widom"]["statistics"] == [None, None]
+    assert told["genomic_inflation"] is None
 
 
 def test_filters_are_for_genotypes(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Told:
         if self.tracy_widom is not None:
             told["tracy_widom"] = {name: _plain(part) for name, part in self.tracy_widom._asdict().items()}
         if self.scan is not None:
-            told["genomic_inflation"] = self.scan.inflation
+            (told["genomic_inflation"],) = _plain([self.scan.inflation])
         return told if len(told) > 1 or told["removed"] else {}
 
     def write(self, paths: dict[str, Path]) -> None:

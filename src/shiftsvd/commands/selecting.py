@@ -26,6 +26,13 @@ def _windows(ctx: click.Context, parameter: click.Parameter, value: tuple[str, i
     return value
 
 
+def _number(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """A number, which nan is not: it would pass every comparison."""
+    if value is not None and value != value:
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 filters = under(
     "Genotypes",
     click.option("--autosome", is_flag=True, help="The same as --chromosomes autosomes, which is the default."),
@@ -40,16 +47,31 @@ filters = under(
     ),
     click.option("--keep", type=_FILE, help="Samples that stay: a file of FID and IID, or IID alone, a line."),
     click.option("--remove", type=_FILE, help="Samples that go: a file of FID and IID, or IID alone, a line."),
-    click.option("--mind", type=_SHARE, metavar="SHARE", help="Samples that miss more of their genotypes go."),
-    click.option("--geno", type=_SHARE, metavar="SHARE", help="Variants that miss more of their genotypes go."),
-    click.option("--hwe", type=_SHARE, metavar="P", help="Variants with a smaller p of Hardy-Weinberg proportions go."),
+    click.option(
+        "--mind", type=_SHARE, callback=_number, metavar="SHARE", help="Samples that miss more of their genotypes go."
+    ),
+    click.option(
+        "--geno", type=_SHARE, callback=_number, metavar="SHARE", help="Variants that miss more of their genotypes go."
+    ),
+    click.option(
+        "--hwe",
+        type=_SHARE,
+        callback=_number,
+        metavar="P",
+        help="Variants with a smaller p of Hardy-Weinberg proportions go.",
+    ),
     click.option("--hwe-midp", is_flag=True, help="For --hwe: the mid-p, PLINK's midp."),
     click.option(
-        "--maf", type=click.FloatRange(0, 0.5), metavar="FREQUENCY", help="Variants whose rarer allele is rarer go."
+        "--maf",
+        type=click.FloatRange(0, 0.5),
+        callback=_number,
+        metavar="FREQUENCY",
+        help="Variants whose rarer allele is rarer go.",
     ),
     click.option(
         "--unrelated",
         type=click.FloatRange(0, 0.5),
+        callback=_number,
         metavar="KINSHIP",
         help="Learn components on samples of which no two have a larger kinship (KING-robust), such as 0.0884, and "
         "project the others.",

@@ -124,7 +124,7 @@ def windows_of(given: Sequence[Any]) -> Windows:
     except (TypeError, ValueError):
         raise ValueError(rule) from None
     by_position = text.endswith("kb")
-    if not (0 <= share < 1 and whole >= 1 and whole == float(step)):
+    if not (0 <= share < 1 and whole >= 1 and whole == float(step) and size < float("inf")):
         raise ValueError(f"{rule}; the step is at least 1, and the r^2 in 0..1")
     if by_position and whole != 1:
         raise ValueError(f"indep_pairwise needs a step of 1 for a window in kilobases, got {whole}")
