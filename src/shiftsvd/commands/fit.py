@@ -101,8 +101,8 @@ def fit(**given: Any) -> None:
     the same samples and other features. Names decide what is the same; files of several formats may be mixed.
 
     Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
-    one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as plink2 --pca
-    does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by which `transform`
+    one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as plink2
+    --pca does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by which `transform`
     finds it in other files. Filters have PLINK's names, and go in this order: variants by chromosome, name and place,
     samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What each removed is told on stderr,
     and in result.json.
