@@ -100,12 +100,12 @@ def fit(**given: Any) -> None:
     Several files are one matrix: --stack rows for files with other samples and the same features, --stack columns for
     the same samples and other features. Names decide what is the same; files of several formats may be mixed.
 
-    Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
-    one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as plink2
-    --pca does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by which `transform`
-    finds it in other files. Filters have PLINK's names, and go in this order: variants by chromosome, name and place,
-    samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What each removed is told on stderr,
-    and in result.json.
+    Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a
+    missing one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as
+    plink2 --pca does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by
+    which `transform` finds it in other files. Filters have PLINK's names, and go in this order: variants by
+    chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What
+    each removed is told on stderr, and in result.json.
     """
     options.check_stack(given["files"], given["stack"])
     file = given["files"][0]
