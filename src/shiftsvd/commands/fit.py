@@ -121,12 +121,12 @@ def fit(**given: Any) -> None:
     of obs are regressed out by --covariates and --groups, also where `transform` reads other cells. Matrices of 10x are
     of genes alone, unless --feature-types says otherwise. What was left out is told on stderr.
 
-    Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a missing
-    one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as plink2 --pca
-    does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by which `transform`
-    finds it in other files. Filters have PLINK's names, and go in this order: variants by chromosome, name and place,
-    samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What each removed is told on stderr,
-    and in result.json.
+    Genotypes (.bed, with .bim and .fam beside it) are those of autosomes, scaled as Patterson et al. do it, a
+    missing one being the mean of its variant, and OUT.eigenvec, OUT.eigenval and OUT.eigenvec.allele are written as
+    plink2 --pca does, beside the folder OUT. The model keeps chromosome, position and alleles of each variant, by
+    which `transform` finds it in other files. Filters have PLINK's names, and go in this order: variants by
+    chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What
+    each removed is told on stderr, and in result.json.
     """
     options.check_stack(given["files"], given["stack"], given["join"])
     file = given["files"][0]
