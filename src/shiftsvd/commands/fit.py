@@ -124,7 +124,10 @@ def fit(**given: Any) -> None:
     options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     options.check_cells(given)
-    options.check_top_features(given)
+    if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
+        from shiftsvd.commands.ranking import check_top_features
+
+        check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {"--scores": given["scores"], "--anndata": given["anndata"], "--report": given["report"]}

@@ -115,21 +115,8 @@ class Fit:
     def identity(self) -> str:
         """What tells this run from others: all that its numbers depend on."""
         data = (*WHERE, "files", "chromosomes", "missing", "unobserved", "memory", "mask", "covariates", "groups")
-        ranking = ("top_features", "flavor", "batch")
-        ours = (
-            *data,
-            *ranking,
-            "preprocess",
-            "penalty",
-            "max_iter",
-            "k",
-            "shift",
-            "scale",
-            "solver",
-            "tol",
-            "certify",
-            "seed",
-        )
+        chosen = ("top_features", "flavor", "batch", "preprocess", "penalty", "max_iter", "k")
+        ours = (*data, *chosen, "shift", "scale", "solver", "tol", "certify", "seed")
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
