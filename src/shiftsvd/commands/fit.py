@@ -38,6 +38,23 @@ Examples:
     ),
 )
 @options.preprocess
+@under(
+    "Features",
+    click.option(
+        "--top-features",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+    ),
+    click.option(
+        "--flavor",
+        type=click.Choice(options.FLAVORS),
+        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
+        "variances of raw counts, or of their residuals.  "
+        "[default: seurat; pearson_residuals with --preprocess pearson]",
+    ),
+    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
+)
 @options.mask
 @options.regressed
 @under(

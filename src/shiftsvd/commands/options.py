@@ -213,20 +213,6 @@ stack = under(
 mask = under(
     "Features",
     click.option(
-        "--top-features",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
-    ),
-    click.option(
-        "--flavor",
-        type=click.Choice(FLAVORS),
-        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
-        "variances of raw counts, or of their residuals.  "
-        "[default: seurat; pearson_residuals with --preprocess pearson]",
-    ),
-    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
-    click.option(
         "--mask",
         metavar="COLUMN",
         help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
