@@ -22,14 +22,14 @@ from helpers import (
     panel,
     values,
 )
+from sampling import in_turn
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.testing import check_operator
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize(("name", "kind"), in_turn(CONTAINERS, KINDS, 3))
 def test_container_equals_its_dense_matrix(name: str, kind: str) -> None:
     D = matrix(kind, CONTAINERS[name].dtype, seed=len(name))
     X = CONTAINERS[name].make(D)

@@ -17,6 +17,7 @@ from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
 from helpers import Array, assert_close, panel, values
+from sampling import pairs
 from shiftsvd import kernels
 from shiftsvd.backends import sparse
 from shiftsvd.kernels import twin
@@ -127,11 +128,10 @@ def test_compiled_scatter_is_the_twins(structure, precision, index):
             assert_no_padding(Z)
 
 
-@pytest.mark.parametrize("rank", [0, 1, 3])
-@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@structures
-@products
-@index_types
+@pytest.mark.parametrize(
+    ("structure", "precision", "index", "weighted", "rank"),
+    pairs(STRUCTURES, PRECISIONS, INDICES, [False, True], [0, 1, 3]),
+)
 def test_compiled_gram_is_the_twins(structure, precision, index, weighted, rank):
     data, dtype = PRECISIONS[precision]
     for X, rows, D in cases(structure, data, index):
@@ -266,10 +266,7 @@ def test_compiled_column_counts_are_the_twins(structure, index):
         np.testing.assert_array_equal(found, (D != 0).sum(axis=0))
 
 
-@pytest.mark.parametrize("rank", [0, 1, 3])
-@structures
-@data_types
-@index_types
+@pytest.mark.parametrize(("structure", "dtype", "index", "rank"), pairs(STRUCTURES, ["f4", "f8"], INDICES, [0, 1, 3]))
 def test_compiled_column_squares_are_the_twins(structure, dtype, index, rank):
     for X, rows, D in cases(structure, dtype, index):
         L, R = panel(len(D), rank, seed=1), panel(X.shape[1], rank, seed=2)

@@ -7,6 +7,7 @@ import pytest
 
 import shiftsvd as ss
 from helpers import CONTAINERS, EPS, FEW, Array, Minimal, assert_close, assert_is, content, in_double, panel, values
+from sampling import in_turn
 from shiftsvd.algebra.generic import unshifted
 from shiftsvd.operators import Panel, panel_dtype
 from shiftsvd.testing import check_operator
@@ -43,8 +44,7 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
 STEPS = ("adjoint", "scale", "mean", "operator", "shift", "shift", "adjoint of a shift")
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", CONTAINERS)
+@pytest.mark.parametrize(("name", "seed"), in_turn(CONTAINERS, range(50), 1))
 def test_algebra_in_any_order_equals_the_dense_matrix(name: str, seed: int) -> None:
     rng = np.random.default_rng([seed, len(name)])
     D = values(tuple(rng.integers(1, 20, 2)), CONTAINERS[name].dtype, seed)
@@ -59,8 +59,7 @@ def test_algebra_in_any_order_equals_the_dense_matrix(name: str, seed: int) -> N
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(("name", "seed"), in_turn(FEW, range(50), 5))
 def test_algebra_over_many_blocks_equals_the_dense_matrix(name: str, seed: int) -> None:
     rng = np.random.default_rng([seed, 7])
     D = values(tuple(rng.integers(2, 25, 2)), CONTAINERS[name].dtype, seed)

@@ -5,16 +5,17 @@ import pytest
 from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
+from sampling import pairs
 from test_pca import EPS, NAMES, SHAPES, SOLVERS, counts
 
 SIZES = [(name, k) for name in NAMES for k in (None, 1, 10)] + [("auto", 0.5), ("exact", 0.5)]
 
 
-@pytest.mark.parametrize(("name", "n_components"), SIZES)
-@pytest.mark.parametrize("scale", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ratios_are_sorted_and_sum_to_at_most_one(name, n_components, dtype, shape, scale):
+@pytest.mark.parametrize(
+    ("size", "scale", "shape", "dtype"), pairs(SIZES, [False, True], SHAPES, [np.float32, np.float64])
+)
+def test_ratios_are_sorted_and_sum_to_at_most_one(size, scale, shape, dtype):
+    name, n_components = size
     pca = ss.PCA(n_components, solver=name, scale=scale, random_state=0).fit(counts(shape, dtype))
     ratio = pca.explained_variance_ratio_
     eps = np.finfo(dtype).eps
@@ -64,20 +65,19 @@ def test_no_component_has_more_variance_than_the_best_one(name, shape):
         assert np.all(found <= S[:5] * (1 + 100 * EPS))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (0.0, np.float64),
-        (0.0, np.float32),
-        (1 / 3, np.float64),
-        (1 / 3, np.float32),
-        (-1e6, np.float64),
-        (1e-30, float),
-    ],
-)
-@pytest.mark.parametrize("settings", SOLVERS, ids=str)
-def test_constant_data_have_ratio_0_and_no_nan(settings, value, shape, dtype):
+CONSTANTS = [
+    (0.0, np.float64),
+    (0.0, np.float32),
+    (1 / 3, np.float64),
+    (1 / 3, np.float32),
+    (-1e6, np.float64),
+    (1e-30, float),
+]
+
+
+@pytest.mark.parametrize(("settings", "constant", "shape"), pairs(SOLVERS, CONSTANTS, SHAPES), ids=str)
+def test_constant_data_have_ratio_0_and_no_nan(settings, constant, shape):
+    value, dtype = constant
     X = np.full(shape, value, dtype)
     for A in (X, csr_array(X), csc_array(X)):
         pca = ss.PCA(3, random_state=0, **settings).fit(A)
@@ -97,9 +97,7 @@ def test_constant_data_whiten_without_nan():
     assert np.allclose(pca.inverse_transform(pca.transform(X)), X, rtol=1e-15)
 
 
-@pytest.mark.parametrize("container", [np.asarray, csr_array, csc_array])
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("settings", SOLVERS, ids=str)
+@pytest.mark.parametrize(("settings", "shape", "container"), pairs(SOLVERS, SHAPES, [np.asarray, csr_array, csc_array]))
 def test_a_rank_below_k_gives_trailing_zeros_and_says_the_rank(settings, shape, container):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((shape[0], 3)) @ rng.standard_normal((3, shape[1])) + 5
@@ -112,9 +110,7 @@ def test_a_rank_below_k_gives_trailing_zeros_and_says_the_rank(settings, shape, 
     assert np.abs(pca.components_ @ pca.components_.T - np.eye(6)).max() <= 100 * EPS
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
-@pytest.mark.parametrize("n", [1, 2, 3, 4])
-@pytest.mark.parametrize("settings", SOLVERS, ids=str)
+@pytest.mark.parametrize(("m", "n", "settings"), pairs([2, 3, 4], [1, 2, 3, 4], SOLVERS))
 def test_the_smallest_matrices_work(m, n, settings):
     X = np.random.default_rng(0).standard_normal((m, n))
     S = np.linalg.svd(X - X.mean(axis=0), compute_uv=False)

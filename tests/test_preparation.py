@@ -9,6 +9,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from helpers import EPS, Counting, Held, assert_close
+from sampling import pairs
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.choosing.resampling import rows_of
 from shiftsvd.preparation.prepare import Preparation, Prepared
@@ -37,6 +38,7 @@ SCALES: dict[str, Any] = {"none": None, "std": "std", "pareto": "pareto", "vecto
 SIZE = 100 * EPS * float(np.linalg.norm(X))  # rounding of a pass, with a margin
 EVERY = pytest.mark.parametrize("shift", SHIFTS)
 SCALED = pytest.mark.parametrize("scale", SCALES)
+EVERY_WAY = pytest.mark.parametrize(("shift", "scale", "weighted"), pairs(SHIFTS, SCALES, [False, True]))
 
 
 def in_a_file(folder: Path) -> ss.Operator:
@@ -75,9 +77,7 @@ def explicit_shift(name: str, w: np.ndarray) -> np.ndarray:
 # --- what it is -----------------------------------------------------------------------------------------------
 
 
-@EVERY
-@SCALED
-@pytest.mark.parametrize("weighted", [False, True])
+@EVERY_WAY
 def test_the_rows_it_was_learned_from_are_the_weighted_shifted_scaled_matrix(
     shift: str, scale: str, weighted: bool
 ) -> None:
@@ -89,9 +89,7 @@ def test_the_rows_it_was_learned_from_are_the_weighted_shifted_scaled_matrix(
     assert_close(dense(prepared.of(A)), np.sqrt(w)[:, None] * E / s, SIZE * np.sqrt(w.max()) / s.min())
 
 
-@EVERY
-@SCALED
-@pytest.mark.parametrize("weighted", [False, True])
+@EVERY_WAY
 def test_the_total_variance_is_that_of_the_matrix_it_makes(shift: str, scale: str, weighted: bool) -> None:
     prepared = Preparation(SHIFTS[shift][0], SCALES[scale], W if weighted else None).learn(A := ss.as_operator(X))
     variance, unit = prepared.total_variance
@@ -111,9 +109,7 @@ def test_the_total_variance_is_told_at_any_scale(power: int) -> None:
 # --- the same again, wherever the rows are --------------------------------------------------------------------
 
 
-@EVERY
-@SCALED
-@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize(("shift", "scale", "held"), pairs(SHIFTS, SCALES, HELD))
 def test_of_twice_gives_the_same_bits(shift: str, scale: str, held: str, tmp_path: Path) -> None:
     A = HELD[held](tmp_path)
     kind, data = SHIFTS[shift]
@@ -123,9 +119,7 @@ def test_of_twice_gives_the_same_bits(shift: str, scale: str, held: str, tmp_pat
     assert np.array_equal(dense(prepared.of(new, data)), dense(prepared.of(new, data)))
 
 
-@EVERY
-@SCALED
-@pytest.mark.parametrize("weighted", [False, True])
+@EVERY_WAY
 def test_what_is_learned_does_not_depend_on_what_holds_the_rows(
     shift: str, scale: str, weighted: bool, tmp_path: Path
 ) -> None:
@@ -288,9 +282,7 @@ def test_the_rows_of_a_stream_and_of_transform_are_prepared_by_what_is_known(mon
     assert all(isinstance(one.shift, Plain) for one in known)
 
 
-@EVERY
-@SCALED
-@pytest.mark.parametrize("weighted", [False, True])
+@EVERY_WAY
 def test_pca_decomposes_the_matrix_that_svd_does(shift: str, scale: str, weighted: bool) -> None:
     kind, _ = SHIFTS[shift]
     w = W if weighted else None
