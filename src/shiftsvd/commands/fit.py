@@ -45,6 +45,23 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 )
 @selecting.filters
 @options.preprocess
+@under(
+    "Features",
+    click.option(
+        "--top-features",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+    ),
+    click.option(
+        "--flavor",
+        type=click.Choice(options.FLAVORS),
+        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
+        "variances of raw counts, or of their residuals.  "
+        "[default: seurat; pearson_residuals with --preprocess pearson]",
+    ),
+    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
+)
 @options.mask
 @options.regressed
 @under(
@@ -142,7 +159,10 @@ def fit(**given: Any) -> None:
     options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given["filters"] = selecting.taken(given)
     options.check_cells(given)
-    options.check_top_features(given)
+    if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
+        from shiftsvd.commands.ranking import check_top_features
+
+        check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}
     given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {name: given[name[2:].replace("-", "_")] for name in NEED_FOLDER}

@@ -251,20 +251,6 @@ stack = under(
 mask = under(
     "Features",
     click.option(
-        "--top-features",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
-    ),
-    click.option(
-        "--flavor",
-        type=click.Choice(FLAVORS),
-        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
-        "variances of raw counts, or of their residuals.  "
-        "[default: seurat; pearson_residuals with --preprocess pearson]",
-    ),
-    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
-    click.option(
         "--mask",
         metavar="COLUMN",
         help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
@@ -294,28 +280,6 @@ def where(given: dict[str, Any]) -> dict[str, Any]:
     """What says which matrix of a file is meant, as the library calls it."""
     names = ("key", "orient", "feature_types")
     return {"format": given["format_"], **{name: given[name] for name in names}}
-
-
-def check_top_features(given: dict[str, Any]) -> None:
-    """Refuse what a choice of features cannot have beside it."""
-    if given["top_features"] is None:
-        if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
-            raise click.UsageError(f"{' and '.join(others)} say how features are chosen: give --top-features NUMBER")
-        return
-    if given["mask"] not in (None, "none"):
-        raise click.UsageError("--mask and --top-features both choose features: give one of them")
-    if given["missing"] != "error":
-        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
-    from shiftsvd.commands.ranking import flavor_of
-    from shiftsvd.features.ranking import HighlyVariable
-    from shiftsvd.transforms.named import as_transforms
-
-    steps = as_transforms(given["preprocess"])
-    asked = HighlyVariable(given["top_features"], flavor_of(given["flavor"], steps))
-    try:
-        asked.check_steps(steps if asked.of_logarithms else ())
-    except ValueError as error:
-        raise click.UsageError(f"--flavor: {error}") from None
 
 
 def check_cells(given: dict[str, Any]) -> None:

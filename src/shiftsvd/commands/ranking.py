@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import click
 import numpy as np
 
 from shiftsvd.commands.cells import Known, place_of
@@ -17,6 +18,7 @@ from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import FlavorName
 from shiftsvd.operators import Operator
 from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.named import as_transforms
 from shiftsvd.transforms.residuals import NullModel
 
 OUTPUT: Final = "features.csv"
@@ -54,6 +56,24 @@ class Ranked:
             **batches,
             "reads": None if reads is None else round(reads, 2),
         }
+
+
+def check_top_features(given: dict[str, Any]) -> None:
+    """Refuse what a choice of features cannot have beside it."""
+    if given["top_features"] is None:
+        if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
+            raise click.UsageError(f"{' and '.join(others)} say how features are chosen: give --top-features NUMBER")
+        return
+    if given["mask"] not in (None, "none"):
+        raise click.UsageError("--mask and --top-features both choose features: give one of them")
+    if given["missing"] != "error":
+        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
+    steps = as_transforms(given["preprocess"])
+    asked = HighlyVariable(given["top_features"], flavor_of(given["flavor"], steps))
+    try:
+        asked.check_steps(steps if asked.of_logarithms else ())
+    except ValueError as error:
+        raise click.UsageError(f"--flavor: {error}") from None
 
 
 def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
