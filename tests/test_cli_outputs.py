@@ -118,7 +118,7 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
     def full(*args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("shiftsvd.commands.fitting.variance_table", full)
+    monkeypatch.setattr("shiftsvd.commands.writing.variance_table", full)
     result = invoke(*line, "--force", "--shift", "none")
     assert result.exit_code == 1
     assert result.stderr == f"Error: {out} cannot be written: No space left on device; {STILL}\n"
@@ -154,7 +154,7 @@ def test_what_could_not_be_written_is_not_computed_again(tmp_path: Path, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr("shiftsvd.commands.fitting.variance_table", full)
+        broken.setattr("shiftsvd.commands.writing.variance_table", full)
         assert invoke(*line).exit_code == 1
     assert len(list((tmp_path / "kept").iterdir())) >= plain["n_passes"]
     other = invoke(*line, "--seed", 1)

@@ -12,9 +12,10 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.cells import covariates_of, known_features, needed_by
-from shiftsvd.commands.fitting import component_names, score_raster
-from shiftsvd.commands.options import say, tables, typed, where
+from shiftsvd.commands.checks import tables
+from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
+from shiftsvd.commands.writing import component_names, score_raster
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening

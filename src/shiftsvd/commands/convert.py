@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import columns, options
+from shiftsvd.commands import checks, columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -30,7 +30,7 @@ def convert(**given: Any) -> None:
     OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does
     not fit in memory is written block by block; names of samples and features go with it.
     """
-    options.check_format(given["file"], given["format_"])
+    checks.check_format(given["file"], given["format_"])
     choices = columns.chosen(given)
     from shiftsvd.io.convert import convert as run
 

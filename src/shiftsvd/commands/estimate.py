@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import columns, options
+from shiftsvd.commands import checks, columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -31,8 +31,8 @@ def estimate(**given: Any) -> None:
 
     The memory beyond the data, the number of reads of FILE, and the time of one, from a short probe.
     """
-    options.check_format(given["file"], given["format_"])
-    options.shares(given["k"], given["solver"])
+    checks.check_format(given["file"], given["format_"])
+    checks.shares(given["k"], given["solver"])
     given["choices"] = columns.chosen(given)
     from shiftsvd.commands.facts import estimated, lines
 

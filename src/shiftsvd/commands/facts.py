@@ -11,7 +11,8 @@ import numpy as np
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
-from shiftsvd.commands.options import where, within
+from shiftsvd.commands.checks import within
+from shiftsvd.commands.options import where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import columns, options, selecting
+from shiftsvd.commands import checks, columns, options, selecting
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -145,31 +145,32 @@ def fit(**given: Any) -> None:
     chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What
     each removed is told on stderr, and in result.json.
     """
-    options.check_stack(given["files"], given["stack"], given["join"])
+    checks.check_stack(given["files"], given["stack"], given["join"])
     file = given["files"][0]
-    options.check_format(file, given["format_"])
-    options.shares(given["k"], given["solver"])
+    checks.check_format(file, given["format_"])
+    checks.shares(given["k"], given["solver"])
     if file == "-" and given["checkpoint"]:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
     if file == "-" and given["label_column"]:
         raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
-    options.check_workers(given["scheduler"], given["workers"], file)
+    checks.check_workers(given["scheduler"], given["workers"], file)
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
-    options.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
-    options.check_preprocess(given["preprocess"], given["missing"], given["scale"])
+    checks.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
+    checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given["filters"] = selecting.taken(given)
-    options.check_cells(given)
+    checks.check_cells(given)
     if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
         from shiftsvd.commands.ranking import check_top_features
 
         check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}
-    given |= options.completion_of(given["missing"], given["penalty"], given["max_iter"])
+    given |= checks.completion_of(given["missing"], given["penalty"], given["max_iter"])
     named = {name: given[name[2:].replace("-", "_")] for name in NEED_FOLDER}
     if given["out"] is None and any(named.values()):
         raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
     given["choices"] = columns.chosen(given)
-    from shiftsvd.commands.fitting import Fit, run
+    from shiftsvd.commands.asked import Fit
+    from shiftsvd.commands.fitting import run
 
     for name in ("verbose", "format_"):
         given[name.rstrip("_")] = given.pop(name)

@@ -5,34 +5,30 @@ import logging
 import time
 import warnings
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from dataclasses import asdict, replace
 
 import click
 import numpy as np
 
 from shiftsvd.commands import components, genotypes
 from shiftsvd.commands.advice import advise_scale
-from shiftsvd.commands.cells import Known, ddof_of, known_of, place_of
+from shiftsvd.commands.asked import Fit
+from shiftsvd.commands.cells import Known, ddof_of, known_of
+from shiftsvd.commands.checks import within
 from shiftsvd.commands.cluster import workers
-from shiftsvd.commands.cohorts import Told, beside, tell_removed
+from shiftsvd.commands.cohorts import Told, tell_removed
 from shiftsvd.commands.columns import label_of
-from shiftsvd.commands.opened import WHERE, everybody, opened_samples
-from shiftsvd.commands.options import say, typed, within
-from shiftsvd.commands.ranking import OUTPUT, ranked, write_features
-from shiftsvd.commands.results import Result, printed, variance_table
-from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.commands.opened import everybody, opened_samples
+from shiftsvd.commands.options import say
+from shiftsvd.commands.ranking import ranked, write_features
+from shiftsvd.commands.results import Result, printed
+from shiftsvd.commands.writing import Drawn, Samples, planned, write_files, write_scores
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
-from shiftsvd.genetics.selection import Cohort
 from shiftsvd.io import Names
-from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, Observed
-from shiftsvd.names import MAX_ITER, MissingName, ScaleName, SolverName
+from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
@@ -48,84 +44,6 @@ from shiftsvd.transforms.named import as_transforms
 LOG = logging.getLogger("shiftsvd")
 # For bounds of errors that a solver does not give by itself, where no limit is set.
 ROOM = "1GB"
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The options of the command, as they were given."""
-
-    files: tuple[str, ...]
-    stack: Any
-    k: int | float | None
-    out: str | None
-    format: str | None
-    key: str | None
-    orient: Any
-    preprocess: tuple[str, ...]
-    shift: str
-    scale: ScaleName | Literal["patterson"] | None
-    missing: MissingName
-    unobserved: bool
-    solver: SolverName
-    tol: float
-    certify: bool | None
-    seed: int
-    threads: int | None
-    memory: str | None
-    scheduler: str | None
-    workers: int | None
-    dtype: str | None
-    checkpoint: str | None
-    scores: str | None
-    anndata: bool
-    report: bool | None
-    json_out: bool
-    progress: str
-    force: bool
-    quiet: bool
-    verbose: int
-    components: str | None = None
-    choices: Choices = NOTHING
-    label_column: str | None = None
-    chromosomes: str | None = None
-    filled: bool = False  # whether the reader of the file leaves nothing missing
-    penalty: float | Literal["auto"] | None = None
-    max_iter: int | None = None
-    filters: dict[str, Any] = field(default_factory=dict)  # which samples and variants of genotypes take part
-    tracy_widom: bool = False
-    scan: bool = False
-    mask: str | None = None
-    top_features: int | None = None
-    flavor: Any = None
-    batch: str | None = None
-    covariates: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    feature_types: tuple[str, ...] | None = None
-    join: Any = None
-
-    @property
-    def file(self) -> str:
-        """What the files are called."""
-        return several([Path(file) for file in self.files])
-
-    @property
-    def left_missing(self) -> MissingName:
-        """What is to be done with missing entries that the reader leaves."""
-        return "error" if self.filled else self.missing
-
-    @property
-    def missing_later(self) -> MissingName:
-        """What the model does with missing entries of other samples: a mean is known where it is subtracted."""
-        return self.missing if self.shift == "mean" else self.left_missing
-
-    @property
-    def identity(self) -> str:
-        """What tells this run from others: all that its numbers depend on."""
-        data = (*WHERE, "choices", "files", "chromosomes", "filters", "missing", "unobserved", "memory")
-        cells = ("mask", "covariates", "groups", "top_features", "flavor", "batch")
-        solved = ("preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
-        ours = (*data, *cells, *solved)
-        return json.dumps({name: value for name, value in asdict(self).items() if name in ours})
 
 
 def run(options: Fit) -> None:
@@ -177,41 +95,6 @@ def tell(result: Result, options: Fit) -> None:
     click.echo(json.dumps(result.document) if options.json_out else printed(result))
     if options.out:
         say(f"written: {', '.join(result.document['outputs'].values())}", options.quiet)
-
-
-def planned(options: Fit) -> dict[str, Path]:
-    """Name and path of every output; whether the packages for it are there is found out now."""
-    if options.out is None:
-        return {}
-    files = {"model": "model.safetensors"}
-    kind = options.scores or ("csv" if find_spec("pyarrow") is None else "parquet")
-    if kind in FORMATS:
-        format_named(kind)
-        files["scores"] = f"scores.{kind}"
-    files |= components.planned(options.components) | {"variances": "variances.csv", "result": "result.json"}
-    if options.top_features:
-        files["features"] = OUTPUT
-    drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
-    if options.report and not drawn:
-        raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
-    if drawn and options.report is not False:
-        files["report"] = "report.html"
-    if options.anndata:
-        if find_spec("h5py") is None:
-            raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
-        files["anndata"] = "fit.h5ad"
-    files |= {name: f"{name}.csv" for name in ("tracy_widom", "scan") if getattr(options, name)}
-    _tell_of_others(Path(options.out), set(files.values()))
-    return {name: Path(options.out) / file for name, file in files.items()} | genotypes.planned(options)
-
-
-def _tell_of_others(folder: Path, planned: set[str]) -> None:
-    """Outputs of an earlier run that this one does not replace would pass for its own."""
-    ours = {f"scores.{kind}" for kind in FORMATS} | {"components.csv", "components.parquet"}
-    ours |= {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv", OUTPUT}
-    others = sorted(name for name in ours - planned if (folder / name).exists())
-    if others:
-        warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
 
 
 def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
@@ -275,90 +158,3 @@ def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solve
     count = k if isinstance(k, int) else min(A.shape)
     room = spare(6 * 8 * count * sum(A.shape), options.memory or ROOM)
     return replace(named, certify=room if options.certify is None else options.certify)
-
-
-class Samples(NamedTuple):
-    """Samples whose scores are written, their names, and what is known of them besides."""
-
-    A: Observed
-    names: Names
-    known: Known
-    cohort: Cohort | None
-
-
-def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
-    """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
-    A, names, known, cohort = samples
-    table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
-    with ExitStack() as stack:
-        writes: list[Any] = []
-        if "scores" in paths:
-            file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
-            writes.append(stack.enter_context(FORMATS[paths["scores"].suffix[1:]](file, table)))
-        if "anndata" in paths:
-            from shiftsvd.commands.annotated import annotated
-
-            place = place_of(vars(options), options.files)
-            writes.append(
-                stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place, known.mask))
-            )
-        if "eigenvec" in paths:
-            assert cohort is not None
-            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), cohort.samples, pca)))
-        raster = score_raster(pca) if "report" in paths else None
-        if raster is not None:
-            writes.append(lambda first, block: raster.add(block))
-        if writes:
-            write_rows(pca.iter_scores(A, covariates=known.C), writes)
-    return raster
-
-
-def component_names(pca: PCA) -> list[str]:
-    """PC1, PC2, ..."""
-    return [f"PC{j + 1}" for j in range(pca.n_components_)]
-
-
-def score_raster(pca: PCA) -> Any:
-    """What a report draws of the scores, however many they are; None where there is no second component."""
-    from shiftsvd.plot.raster import ScoreRaster
-
-    return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
-
-
-class Drawn(NamedTuple):
-    """What the report draws of the scores, and by what it colours them."""
-
-    raster: Any
-    colors: Any
-
-
-def write_files(
-    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
-) -> None:
-    """Everything but the scores."""
-    if not paths:
-        return
-    pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
-    if "components" in paths:
-        known = () if told is None else beside(told.cohort.left)
-        components.write(paths["components"], outputs.part(paths["components"]), pca, result.features, known)
-    variance_table(outputs.part(paths["variances"]), result)
-    if "eigenval" in paths:
-        genotypes.values(outputs.part(paths["eigenval"]), pca)
-    if told is not None:
-        told.write({name: outputs.part(path) for name, path in paths.items()})
-    outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
-    if "report" in paths:
-        from shiftsvd import report
-
-        report.write(
-            outputs.part(paths["report"]),
-            pca,
-            scores=drawn.raster,
-            source=result.source,
-            command=typed(),
-            names=result.features,
-            colors=drawn.colors,
-            seconds=result.document["seconds"],
-            peak_bytes=result.document["peak_bytes"],
-        )

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import columns, options
+from shiftsvd.commands import checks, columns, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -40,8 +40,8 @@ def info(**given: Any) -> None:
     elif files[0].endswith(".safetensors"):
         told = facts.model(files[0]) if len(files) == 1 else projecting.held_against(files[0], files[1:], given)
     else:
-        options.check_stack(files, given["stack"], given["join"])
-        options.check_format(files[0], given["format_"])
+        checks.check_stack(files, given["stack"], given["join"])
+        checks.check_format(files[0], given["format_"])
         given["choices"] = columns.chosen(given)
         told = facts.matrix(given)
     click.echo(facts.lines(told, given["json_out"]))

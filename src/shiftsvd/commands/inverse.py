@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import options
+from shiftsvd.commands import checks, options
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -29,7 +29,7 @@ def inverse(model: Path, **given: Any) -> None:
     SCORES is a table (.parquet, .csv, .npy) as `fit` and `transform` write it; the samples are in the units of the
     data.
     """
-    options.tables(given["out"])
+    checks.tables(given["out"])
     from shiftsvd.commands.applying import inverse as run
 
     run(model, given)

@@ -8,9 +8,10 @@ from typing import Any, cast
 import click
 import numpy as np
 
-from shiftsvd.commands.fitting import component_names
-from shiftsvd.commands.options import say, tables
+from shiftsvd.commands.checks import tables
+from shiftsvd.commands.options import say
 from shiftsvd.commands.tables import Block, Table
+from shiftsvd.commands.writing import component_names
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.genetics.alleles import Variants
 from shiftsvd.genetics.components import patterson

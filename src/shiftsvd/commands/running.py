@@ -17,7 +17,7 @@ from shiftsvd.commands.columns import joined
 from shiftsvd.commands.headings import write_options
 from shiftsvd.commands.options import LINE, SCALES
 from shiftsvd.names import GENES
-from shiftsvd.runs.warned import Notice
+from shiftsvd.runs.warned import NOTICE, Notice
 
 # What the library calls its arguments, and what they are called here.
 SPELLED = {
@@ -37,7 +37,6 @@ SPELLED = {
     "mask_var=None": "--mask none",
     "mask_var": "--mask",
 }
-NOTICE = 25  # a level of the log between INFO and WARNING
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 # Arguments that take names of columns or marks, as messages have them: drop='date', one_hot=['sex', 'town'].
 SAID = re.compile(

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import columns, options
+from shiftsvd.commands import checks, columns, options
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -48,10 +48,10 @@ def transform(model: Path, **given: Any) -> None:
     squares on the genotypes that a sample has; columns beside them (.csv, .parquet) tell their standard errors, PC1_se,
     ..., and how many variants the sample has, n_variants.
     """
-    options.check_stack(given["files"], given["stack"], given["join"])
-    options.check_projection(given)
-    options.check_format(given["files"][0], given["format_"])
-    options.tables(given["out"])
+    checks.check_stack(given["files"], given["stack"], given["join"])
+    checks.check_projection(given)
+    checks.check_format(given["files"][0], given["format_"])
+    checks.tables(given["out"])
     given["choices"] = columns.chosen(given)
     from shiftsvd.commands.applying import transform as run
 

@@ -4,12 +4,17 @@ import os
 import sys
 import warnings
 from types import FrameType
+from typing import Final
 
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
 # Whose frames lie between a user's line and ours: what calls our methods, and what wraps our functions.
 BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
+
+
+# A level of the log between INFO and WARNING, for what is as it should be and yet good to know: the command shows it.
+NOTICE: Final = 25
 
 
 class Notice(UserWarning):

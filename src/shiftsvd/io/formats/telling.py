@@ -14,10 +14,9 @@ from shiftsvd.io.base import Labels, Opened
 from shiftsvd.io.choices import Choices, said
 from shiftsvd.io.formats.marks import Marks
 from shiftsvd.io.formats.roles import says_identifiers
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.warned import NOTICE, warn
 
 LOG = logging.getLogger("shiftsvd")
-NOTICE: Final = 25  # between INFO and WARNING: the command shows it, unless it is to be quiet
 _SHOWN = 5  # names in a notice
 _RUN, _SHUFFLED = 5, 20  # rows from which 1, 2, 3, ... in order, and in any order, are no chance
 _ABREAST = 16  # columns that are summed at once, the first few of which settle it

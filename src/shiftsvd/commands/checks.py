@@ -1,0 +1,107 @@
+"""What is refused of options, alone and beside each other, before any work."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shiftsvd.commands.options import COUNTED, SCALES, USUAL
+from shiftsvd.names import MAX_ITER
+
+
+def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = None) -> None:
+    """Refuse several files that nobody says how to put together, and standard input among them."""
+    if len(files) > 1 and stack is None:
+        raise click.UsageError(
+            f"{len(files)} files need --stack rows (each has other samples) or --stack columns (other features)"
+        )
+    if join is not None and (stack != "rows" or len(files) < 2):
+        raise click.UsageError("--join is for several files with --stack rows")
+    if len(files) > 1 and "-" in files:
+        raise click.UsageError("standard input cannot be stacked with files; write it to a file")
+
+
+def check_format(file: str, format_: str | None) -> None:
+    """Refuse a format that there is not; standard input has no name to tell its format by."""
+    if file == "-" and format_ is None:
+        raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
+    if format_ is not None:
+        from shiftsvd.io.sniff import FORMATS
+
+        if format_ not in FORMATS:
+            raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
+
+
+def check_projection(given: dict[str, Any]) -> None:
+    """Refuse to look at alleles and not to look at them."""
+    named = {"--project": given["project"], "--match": given["match"], "--trust-ambiguous": given["trust_ambiguous"]}
+    if given["trust_order"] and any(named.values()):
+        raise click.UsageError(f"--trust-order looks at no alleles; leave out {next(n for n in named if named[n])}")
+
+
+def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> None:
+    """Refuse two clusters at once, and data that only this process can see."""
+    if scheduler is not None and n_workers is not None:
+        raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
+    if file == "-" and (scheduler is not None or n_workers is not None):
+        raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
+
+
+def check_cells(given: dict[str, Any]) -> None:
+    """Refuse what columns of obs and var cannot have beside them."""
+    if (given["covariates"] or given["groups"]) and given["shift"] == "none":
+        raise click.UsageError("--covariates and --groups subtract means, too: leave out --shift none")
+    if (given["covariates"] or given["groups"] or given["mask"] not in (None, "none")) and given["missing"] != "error":
+        raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
+
+
+def check_missing(missing: str, unobserved: bool, k: int | float | None, on_workers: bool) -> None:
+    """Refuse what no treatment of missing entries can be."""
+    if unobserved and missing == "error":
+        raise click.UsageError("--unobserved needs to know what is to stand there: --missing mean or --missing em")
+    if missing == "em" and isinstance(k, float):
+        raise click.BadParameter("--missing em needs a number of components, not a share", param_hint="'-k'")
+    if missing != "error" and on_workers:
+        raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
+
+
+def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | None = None) -> None:
+    """Refuse what transformed entries cannot have beside them."""
+    if preprocess and missing != "error":
+        raise click.UsageError("--preprocess needs sums of rows and columns without gaps; leave out --missing")
+    if preprocess and scale == SCALES[2]:
+        raise click.UsageError("--scale patterson is of counts of an allele; leave out --preprocess")
+
+
+def completion_of(missing: str, penalty: float | str | None, max_iter: int | None) -> dict[str, Any]:
+    """Settings of the completion, if there is one; refuses them where there is none."""
+    for name, value in (("--penalty", penalty), ("--max-iter", max_iter)):
+        if missing != "em" and value is not None:
+            raise click.UsageError(f"{name} is for --missing em, got --missing {missing}")
+    if missing != "em":
+        return {}
+    return {"penalty": "auto" if penalty is None else penalty, "max_iter": max_iter or MAX_ITER}
+
+
+def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
+    """The number of components, or the usual one; more than there are is refused."""
+    if k is None:
+        return min(USUAL, *shape)
+    if isinstance(k, int) and k > min(shape):
+        m, n = shape
+        raise click.BadParameter(f"{file} is {m} x {n}: at most {min(m, n)} components, got {k}", param_hint="'-k'")
+    return k
+
+
+def shares(k: int | float | None, solver: str) -> None:
+    """Refuse a share of the variance where the solver needs a number."""
+    if isinstance(k, float) and solver in COUNTED:
+        raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
+
+
+def tables(path: str) -> str:
+    """The format of a table by its name; standard output is CSV."""
+    suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
+    if suffix not in ("parquet", "csv", "npy"):
+        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy", param_hint="'-o'")
+    return suffix

@@ -1,0 +1,146 @@
+"""What `shiftsvd fit` writes into its folder: the names of all files first, then scores, then everything else."""
+
+import json
+import warnings
+from contextlib import ExitStack
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftsvd.commands import components, genotypes
+from shiftsvd.commands.asked import Fit
+from shiftsvd.commands.cells import Known, place_of
+from shiftsvd.commands.cohorts import Told, beside
+from shiftsvd.commands.options import typed
+from shiftsvd.commands.ranking import OUTPUT
+from shiftsvd.commands.results import Result, variance_table
+from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.estimators.pca import PCA
+from shiftsvd.genetics.selection import Cohort
+from shiftsvd.io import Names
+from shiftsvd.missing.gaps import Observed
+from shiftsvd.runs.outputs import Outputs
+
+
+def planned(options: Fit) -> dict[str, Path]:
+    """Name and path of every output; whether the packages for it are there is found out now."""
+    if options.out is None:
+        return {}
+    files = {"model": "model.safetensors"}
+    kind = options.scores or ("csv" if find_spec("pyarrow") is None else "parquet")
+    if kind in FORMATS:
+        format_named(kind)
+        files["scores"] = f"scores.{kind}"
+    files |= components.planned(options.components) | {"variances": "variances.csv", "result": "result.json"}
+    if options.top_features:
+        files["features"] = OUTPUT
+    drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
+    if options.report and not drawn:
+        raise ValueError("a report needs matplotlib and jinja2: pip install 'shiftsvd[plot]'")
+    if drawn and options.report is not False:
+        files["report"] = "report.html"
+    if options.anndata:
+        if find_spec("h5py") is None:
+            raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
+        files["anndata"] = "fit.h5ad"
+    files |= {name: f"{name}.csv" for name in ("tracy_widom", "scan") if getattr(options, name)}
+    _tell_of_others(Path(options.out), set(files.values()))
+    return {name: Path(options.out) / file for name, file in files.items()} | genotypes.planned(options)
+
+
+def _tell_of_others(folder: Path, planned: set[str]) -> None:
+    """Outputs of an earlier run that this one does not replace would pass for its own."""
+    ours = {f"scores.{kind}" for kind in FORMATS} | {"components.csv", "components.parquet"}
+    ours |= {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv", OUTPUT}
+    others = sorted(name for name in ours - planned if (folder / name).exists())
+    if others:
+        warnings.warn(f"{folder} keeps {', '.join(others)} of an earlier run", stacklevel=2)
+
+
+class Samples(NamedTuple):
+    """Samples whose scores are written, their names, and what is known of them besides."""
+
+    A: Observed
+    names: Names
+    known: Known
+    cohort: Cohort | None
+
+
+def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+    """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
+    A, names, known, cohort = samples
+    table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
+    with ExitStack() as stack:
+        writes: list[Any] = []
+        if "scores" in paths:
+            file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
+            writes.append(stack.enter_context(FORMATS[paths["scores"].suffix[1:]](file, table)))
+        if "anndata" in paths:
+            from shiftsvd.commands.annotated import annotated
+
+            place = place_of(vars(options), options.files)
+            writes.append(
+                stack.enter_context(annotated(outputs.part(paths["anndata"]), table, pca, names, place, known.mask))
+            )
+        if "eigenvec" in paths:
+            assert cohort is not None
+            writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), cohort.samples, pca)))
+        raster = score_raster(pca) if "report" in paths else None
+        if raster is not None:
+            writes.append(lambda first, block: raster.add(block))
+        if writes:
+            write_rows(pca.iter_scores(A, covariates=known.C), writes)
+    return raster
+
+
+def component_names(pca: PCA) -> list[str]:
+    """PC1, PC2, ..."""
+    return [f"PC{j + 1}" for j in range(pca.n_components_)]
+
+
+def score_raster(pca: PCA) -> Any:
+    """What a report draws of the scores, however many they are; None where there is no second component."""
+    from shiftsvd.plot.raster import ScoreRaster
+
+    return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
+
+
+class Drawn(NamedTuple):
+    """What the report draws of the scores, and by what it colours them."""
+
+    raster: Any
+    colors: Any
+
+
+def write_files(
+    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
+) -> None:
+    """Everything but the scores."""
+    if not paths:
+        return
+    pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
+    if "components" in paths:
+        known = () if told is None else beside(told.cohort.left)
+        components.write(paths["components"], outputs.part(paths["components"]), pca, result.features, known)
+    variance_table(outputs.part(paths["variances"]), result)
+    if "eigenval" in paths:
+        genotypes.values(outputs.part(paths["eigenval"]), pca)
+    if told is not None:
+        told.write({name: outputs.part(path) for name, path in paths.items()})
+    outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
+    if "report" in paths:
+        from shiftsvd import report
+
+        report.write(
+            outputs.part(paths["report"]),
+            pca,
+            scores=drawn.raster,
+            source=result.source,
+            command=typed(),
+            names=result.features,
+            colors=drawn.colors,
+            seconds=result.document["seconds"],
+            peak_bytes=result.document["peak_bytes"],
+        )
