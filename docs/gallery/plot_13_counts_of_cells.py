@@ -52,14 +52,14 @@ print(f"dense: {8 * np.prod(X.shape) / 1e6:,.0f} MB; the counts: {X.data.nbytes 
 # says, rare ones among them that few cells have, but those many of.
 
 mean = np.asarray(X.mean(axis=0)).ravel()
-figure, axes = plt.subplots(2, 2, figsize=(10, 8), layout="constrained")
-for ax, (name, how) in zip(axes[0], ways.items(), strict=True):
+figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for ax, (name, how) in zip(axes, ways.items(), strict=True):
     variance = ss.centered(ss.preprocess(X, how)).column_squares() / X.shape[0]
     share = np.sort(variance)[::-1].cumsum() / variance.sum()
     print(f"{name}: half of the variance is in {np.searchsorted(share, 0.5) + 1:,} of {len(mean):,} genes")
     ax.loglog(mean, variance, ".", markersize=2, alpha=0.5)
     ax.set(title=name, xlabel="mean count of the gene", ylabel="variance of the gene")
-axes[0, 1].axhline(1, color="0.3", linewidth=1)
+axes[1].axhline(1, color="0.3", linewidth=1)
 
 # %%
 # How much of each component is the library size, which nobody asked about: the share of the variance of its scores
@@ -71,10 +71,11 @@ for name, Z in scores.items():
     explained = [np.corrcoef(Z[:, j], size)[0, 1] ** 2 for j in range(5)]
     print(f"{name}: R^2 of components 1 to 5 with the size", " ".join(f"{value:.2f}" for value in explained))
 
-for ax, (name, Z) in zip(axes[1], scores.items(), strict=True):
+figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for ax, (name, Z) in zip(axes, scores.items(), strict=True):
     points = ax.scatter(Z[:, 0], Z[:, 1], c=size, s=4)
     ax.set(title=name, xlabel="PC 1", ylabel="PC 2")
-figure.colorbar(points, ax=axes[1], label="log10 of the library size")
+figure.colorbar(points, ax=axes, label="log10 of the library size")
 
 # %%
 # What only one of them finds: how well each component of the one is predicted by all 20 of the other (R^2 of a
