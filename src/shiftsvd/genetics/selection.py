@@ -61,7 +61,8 @@ class Selection:
         The same by place: chromosome, first and last position in each line, counted from 1, both inside ("range" of
         PLINK 1, "bed1" of PLINK 2).
     exclude_long_range : "hg19" or "hg38"
-        The build of the positions: 24 regions of long-range linkage in humans go (Price et al. 2008; Weale 2010).
+        The build of the positions: 24 regions of long-range linkage in humans go (Price et al. 2008; Weale 2010). On
+        hg38 the ends of the nine that span a centromere are estimates.
     keep, remove : path, or list of names, or of pairs of a family and a name
         Samples that are to stay, and to go: a file with FID and IID in each line, or IID alone, with or without a head.
     mind, geno : float
