@@ -114,6 +114,11 @@ def test_samples_of_chromosomes_are_checked(chromosomes: tuple[list[Path], Path]
     np.testing.assert_allclose(
         *(told("fit", paths[0], last, *usual)["singular_values"] for last in (moved, there)), rtol=1e-6
     )
+    filters = ("--mind", 0.9, "--maf", 0.05, "--remove", tmp_path / "one.txt")
+    (tmp_path / "one.txt").write_text("family0 person3\n")
+    np.testing.assert_allclose(
+        *(told("fit", paths[0], last, *usual, *filters)["singular_values"] for last in (moved, there)), rtol=1e-6
+    )
     people["iid"][5] = "somebody"
     other = write(tmp_path / "other.bed", G, **sids, **{name: a.tolist() for name, a in people.items()})
     result = invoke("fit", paths[0], other, *usual)

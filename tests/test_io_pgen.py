@@ -9,6 +9,7 @@ from cohort import bed_reader, linked, write
 from shiftsvd.cli import main
 from shiftsvd.genetics import pca
 from shiftsvd.io import open_matrix
+from shiftsvd.io.opening import read_file
 
 pgenlib = pytest.importorskip("pgenlib")
 
@@ -47,6 +48,18 @@ def test_the_matrix_is_that_of_the_bed(bed: Path, tmp_path: Path, stream: bool) 
     assert names.features is not None
     assert names.samples.tolist() == want.samples.tolist()
     assert names.features.tolist() == want.features.tolist()
+
+
+def test_samples_are_read_in_any_order_and_any_of_them(bed: Path, tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(60)
+    for path in (bed, pgen(tmp_path / "b.pgen", bed)):
+        source = read_file(path, None, None, None).matrix
+        moved = source.of_samples(order)
+        np.testing.assert_array_equal(moved.calls(3, 40), source.calls(3, 40)[:, order])
+        np.testing.assert_allclose(moved.read(3, 40), source.read(3, 40)[:, order], rtol=1e-6)
+        some = moved.of_samples(order < 20)
+        np.testing.assert_array_equal(some.calls(0, 9), source.calls(0, 9)[:, order[order < 20]])
+        assert moved.fingerprint != source.fingerprint
 
 
 def test_components_and_filters_are_those_of_the_bed(bed: Path, tmp_path: Path) -> None:

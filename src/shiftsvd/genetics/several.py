@@ -13,6 +13,7 @@ from shiftsvd.genetics.founders import fam_founders
 from shiftsvd.genetics.plink2 import psam_founders, psam_samples, pvar_variants
 from shiftsvd.io.base import Opened
 from shiftsvd.io.formats import genotypes
+from shiftsvd.io.formats.genotypes import Places
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
@@ -61,19 +62,32 @@ def founders_of(file: Path) -> Mask:
 
 
 def samples_of(paths: Sequence[Path]) -> Samples:
-    """The samples of all files, in the same order."""
-    first, *others = map(_samples, paths)
-    for path, samples in zip(paths[1:], others, strict=True):
-        if not all(np.array_equal(a, b) for a, b in zip(first, samples, strict=True)):
-            raise ValueError(f"{path} must have the samples of {paths[0]} in their order; bring the .fam files in one")
+    """The samples of all files, in the order of the first one."""
+    first = _samples(paths[0])
+    for path in paths[1:]:
+        _order(paths[0], first, path)
     return first
 
 
+def _order(reference: Path, first: Samples, path: Path) -> Places:
+    """Where the samples of the first file are in another one."""
+    wanted, there = (list(zip(*map(np.ndarray.tolist, samples), strict=True)) for samples in (first, _samples(path)))
+    if wanted == there:
+        return np.arange(len(wanted))
+    place = {sample: i for i, sample in enumerate(there)}
+    if len(place) < len(there) or sorted(wanted) != sorted(there):
+        raise ValueError(f"{path} must have the samples of {reference}, each of them once, in any order")
+    return np.array([place[sample] for sample in wanted])
+
+
 def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | None) -> Parts:
-    """All variants of files, whose samples are compared."""
+    """All variants of files, for the samples of the first one in its order."""
     parts = [(file, read_file(file, "pgen" if is_pgen(file) else "bed", key, memory_limit)) for file in files]
-    joined(parts)
-    return parts
+    joined(parts)  # which names samples that a file lacks
+    if len(parts) == 1:
+        return parts
+    first = _samples(files[0])
+    return [(file, genotypes.of_places(opened, _order(files[0], first, file))) for file, opened in parts]
 
 
 def some_of(parts: Parts, kept: Mask) -> Parts:

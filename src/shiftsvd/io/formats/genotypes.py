@@ -20,7 +20,8 @@ Calls = npt.NDArray[np.int8]  # counts of the first allele, 0 to 2; whatever is 
 class Genotypes(RowSource):
     """Counts of the first allele of variants, of all variants and samples of a file or those at some places.
 
-    Places ascend. A missing genotype is the mean given for its variant, or that of the other samples here.
+    Places of variants ascend, those of samples are in any order. A missing genotype is the mean given for its variant,
+    or that of the other samples here.
     """
 
     sparse = False
@@ -59,9 +60,9 @@ class Genotypes(RowSource):
         means = None if self._means is None else self._means[kept]
         return type(self)(self._path, self._in_file, self._places[kept], means, self._samples)
 
-    def of_samples(self, kept: npt.NDArray[np.bool_]) -> Self:
-        """The samples in a mask."""
-        samples = np.flatnonzero(kept) if self._samples is None else self._samples[kept]
+    def of_samples(self, kept: npt.NDArray[np.bool_] | Places) -> Self:
+        """The samples in a mask, or at these places."""
+        samples = np.arange(self.shape[1])[kept] if self._samples is None else self._samples[kept]
         return type(self)(self._path, self._in_file, self._places, self._means, samples)
 
     def filled(self, means: npt.NDArray[Any]) -> Self:
@@ -97,6 +98,14 @@ def of_samples(opened: Opened, kept: npt.NDArray[np.bool_]) -> Opened:
     """A file of which only the samples in a mask are read."""
     assert opened.columns is not None
     return replace(opened, matrix=opened.matrix.of_samples(kept), columns=opened.columns[kept])
+
+
+def of_places(opened: Opened, places: Places) -> Opened:
+    """A file with its samples in another order."""
+    if np.array_equal(places, np.arange(len(places))):
+        return opened
+    assert opened.columns is not None
+    return replace(opened, matrix=opened.matrix.of_samples(places), columns=opened.columns[places])
 
 
 def filled(opened: Opened, means: npt.NDArray[Any]) -> Opened:

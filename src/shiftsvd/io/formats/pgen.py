@@ -40,7 +40,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 def _reader(path: Path, n_samples: int, samples: Places | None) -> Any:
     """The file, of all samples or those at some places."""
-    subset = None if samples is None else samples.astype(np.uint32)
+    subset = None if samples is None else np.sort(samples).astype(np.uint32)
     with reading(path):
         return optional("pgenlib", "pgen").PgenReader(str(path).encode(), raw_sample_ct=n_samples, sample_subset=subset)
 
@@ -54,11 +54,17 @@ class PgenGenotypes(Genotypes):
         with _reader(self._path, self._in_file[1], self._samples) as reader, reading(self._path):
             reader.read_dosages_list(places.astype(np.uint32), G)
         G[G < 0] = np.nan
-        return G
+        return self._in_order(G)
 
     def _calls(self, places: Places) -> Calls:
         """Calls as pgenlib gives them, -9 where they are missing."""
         G = np.empty((len(places), self.shape[1]), np.int8)
         with _reader(self._path, self._in_file[1], self._samples) as reader, reading(self._path):
             reader.read_list(places.astype(np.uint32), G)
-        return G
+        return self._in_order(G)
+
+    def _in_order(self, G: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Samples in the order that is wanted; pgenlib gives them in that of the file."""
+        if self._samples is None or np.all(np.diff(self._samples) > 0):
+            return G
+        return G[:, np.argsort(np.argsort(self._samples))]
