@@ -181,7 +181,11 @@ def test_the_flavor_goes_with_the_transformation_where_none_is_named(file: Path)
         (["--top-features", "9", "--mask", "chosen"], 2, "give one of them"),
         (["--top-features", "9", "--missing", "mean"], 2, "leave out --missing"),
         (["--top-features", "9", "--preprocess", "pearson", "--flavor", "seurat"], 2, "ranks logarithms of counts"),
-        (["--top-features", "9"], 1, "all entries are whole numbers"),
+        (
+            ["--top-features", "9"],
+            1,
+            "all entries are whole numbers; give --preprocess log-normalize with raw counts, or --flavor seurat_v3",
+        ),
         (["--top-features", "9", "--flavor", "seurat_v3", "--batch", "batch"], 1, "no column 'batch' in obs"),
         (["--top-features", "9", "-k", "10", "--preprocess", "log-normalize"], 2, "at most 9 components"),
     ],

@@ -40,7 +40,7 @@ SPELLED = {
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 # Arguments that take names of columns or marks, as messages have them: drop='date', one_hot=['sex', 'town'].
 SAID = re.compile(
-    r"\b(ids|drop|columns|one_hot|label_column|sep|decimal|thousands|encoding|comment|missing)="
+    r"\b(ids|drop|columns|one_hot|label_column|sep|decimal|thousands|encoding|comment|missing|preprocess|flavor)="
     r"(\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
 )
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
