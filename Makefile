@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The kernels must be there where they can be built, so that a missing extension never passes for a fast one; and the
 # fallback is tested too.
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
-FALLBACK := tests/test_operators.py tests/test_backends.py tests/test_solvers.py tests/test_determinism.py
+FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
 .PHONY: help demo test test-all lint format paper bench docs clean
 help: ## this list

@@ -30,27 +30,27 @@ SETS = {
     "oldest": Companions(
         "python3.11",
         ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.6.*", "pandas==2.2.*", *SCANPY],
-        ["test_scanpy.py"],
+        ["scanpy/test_scanpy.py"],
     ),
     "newest": Companions(
         "python3.13",
         ["anndata", "scanpy", "scikit-bio", "scikit-misc"],
         [
-            "test_scanpy.py",
-            "test_scanpy_covariates.py",
-            "test_scanpy_preprocess.py",
-            "test_scanpy_genes.py",
-            "test_features.py",
-            "test_transforms_peers.py",
+            "scanpy/test_scanpy.py",
+            "scanpy/test_covariates.py",
+            "scanpy/test_preprocess.py",
+            "scanpy/test_genes.py",
+            "features/test_features.py",
+            "transforms/test_peers.py",
         ],
     ),
-    "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["test_xarray.py"]),
+    "fields": Companions(sys.executable, ["xeofs==3.0.6", "eofs==2.0.0"], ["xarray/test_xarray.py"]),
     "ordination": Companions(
         sys.executable,
         ["prince==0.23.0", "scikit-bio==0.7.4"],
-        ["test_correspondence.py", "test_multiple.py", "test_pcoa.py"],
+        ["estimators/test_correspondence.py", "estimators/test_multiple.py", "estimators/test_pcoa.py"],
     ),
-    "tutorial": Companions(sys.executable, SCANPY, ["test_scanpy.py"]),
+    "tutorial": Companions(sys.executable, SCANPY, ["scanpy/test_scanpy.py"]),
 }
 
 

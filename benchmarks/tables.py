@@ -16,9 +16,9 @@ import pandas as pd
 from click.testing import CliRunner
 from sklearn.decomposition import PCA
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from people import PEOPLE, People, spelled
+sys.path.insert(0, str(Path(__file__).parent.parent))
 from shiftsvd.cli import main
+from tests.support.people import PEOPLE, People, spelled
 
 
 def told(line: list[str]) -> str:
