@@ -15,6 +15,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import PIPED, Names, Opened, Orient, kind_of, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns
@@ -187,7 +188,7 @@ def operator_of(
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
         try:
-            A = as_operator(X, **vars(resources))
+            A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
         except ValueError as error:
             raise named_gaps(X, opened) or error from None
     return (A.H if opened.by_features else A), opened.names

@@ -78,16 +78,21 @@ class _Text:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._last = b"\n"
+        self._long = 0  # bytes since the last line end
         self.error: Exception | None = None
 
     def read(self, size: int) -> bytes:
-        """The next bytes; none after an error."""
+        """The next bytes; none after an error, nor of a line that would be held whole."""
         try:
             text = b"" if self.error else self._stream.read(size)
         except (OSError, EOFError, zlib.error) as error:
             self.error, text = error, b""
         if b"\0" in text:
             self.error, text = ValueError("it has a byte 0, which no text has"), b""
+        end = text.rfind(b"\n")
+        self._long = self._long + len(text) if end < 0 else len(text) - end
+        if self._long > _HEADER:
+            self.error, text = ValueError(f"it has a line of more than {_HEADER} bytes"), b""
         if not text and self._last != b"\n":
             text = b"\n"
         self._last = text[-1:] or self._last
