@@ -19,8 +19,9 @@ from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes
 from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
 from shiftsvd.io.limits import labels, plausible_shape
 from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.runs.memory import limit_of
 
-_BATCH = 1 << 25  # bytes decoded at once, at most
+_BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
 _BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
@@ -34,7 +35,9 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         return triplets.gather(path, file.iter_batches(use_threads=False), where, memory_limit)
     form = layout(path, file.schema_arrow, choices)
     form = form._replace(classes=_classes(file, form))
-    source = ParquetRows(path, file.metadata, form)
+    limit = limit_of(memory_limit)
+    batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
+    source = ParquetRows(path, file.metadata, form, batch)
     plausible_shape(path, source.shape, memory_limit)
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
@@ -86,10 +89,10 @@ def _counts(metadata: Any, name: str) -> bool:
     return bool(least) and (max(most) - min(least) == metadata.num_rows - 1 or all(map(are_dates, (*least, *most))))
 
 
-def opened(path: Path, metadata: Any = None) -> Any:
-    """The file, opened; its footer is read unless it is given."""
+def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
+    """The file, opened; its footer is read unless it is given. All columns together have a buffer of `batch` bytes."""
     # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
-    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, _BATCH // max(1, metadata.num_columns)))
+    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, batch // max(1, metadata.num_columns)))
     settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
     return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
 
@@ -114,7 +117,7 @@ class ParquetRows(RowSource):
 
     sparse = False
 
-    def __init__(self, path: Path, metadata: Any, form: Layout) -> None:
+    def __init__(self, path: Path, metadata: Any, form: Layout, batch: int = _BATCH) -> None:
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
             raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
@@ -122,13 +125,13 @@ class ParquetRows(RowSource):
         self.dtype = form.dtype
         self.name = str(path)
         self.fingerprint = fingerprint_of(path)
-        self._path, self._metadata, self._form = path, metadata, form
+        self._path, self._metadata, self._form, self._batch = path, metadata, form, batch
         self._ends: list[int] = ends.tolist()
         self._turns = _Turns()
         self._cursor: _Cursor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ParquetRows, (self._path, self._metadata, self._form)
+        return ParquetRows, (self._path, self._metadata, self._form, self._batch)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Row groups are joined up to so many bytes; a larger one is cut, and its parts are decoded one by one."""
@@ -162,8 +165,10 @@ class ParquetRows(RowSource):
         """All rows from the beginning of a row group on, up to so many decoded at once."""
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
-        size = max(1, min(count, _BATCH // (8 * self.shape[1])))
-        batches = opened(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
+        size = max(1, min(count, self._batch // (8 * self.shape[1])))
+        batches = opened(self._path, self._metadata, self._batch).iter_batches(
+            size, row_groups=groups, use_threads=False
+        )
         return _Cursor(batches, row, self._form)
 
 
