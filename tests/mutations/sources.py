@@ -1,4 +1,4 @@
-"""The sources that faults are put into: a tree of their own with all that the tests need, and its files changed back."""
+"""The sources that faults are put into: a tree of their own with what tests need, and files that are changed back."""
 
 import os
 import shutil
