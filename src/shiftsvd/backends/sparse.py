@@ -98,9 +98,8 @@ class SparseRows(Blocked):
         # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
         entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
         entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
-        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
-        edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
-        return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
