@@ -8,6 +8,7 @@ is up. That all tests can be collected is looked at first.
 
 import argparse
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -35,6 +36,8 @@ class Seen(NamedTuple):
 def main() -> None:
     asked = _parsed()
     chosen = [fault for fault in FAULTS if asked.only in fault.file][asked.first :: asked.every]
+    if asked.seen is not None:
+        chosen = _by_table(chosen, asked.seen)
     places = {} if asked.tests_ref == "HEAD" else moved(asked.tests_ref)
     print(f"Sources of {asked.ref}, tests of {asked.tests_ref}; {len(chosen)} of {len(FAULTS)} faults.\n")
     print("| fault | file | seen by | s |\n|---|---|---|---|", flush=True)
@@ -56,8 +59,22 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="a part of the paths of the faulty files")
     parser.add_argument("--every", type=int, default=1, help="every so many of the faults")
     parser.add_argument("--first", type=int, default=0, help="the place of the first one")
+    parser.add_argument("--seen", type=Path, help="a table of before: the tests that saw the faults run first")
     parser.add_argument("--cap", type=float, default=CAP, help="seconds of the processor for the tests of one fault")
     return parser.parse_args()
+
+
+def _by_table(faults: list[Fault], table: Path) -> list[Fault]:
+    """The faults of a table, each with the test that saw it then before the others."""
+    cells = [line.strip("| ").split(" | ") for line in table.read_text().splitlines() if line.startswith("| ")]
+    tests = {row[0]: row[2].strip("`") for row in cells if "::" in row[2]}
+    tests = {what: test for what, test in tests.items() if (ROOT / "tests" / test.partition("::")[0]).exists()}
+    asked = {row[0] for row in cells}
+    return [
+        fault._replace(tests=(tests[fault.what], *fault.tests)) if fault.what in tests else fault
+        for fault in faults
+        if fault.what in asked
+    ]
 
 
 def _seen(tree: Tree, fault: Fault, places: dict[str, list[str]], cap: float) -> Seen:
@@ -65,8 +82,9 @@ def _seen(tree: Tree, fault: Fault, places: dict[str, list[str]], cap: float) ->
     used, ended = 0.0, True
     with tree.with_fault(fault):
         for wanted in fault.tests:
-            named = [f"tests/{wanted}"]
-            paths = [path for name in named for path in (places.get(name, named) if places else named)]
+            paths = places.get(f"tests/{wanted}", [f"tests/{wanted}"])
+            if not paths:  # a file that was not there then
+                continue
             test, seconds, ended = _run(tree, paths, cap - used)
             used += seconds
             if test is not None or not ended:
@@ -80,7 +98,15 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
     command = [str(tree.python), "-m", "pytest", "-q", "-x", "-m", "not long", "-p", "no:cacheprovider", *paths]
     limited = ["prlimit", f"--cpu={max(1, round(left))}", *command]
     before = os.times()
-    done = subprocess.run(limited, cwd=tree.root, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        limited,
+        cwd=tree.root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_interruptible,
+    )
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
     if done.returncode in SEEN:
@@ -88,6 +114,11 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
     if done.returncode > max(SEEN):  # there are no such tests
         raise SystemExit(f"pytest {' '.join(paths)} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr}")
     return None, seconds, done.returncode == 0
+
+
+def _interruptible() -> None:
+    """Tests interrupt what they start, which would not heed it where this was started in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _failed(output: str) -> Iterator[str]:

@@ -102,13 +102,15 @@ def _equipped(tree: Tree) -> Tree:
 
 
 def moved(tests_ref: str) -> dict[str, list[str]]:
-    """Where files of tests that are here in a folder or under a name lie in another revision, as git finds them."""
-    found = _git("diff", "-M30%", "--name-status", "--diff-filter=R", tests_ref, "HEAD", "--", "tests")
+    """Where files of tests that are here in a folder, or under a name, lie in another revision, as git finds them."""
+    found = _git("diff", "-M30%", "--name-status", "--diff-filter=R", tests_ref, "HEAD", "--", "tests").splitlines()
+    before = {now: then for _, then, now in (line.split("\t") for line in found)}
+    there = set(_git("ls-tree", "-r", "--name-only", tests_ref, "tests").splitlines())
     places: dict[str, list[str]] = {}
-    for line in found.splitlines():
-        _, before, now = line.split("\t")
-        for place in (now, *map(str, list(Path(now).parents)[:-2])):
-            places.setdefault(place, []).append(before)
+    for path in _git("ls-files", "tests/**/test_*.py").splitlines():
+        then = before.get(path, path)
+        for place in (path, *map(str, list(Path(path).parents)[:-2])):
+            places.setdefault(place, []).extend([then] if then in there else [])
     return places
 
 
