@@ -111,6 +111,11 @@ def moved(tests_ref: str) -> dict[str, list[str]]:
         then = before.get(path, path)
         for place in (path, *map(str, list(Path(path).parents)[:-2])):
             places.setdefault(place, []).extend([then] if then in there else [])
+    for then in sorted(
+        path for path in there - set(before.values()) - set(places) if Path(path).name.startswith("test_")
+    ):  # one that has been parted since
+        folder = Path(then).parent if Path(then).parent.name != "tests" else Path("tests", Path(then).stem[5:])
+        places.get(str(folder), []).append(then)
     return places
 
 
