@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.solvers import missed
 from tests.support.matrices import EPS, Array, in_double, with_values
 from tests.support.sampling import pairs
 
@@ -103,8 +104,8 @@ def test_a_sample_that_missed_a_value_is_not_converged(shape: tuple[int, int], d
             F = solver(ss.as_operator(D), 10, seed)
             assert np.all(np.abs(F.S - np.linspace(5, 3, 10)) <= 1e-3)  # the value 4 is not among them
             assert not F.info.converged
-            missed = F.info.missed_below  # nothing is known where the probe found what is wrong at once
-            assert missed is None or missed >= next_value(D, 10) * (1 - 10 * float(np.finfo(dtype).eps))
+            level = F.info.missed_below  # nothing is known where the probe found what is wrong at once
+            assert level is None or level >= next_value(D, 10) * (1 - 10 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("make", [ss.BlockLanczos, ss.Gram])
@@ -135,3 +136,14 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
     assert found[0].n_passes <= found[2].n_passes
     loose = replace(ss.BlockLanczos(missed_tol=0.05), miss_probability=0.1)(A, 10, 0).info
     assert loose.n_passes <= found[1].n_passes
+
+
+def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said(monkeypatch) -> None:
+    chances: list[float] = []
+    monkeypatch.setattr(missed, "Probe", lambda basis, columns, chance, noise: chances.append(chance))
+    run = missed.Missed(8, 1e-3)
+    while not run.used_up:
+        run.probe(None, 0.0)  # type: ignore[arg-type]
+    assert len(chances) == missed.PROBES
+    assert sum(chances) <= 1e-3
+    assert min(chances) > 0
