@@ -10,7 +10,7 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.entries import SUMMED, bare, entries
 from shiftsvd.backends.reread import OURS, Reread
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.numerics.entrywise import told
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.grouped import Grouped, Parts
 from shiftsvd.operators import Adjoint, Operator
 

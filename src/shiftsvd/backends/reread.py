@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +17,7 @@ from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
 from shiftsvd.events import read_part
 from shiftsvd.kernels import best
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import journal
@@ -316,11 +316,7 @@ def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
 
 def _digest(A: Operator) -> bytes:
     """Tells the contents of a block from others."""
-    digest = blake2b(digest_size=16)
-    X: Any = A.X  # type: ignore[attr-defined]
-    for part in (X.data, X.indices, X.indptr) if isinstance(A, SparseRows) else (X,):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.digest()
+    return told(A.X).encode()  # type: ignore[attr-defined]
 
 
 def _least(A: Operator) -> float:

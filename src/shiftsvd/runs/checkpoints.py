@@ -3,20 +3,23 @@
 import io
 import json
 import os
+import platform
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from shiftsvd.kernels import instruction_set
 from shiftsvd.runs.journal import Record, kept_in
 from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.outputs import FULL, settle, settle_folder
 
-VERSION: Final = 2
+VERSION: Final = 3
 RUN: Final = "run.json"
 LOCK: Final = ".lock"
 DIGEST: Final = 32  # bytes of the checksum that a record begins with
@@ -78,13 +81,13 @@ class _Reads:
 
     def __init__(self, home: Path, run: str) -> None:
         self.home, self.number = home, 0
-        about = {"shiftsvd checkpoint": VERSION, "run": run}
+        about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
         for part in home.glob("*.part"):  # of a run that was killed while it wrote
             part.unlink()
         if file.exists():
-            if _known(file) != about:
-                raise ValueError(self._foreign())
+            if (known := _known(file)) != about:
+                raise ValueError(self._foreign(*_others(known)))
         else:
             if set(home.iterdir()) - files_of(home / LOCK):
                 raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
@@ -154,12 +157,24 @@ class _Reads:
         """Where the next record is."""
         return self.home / f"read-{self.number:05}.npz"
 
-    def _foreign(self) -> str:
+    def _foreign(self, *others: str) -> str:
         """What to say of a folder that is not ours."""
-        return (
-            f"{self.home} holds the checkpoint of another run (other data, settings, seed, machine or versions); "
-            "repeat that run, or name another folder"
-        )
+        why = ", ".join(others) or "other data, settings, seed, machine or versions"
+        return f"{self.home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
+
+
+def _software() -> dict[str, str]:
+    """What the last bits of a read depend on besides data and settings."""
+    versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
+    return versions | {"kernels": instruction_set(), "machine": platform.machine()}
+
+
+def _others(known: object) -> list[str]:
+    """What made a checkpoint, where that is not what runs now."""
+    by = known.get("by") if isinstance(known, dict) else None
+    if not isinstance(by, dict):
+        return []
+    return [f"made by {name} {by.get(name)}, not {now}" for name, now in _software().items() if by.get(name) != now]
 
 
 def _known(file: Path) -> object:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from hashlib import blake2b
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.events import holding
+from shiftsvd.numerics.digests import told
 
 Record = Mapping[str, npt.NDArray[Any]]
 
@@ -46,10 +45,7 @@ def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[
     journal = _journal.get()
     if journal is None:
         return read()
-    digest = blake2b(what.encode(), digest_size=16)
-    for panel in panels:
-        digest.update(b"none" if panel is None else np.ascontiguousarray(panel).tobytes())
-    name = f"{what} {digest.hexdigest()}"
+    name = f"{what} {told(panels)}"
     record = journal.replay(name)
     if record is None:
         record = read()

@@ -18,8 +18,9 @@ from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wid
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import changed_rows
 from shiftsvd.backends.reread import Merge, Panels, Reread, in_double
-from shiftsvd.backends.selection import Places, told
+from shiftsvd.backends.selection import Places
 from shiftsvd.events import read_part
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded
