@@ -87,7 +87,7 @@ def _of_blocks(A: Reread, terms: Terms) -> Sums:
             own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
             return {"rows": own, "columns": shared}
 
-        A.memo["sums"] = {asked: A._once(f"sums {asked}", (), read)}
+        A.memo["sums"] = {asked: A.once(f"sums {asked}", (), read)}
     record = A.memo["sums"][asked]
     return record["rows"], record["columns"]
 
@@ -142,7 +142,7 @@ def _values_of_blocks(A: Reread, values: Values) -> Table:
         table = A._total("entry_values", (values.rows(0, 0),), own, _joined)
         return dict(zip(("lines", "values", "counts"), table, strict=True))
 
-    record = A._once(f"values {told(values)}", (), read)
+    record = A.once(f"values {told(values)}", (), read)
     return record["lines"], record["values"], record["counts"]
 
 

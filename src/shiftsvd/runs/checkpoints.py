@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +28,7 @@ DIGEST: Final = 32  # bytes of the checksum that a record begins with
 
 @contextmanager
 def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
-    """Make fits of streamed data inside this block resumable.
+    """Make fits inside this block resumable.
 
     Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
     folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
@@ -56,8 +57,14 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Notes
     -----
-    Reads of matrices that are in memory are not kept: they are made again. On another machine type, or with other
-    versions of the libraries, panels differ in their last bits, and the folder is refused.
+    A result is known by all that it depends on: data, shift, scale, weights, what is read in place of missing entries,
+    transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the kernels
+    and the kind of machine. Where one of these is another after the kill, the folder is refused. Files are told by
+    their path, size and times: one that was written to, touched or restored is another one, whatever it holds.
+
+    Of matrices in memory only reads are kept that take longer than to keep them (of some ten million products on), and
+    products with their short side alone; the others are made again. What is read in blocks depends on the memory:
+    with a `memory_limit` both runs decide alike.
 
     Examples
     --------
@@ -136,9 +143,8 @@ class _Reads:
 
     def _write(self, file: Path, *content: bytes | memoryview) -> None:
         """A file, complete or not there."""
-        part = file.with_name(f"{file.name}.part")
+        part = file.with_name(f"{file.name}.{token_hex(4)}.part")
         try:
-            part.unlink(missing_ok=True)  # a link there would be followed
             with part.open("xb") as out:
                 for piece in content:
                     out.write(piece)

@@ -35,6 +35,11 @@ def kept_in(journal: Journal) -> AbstractContextManager[None]:
     return holding(_journal, journal)
 
 
+def unkept() -> AbstractContextManager[None]:
+    """Keep nothing of what happens inside this block: it is a part of a read that is kept as a whole."""
+    return holding(_journal, None)
+
+
 def kept() -> bool:
     """Whether somebody keeps the reads."""
     return _journal.get() is not None
@@ -48,6 +53,7 @@ def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[
     name = f"{what} {told(panels)}"
     record = journal.replay(name)
     if record is None:
-        record = read()
+        with unkept():
+            record = read()
         journal.keep(name, record)
     return record

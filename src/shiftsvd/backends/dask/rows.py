@@ -146,7 +146,7 @@ class DaskRows(Reread):
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read, in which the blocks are factorized and folded by the workers."""
         read = lambda: {"R": self._total("triangle", (), (in_double(weights),), folded)}  # noqa: E731
-        return self._once("triangle", (weights,), read)["R"]
+        return self.once("triangle", (weights,), read)["R"]
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
         """Chunks are multiplied in the tasks that load them."""
