@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The kernels must be there where they can be built, so that a missing extension never passes for a fast one; and the
 # fallback is tested too.
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
-FALLBACK := tests/test_operators.py tests/test_backends.py tests/test_solvers.py tests/test_determinism.py
+FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
 .PHONY: help demo test test-all lint format paper bench docs clean
 help: ## this list
@@ -62,8 +62,8 @@ comma := ,
 empty :=
 bench: export SHIFTSVD_KERNELS := $(KERNELS)
 bench: $(USE) ## the tables and charts against every peer; make bench ROWS=counts for one row
-	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
-	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python benchmarks/$$table.py; done
+	@$(BIN)/python -m benchmarks.peers.run $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
+	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python -m benchmarks.claims.$$table; done
 
 docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html

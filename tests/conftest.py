@@ -3,7 +3,7 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
-from helpers import cut_small
+from tests.support.blocks import cut_small
 
 threadpool_limits(1, "blas")
 

@@ -63,7 +63,7 @@ class DenseRows(Blocked):
         if self.shift is None:
             return np.asarray(X).astype(dtype, copy=False)
         # Once X V is rounded, nothing brings the digits back: an implicit shift errs by 0.05 eps |mu|/spread,
-        # this one by eps at every ratio (tests/test_off_centre.py).
+        # this one by eps at every ratio (tests/algebra/test_off_centre.py).
         return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
 
     def matmat(self, V: Panel) -> Panel:

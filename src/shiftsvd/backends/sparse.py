@@ -32,7 +32,7 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
-# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
+# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
 

@@ -21,8 +21,8 @@ class _Pool:
     """Threads that help; fewer of them, or none, where the system starts no more."""
 
     # Not a ThreadPoolExecutor, nor events: an interrupt inside their Python code can leave a lock of theirs taken for
-    # good, and whoever waits next waits for ever (tests/test_overlap.py). So can one inside `Thread.start`: another
-    # thread, which no signal interrupts, does that. What is left for this one are single calls of C.
+    # good, and whoever waits next waits for ever (tests/runs/test_overlap.py). So can one inside `Thread.start`:
+    # another thread, which no signal interrupts, does that. What is left for this one are single calls of C.
 
     def __init__(self, n_threads: int) -> None:
         self.wanted, self.launched = n_threads, False

@@ -71,7 +71,7 @@ def _name(own: Own, shared: Shared) -> str:
 
 def in_order(panel: Any) -> Any:
     """An array by rows, without gaps, and aligned, also inside moments and tuples; anything else as it is."""
-    # What has travelled is none of these any more, and BLAS rounds otherwise then (test_dask_cluster.py).
+    # What has travelled is none of these any more, and BLAS rounds otherwise then (tests/backends/dask).
     if isinstance(panel, tuple):
         return tuple(map(in_order, panel))
     if isinstance(panel, Moments):

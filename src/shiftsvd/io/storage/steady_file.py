@@ -8,7 +8,7 @@ from typing import Any
 class SteadyFile(FileIO):
     """A new binary file whose writes succeed as far as their caller can see.
 
-    HDF5 2.0 crashes the interpreter at its exit if the disk is full when it closes a file (tests/test_io_convert.py).
+    HDF5 2.0 crashes the interpreter at its exit if the disk is full when it closes a file (tests/io/test_convert.py).
     Here it can close it; `check` raises what the system said.
     """
 

@@ -1,0 +1,70 @@
+"""Rows and columns of sparse single precision data that are full: shifted in double precision, and kept in it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.algebra.generic import fused
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.solvers import Solver
+from tests.support.containers import Held
+from tests.support.matrices import EPS, Array, in_double
+
+K = 10
+SOLVERS: dict[str, Solver] = {
+    "lanczos": ss.BlockLanczos(1e-8),
+    "lanczos 1e-10": ss.BlockLanczos(1e-10),
+    "gram": ss.Gram(1e-8),
+    "exact": ss.Exact(certify=True),
+}
+STORED: dict[str, Callable[[Array], Any]] = {
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+    "file": lambda D: DiskRows(Held(sparse.csr_array(D))),
+}
+
+
+def with_full_lines(seed: int, rows: bool) -> Array:
+    """Sparse numbers beside columns, and perhaps a row, that are far from zero; single precision."""
+    rng = np.random.default_rng(seed)
+    D = rng.standard_normal((800, 200)) * (rng.random((800, 200)) < 0.1) * 0.9 ** np.arange(200)
+    D[:, :20] += 100 * rng.random(20) + rng.standard_normal((800, 20)) * 10 ** rng.uniform(-1, 1)
+    if rows:
+        D[5, 20:] += 3.1
+        D[5, :3] = 0  # not quite full
+    return D.astype(np.float32)
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("name", SOLVERS)
+@pytest.mark.parametrize("rows", [False, True])
+def test_full_lines_of_single_data_lose_nothing_that_the_bounds_do_not_know(name: str, stored: str, rows: bool) -> None:
+    for seed in range(2):
+        D = with_full_lines(seed, rows)
+        X = in_double(D)
+        shifted = {"mean": X - X.mean(axis=0), "both": X - X.mean(axis=0) - X.mean(axis=1)[:, None] + X.mean()}
+        for shift, C in shifted.items():
+            values = np.linalg.svd(C, compute_uv=False)[:K]
+            for turn in (np.asarray, np.transpose) if shift == "both" else (np.asarray,):
+                F = ss.svd(STORED[stored](np.ascontiguousarray(turn(D))), K, shift=shift, solver=SOLVERS[name], rng=0)
+                errors = np.abs(F.S - values) / values
+                assert F.info.converged
+                assert np.all(errors <= F.info.value_errors + 30 * EPS * values[0] / values)  # that of the reference
+                assert F.U.dtype == F.Vh.dtype == F.dtype == np.float32
+
+
+def test_full_lines_cost_a_copy_in_double_precision_only_where_they_are() -> None:
+    D = with_full_lines(0, rows=False)
+    mean = D.mean(axis=0, dtype=np.float64)
+    shift = ss.LowRank(np.ones(len(D)), mean)
+    A = ss.as_operator(sparse.csr_array(D)) - shift
+    bare = ss.as_operator(sparse.csr_array(D[:, 20:])) - ss.LowRank(np.ones(len(D)), mean[20:])
+    assert A.inside.ready.dtype == np.float64  # type: ignore[attr-defined]
+    assert bare.inside.ready.dtype == np.float32  # type: ignore[attr-defined]
+    for B in (A, A.H, fused(A, np.inf), fused(A.H, np.inf)):
+        assert B.dtype == np.float32
+        assert B.costs.eps == EPS

@@ -1,0 +1,156 @@
+"""Matrices that are read in blocks: the same answer as in memory, few reads, bounded memory, damage told by name."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.events import Event, listening
+from tests.support.containers import Held
+from tests.support.matrices import decaying
+from tests.support.sparse_rows import sparse_rows
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "gram", "exact", "randomized"])
+@pytest.mark.parametrize("kind", ["sparse", "dense", "small integers", "transposed"])
+def test_streamed_fit_equals_the_fit_in_memory(kind: str, solver: str) -> None:
+    X = sparse_rows()
+    if kind == "dense":
+        X = decaying((3000, 60), 0.9, np.float32) + 3
+    if kind == "small integers":
+        X = X.astype(np.uint8)
+    A: ss.Operator = DiskRows(Held(X, 700))
+    if kind == "transposed":
+        A, X = DiskRows(Held(sparse.csr_array(X.T), 50)).H, X
+    streamed = ss.PCA(5, random_state=0, solver=solver, tol=None).fit(A)
+    memory = ss.PCA(5, random_state=0, solver=solver).fit(X)
+    np.testing.assert_allclose(streamed.singular_values_, memory.singular_values_, rtol=1e-4)
+    np.testing.assert_allclose(streamed.explained_variance_ratio_, memory.explained_variance_ratio_, rtol=2e-4)
+    np.testing.assert_allclose(streamed.mean_, memory.mean_, rtol=1e-12, atol=1e-13)
+    Z = np.concatenate([part for _, part in streamed.iter_scores(A)])
+    np.testing.assert_allclose(Z, streamed.transform(X), atol=1e-5 * float(streamed.singular_values_[0]))
+
+
+def test_a_lanczos_step_is_one_read_of_the_file() -> None:
+    source = Held(sparse_rows(), 1000)
+    A = DiskRows(source)
+    pca = ss.PCA(10, solver="lanczos", random_state=0).fit(A)
+    # The moments are one read more, and the norm comes from them.
+    assert source.n_reads == 3 * (pca.info_.n_passes + 1)
+    assert pca.info_.converged
+
+
+def test_panels_are_wide_but_not_wider_than_the_memory_allows() -> None:
+    source = Held(sparse_rows(200, 120), 100)
+    assert DiskRows(source).costs.panel_columns == (32, 128)
+    assert DiskRows(source, memory_limit="2MB").costs.panel_columns[1] < 128
+
+
+def test_result_does_not_depend_on_the_threads() -> None:
+    X = sparse_rows()
+    fits = [ss.PCA(5, random_state=0).fit(DiskRows(Held(X, 250), n_threads=n)) for n in (1, 2, 3, 8)]
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.components_, fits[0].components_)
+        np.testing.assert_array_equal(fit.explained_variance_, fits[0].explained_variance_)
+
+
+def test_full_columns_are_those_of_the_whole_file_not_of_a_block() -> None:
+    X = sparse_rows(40, 30).toarray()
+    X[:20, 3] = 1.0  # full in the first block alone
+    A = DiskRows(Held(sparse.csr_array(X), 20)) - ss.LowRank(np.ones(40), X.mean(axis=0))
+    assert A.costs.eps == np.finfo(np.float64).eps
+    V = np.random.default_rng(0).standard_normal((30, 4))
+    E = X.astype(float) - X.mean(axis=0)
+    np.testing.assert_allclose(A.gram(V), E.T @ (E @ V), rtol=1e-12, atol=1e-10)
+
+
+class Broken(Held):
+    """Gives blocks that are damaged as told."""
+
+    def __init__(self, X: Any, damage: str) -> None:
+        super().__init__(X, 100)
+        self.damage, self.name = damage, "counts.h5:X"
+
+    def read(self, lo: int, hi: int) -> Any:
+        X = super().read(lo, hi)
+        if lo >= 200:
+            if self.damage == "negative":
+                X.indices[3] = -1
+            elif self.damage == "beyond":
+                X.indices[3] = X.shape[1]
+            elif self.damage == "nan":
+                X.data[3] = np.nan
+            elif self.damage == "short":
+                X = X[:-1]
+        return X
+
+
+@pytest.mark.parametrize("damage", ["negative", "beyond", "nan", "short"])
+def test_damaged_block_is_refused_by_name_before_it_is_multiplied(damage: str) -> None:
+    with pytest.raises(ValueError, match=r"counts\.h5:X"):
+        ss.PCA(3).fit(DiskRows(Broken(sparse_rows(500, 50), damage)))
+
+
+def test_unsorted_rows_with_duplicates_are_sorted() -> None:
+    X = sparse_rows(300, 40)
+    Y = sparse.csr_array((np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), 2 * X.indptr), shape=X.shape)
+    for a in range(300):
+        part = slice(Y.indptr[a], Y.indptr[a + 1])
+        Y.indices[part] = Y.indices[part][::-1].copy()
+        Y.data[part] = Y.data[part][::-1].copy()
+    found, want = (ss.PCA(4, random_state=0).fit(DiskRows(Held(Z, 64))) for Z in (Y, X))
+    np.testing.assert_allclose(found.singular_values_, want.singular_values_, rtol=1e-6)
+
+
+def test_a_listener_hears_of_every_block_and_of_the_worst_bound() -> None:
+    heard: list[Event] = []
+    with listening(heard.append):
+        pca = ss.PCA(5, solver="lanczos", random_state=0).fit(DiskRows(Held(sparse_rows(), 1000)))
+    done = [event.done for event in heard]
+    assert done == sorted(done)
+    assert done[-1] == pytest.approx(pca.info_.n_passes + 1)
+    assert all(event.total is None or event.total >= event.done for event in heard)
+    worst = [event.worst for event in heard if event.worst is not None]
+    assert worst[-1] <= 1e-4
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_listener_hears_of_the_reads_of_exact(wide: bool) -> None:
+    heard: list[Event] = []
+    source = Held(sparse_rows(60, 120), 20) if wide else Held(sparse_rows(), 1000)
+    A = DiskRows(source)
+    with listening(heard.append):
+        F = ss.svd(A, 5, shift="mean", solver="exact")
+        assert heard[-1].done == pytest.approx(F.info.n_passes + 1)  # and the moments
+        F.U, F.Vh  # noqa: B018
+    done = [event.done for event in heard]
+    assert done == sorted(done)
+    assert done[-1] == pytest.approx(source.n_reads / len(A.blocks()))
+
+
+def test_new_rows_must_have_as_many_features() -> None:
+    pca = ss.PCA(2, random_state=0).fit(DiskRows(Held(sparse_rows(300, 40), 100)))
+    with pytest.raises(ValueError, match="39 features, but PCA is expecting 40"):
+        pca.transform(DiskRows(Held(sparse_rows(300, 39), 100)))
+
+
+def test_an_operator_without_variances_is_refused() -> None:
+    with pytest.raises(ValueError, match="variances of the columns"):
+        ss.PCA(2).fit(ss.LowRank(np.ones((9, 2)), np.ones((1001, 2))))
+
+
+def test_variances_of_few_columns_are_made_by_products() -> None:
+    A = ss.LowRank(*(np.random.default_rng(0).standard_normal((n, 2)) for n in (9, 5)))
+    found, known = (ss.PCA(2, solver="exact").fit(X) for X in (A, A @ np.eye(5)))
+    np.testing.assert_allclose(found.explained_variance_ratio_, known.explained_variance_ratio_, rtol=1e-10)
+
+
+def test_a_pass_is_timed_by_some_of_its_blocks() -> None:
+    source = Held(sparse_rows(), 10)
+    found = ss.estimate(DiskRows(source, n_threads=1), 5, "lanczos", probe=True)
+    assert found.seconds_per_pass is not None
+    assert found.seconds_per_pass > 0
+    assert 0 < source.n_reads < 20

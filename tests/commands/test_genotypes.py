@@ -1,0 +1,255 @@
+"""`shiftsvd fit` of a .bed: Patterson's matrix without being asked, and the files that PLINK users look for."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import shiftsvd as ss
+from shiftsvd.cli import main
+from shiftsvd.genetics import pca
+from tests.support.genotype_files import others, streamed
+from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
+
+pytest.importorskip("bed_reader")
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def done(*args: object) -> Any:
+    result = invoke(*args)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def bed(tmp_path: Path, G: Any) -> Path:
+    return write(tmp_path / "cohort.bed", G)
+
+
+def test_the_matrix_is_that_of_patterson(bed: Path, G: Any) -> None:
+    told = json.loads(done("fit", bed, "-k", 2, "--json", "--tol", 1e-8).stdout)
+    genotypes_with_gaps = G.copy()
+    G[:, 7] = 0
+    Z, _ = explicit(G)
+    S = np.linalg.svd(Z, compute_uv=False)
+    np.testing.assert_allclose(told["singular_values"], S[:2], rtol=1e-6)
+    np.testing.assert_allclose(told["explained_variance_ratio"], S[:2] ** 2 / (S**2).sum(), rtol=1e-6)
+    assert (told["settings"]["shift"], told["settings"]["scale"], told["settings"]["missing"]) == (
+        *("mean", "patterson"),
+        "mean",
+    )
+    assert told["n_missing"] == np.isnan(genotypes_with_gaps).sum()
+    assert "means in place of missing" in told["variance_of"]
+    assert json.loads(done("info", bed, "--json").stdout)["n_missing"] == told["n_missing"]
+    variants = told["genotypes"]
+    np.testing.assert_allclose(variants.pop("eigenvalues"), S[:2] ** 2 / 297, rtol=1e-6)
+    assert variants == {"scale": "sqrt(2 p (1 - p))", "variants_used": 297, "monomorphic": 3, "not_on_autosomes": 0}
+    assert "297 variants scaled by sqrt(2 p (1 - p)), 3 monomorphic left out" in done("fit", bed, "-k", 2).stdout
+
+
+@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
+def test_the_files_of_plink_lie_beside_the_folder(
+    bed: Path, G: Any, tmp_path: Path, in_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_file:
+        streamed(monkeypatch)
+    out = tmp_path / "results" / "cohort.v1"
+    result = done("fit", bed, "-k", 2, "-o", out, "--tol", 1e-8, "--json")
+    outputs = json.loads(result.stdout)["outputs"]
+    assert (outputs["eigenvec"], outputs["eigenval"]) == (f"{out}.eigenvec", f"{out}.eigenval")
+    assert sorted(file.name for file in out.parent.iterdir()) == [
+        "cohort.v1",
+        "cohort.v1.eigenval",
+        "cohort.v1.eigenvec",
+        "cohort.v1.eigenvec.allele",
+    ]
+    lines = Path(f"{out}.eigenvec").read_text().splitlines()
+    assert lines[0] == "#FID\tIID\tPC1\tPC2"
+    assert [line.split("\t")[:2] for line in lines[1:]] == [[f"family{i % 3}", f"person{i}"] for i in range(60)]
+    U = np.array([line.split("\t")[2:] for line in lines[1:]], float)
+    np.testing.assert_allclose(np.linalg.norm(U, axis=0), 1, rtol=1e-6)
+    G[:, 7] = 0
+    Z, _ = explicit(G)
+    want, S, _ = np.linalg.svd(Z, full_matrices=False)
+    assert_same_up_to_signs(U, want[:, :2], 1e-5)
+    np.testing.assert_allclose(np.loadtxt(f"{out}.eigenval"), S[:2] ** 2 / 297, rtol=1e-6)
+    ours = pca(bed, 2)
+    np.testing.assert_allclose(U, ours.eigenvectors, atol=1e-5)  # signs too
+    model = ss.load_model(out / "model.safetensors")
+    np.testing.assert_allclose(model.mean_, 2 * ours.frequencies, atol=1e-6)
+    np.testing.assert_allclose(
+        model.scale_[ours.used], np.sqrt(2 * ours.frequencies * (1 - ours.frequencies))[ours.used]
+    )
+    assert model.feature_names_in_[0] == "rs0"
+
+
+def test_a_point_for_a_folder_is_the_folder_by_its_name(bed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bed.parent / "here").mkdir()
+    monkeypatch.chdir(bed.parent / "here")
+    done("fit", bed, "-k", 2, "-o", ".", "--no-report")
+    assert (bed.parent / "here.eigenvec").exists()
+
+
+def test_another_scale_may_be_asked_for(bed: Path, G: Any, tmp_path: Path) -> None:
+    filled = np.where(np.isnan(G), np.nan_to_num(np.nanmean(np.where(np.isnan(G).all(axis=0), 0, G), axis=0)), G)
+    centred = filled - filled.mean(axis=0)
+    told = json.loads(done("fit", bed, "-k", 2, "--scale", "none", "--json", "-o", tmp_path / "out").stdout)
+    np.testing.assert_allclose(told["singular_values"], np.linalg.svd(centred, compute_uv=False)[:2], rtol=1e-4)
+    assert told["settings"]["scale"] is None
+    assert not {"eigenvec", "eigenval"} & set(told["outputs"])
+    assert "genotypes" not in told
+    told = json.loads(done("fit", bed, "-k", 2, "--shift", "none", "--json").stdout)
+    np.testing.assert_allclose(told["singular_values"], np.linalg.svd(filled, compute_uv=False)[:2], rtol=1e-4)
+    told = json.loads(done("fit", bed, "-k", 2, "--orient", "rows", "--json").stdout)  # variants as samples
+    assert (told["shape"], told["settings"]["scale"]) == ([300, 60], None)
+
+
+def test_counts_of_alleles_in_other_files_may_be_scaled_alike(bed: Path, G: Any, tmp_path: Path) -> None:
+    G[:, 7] = 0
+    np.save(tmp_path / "G.npy", G)
+    told = json.loads(
+        done("fit", tmp_path / "G.npy", "-k", 2, "--scale", "patterson", "--missing", "mean", "--json").stdout
+    )
+    want = json.loads(done("fit", bed, "-k", 2, "--json").stdout)
+    np.testing.assert_allclose(told["singular_values"], want["singular_values"], rtol=1e-4)
+    assert told["genotypes"]["variants_used"] == 297
+    np.save(tmp_path / "X.npy", 3 * np.nan_to_num(G))
+    result = invoke("fit", tmp_path / "X.npy", "--scale", "patterson")
+    assert result.exit_code == 1
+    assert "--scale patterson takes counts of an allele, 0 to 2, got means from 0 to " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--missing", "em"), "a missing genotype is the mean of its variant; leave out --missing"),
+        (("--missing", "mean", "--unobserved"), "a missing genotype is the mean of its variant"),
+        (("--scale", "patterson", "--shift", "none"), "--scale patterson is for --shift mean"),
+        (("--scale=allele",), "'allele' is not one of"),
+        (("--orient", "rows", "--chromosomes", "all"), "--chromosomes is for a .bed with its samples as rows"),
+        (("--chromosomes", "X"), "'X' is not one of"),
+    ],
+)
+def test_what_cannot_be_is_refused(bed: Path, options: Any, message: str) -> None:
+    result = invoke("fit", bed, "-k", 2, *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+
+
+@pytest.fixture
+def sexed() -> Any:
+    """Where the variants are that are not on autosomes."""
+    return np.isin(np.arange(300), [0, 1, 2, 120, 121, 299])
+
+
+@pytest.fixture
+def with_sexes(tmp_path: Path, G: Any, sexed: Any) -> Path:
+    return write(tmp_path / "sexes.bed", G, chromosome=np.where(sexed, "chrX", "chr1").tolist())
+
+
+def scores(model: Path, file: Path, *options: object) -> Any:
+    """What the command writes of these samples."""
+    out = model.with_name("scores.npy")
+    done("transform", model, file, "-o", out, "--force", "--dtype", "float64", *options)
+    return np.load(out)
+
+
+def test_variants_that_are_not_on_autosomes_are_left_out(with_sexes: Path, sexed: Any, tmp_path: Path) -> None:
+    result = done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--json")
+    told = json.loads(result.stdout)
+    ours = pca(with_sexes, 2)
+    np.testing.assert_allclose(told["genotypes"]["eigenvalues"], ours.eigenvalues, rtol=1e-4)
+    assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (ours.n_used, 6)
+    assert (told["settings"]["chromosomes"], told["shape"]) == ("autosomes", [60, 294])
+    assert "6 variants that are not on autosomes left out; --chromosomes all keeps them" in result.stderr
+    names = ss.load_model(tmp_path / "out" / "model.safetensors").feature_names_in_.tolist()
+    assert names == [f"rs{j}" for j in np.flatnonzero(~sexed)]
+    assert "3 monomorphic left out, 6 not on autosomes" in done("fit", with_sexes, "-k", 2, "-q").stdout
+    result = done("fit", with_sexes, "-k", 2, "--chromosomes", "all", "--json")
+    told = json.loads(result.stdout)
+    assert (told["genotypes"]["variants_used"], told["genotypes"]["not_on_autosomes"]) == (297, 0)
+    assert "left out" not in result.stderr
+
+
+@pytest.mark.parametrize("chromosomes", ["autosomes", "all"])
+@pytest.mark.parametrize("in_file", [False, True], ids=["in memory", "in the file"])
+def test_scores_of_new_samples_are_projections(
+    with_sexes: Path, sexed: Any, tmp_path: Path, chromosomes: str, in_file: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_file:
+        streamed(monkeypatch)
+    done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out", "--tol", 1e-6, "--chromosomes", chromosomes)
+    model = tmp_path / "out" / "model.safetensors"
+    ours = pca(with_sexes, 2, tol=1e-8, chromosomes=chromosomes)
+    own = {"chromosome": np.where(sexed, "chrX", "chr1").tolist()}
+    new = others()
+    for name, samples in (("new", new), ("one", new[:1])):
+        file = write(tmp_path / f"{name}.bed", samples, **own)
+        want = ours.project(file).eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
+        np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
+    order = np.random.default_rng(0).permutation(300)
+    file = write(
+        *(tmp_path / "moved.bed", new[:, order]),
+        sid=[f"rs{j}" for j in order],
+        bp_position=(1 + order).tolist(),
+        chromosome=np.where(sexed[order], "23", "1").tolist(),
+    )
+    want = ours.project(tmp_path / "new.bed").eigenvectors * np.sqrt(ours.eigenvalues * ours.n_used)
+    np.testing.assert_allclose(scores(model, file), want, atol=1e-6 * np.sqrt(ours.eigenvalues[0] * ours.n_used))
+
+
+def test_the_model_says_what_it_does_with_gaps(bed: Path, tmp_path: Path) -> None:
+    done("fit", bed, "-k", 2, "-o", tmp_path / "out")
+    assert ss.load_model(tmp_path / "out" / "model.safetensors").missing == "mean"
+    new = others()
+    np.save(tmp_path / "new.npy", new)
+    file = write(tmp_path / "new.bed", new)
+    model = tmp_path / "out" / "model.safetensors"
+    in_gaps = scores(model, file, "--project", "mean")
+    np.testing.assert_allclose(scores(model, tmp_path / "new.npy"), in_gaps, atol=1e-4)
+    done("fit", bed, "-k", 2, "-o", tmp_path / "off", "--shift", "none")
+    model = tmp_path / "off" / "model.safetensors"
+    blind = ss.load_model(model)
+    del blind.variants_
+    blind.save(tmp_path / "blind.safetensors")
+    result = invoke("transform", tmp_path / "blind.safetensors", file, "-o", tmp_path / "no.npy", "--trust-order")
+    assert result.exit_code == 1  # there is no mean
+    assert "the matrix must be finite" in result.stderr
+    assert len(scores(model, write(tmp_path / "full.bed", genotypes(7, 300, gaps=0)))) == 7
+
+
+def test_names_that_are_to_be_trusted_must_be_those_of_the_model(with_sexes: Path, tmp_path: Path) -> None:
+    done("fit", with_sexes, "-k", 2, "-o", tmp_path / "out")
+    model = ss.load_model(tmp_path / "out" / "model.safetensors")
+    del model.variants_
+    model.save(tmp_path / "blind.safetensors")
+    fewer = write(tmp_path / "fewer.bed", genotypes(7, 280))
+    result = invoke("transform", tmp_path / "blind.safetensors", fewer, "-o", tmp_path / "no.npy", "--trust-order")
+    assert result.exit_code == 1
+    assert "lacks features of the model: rs280, rs281, rs282" in result.stderr
+
+
+def test_files_that_exist_are_not_replaced_and_nothing_is_left_half_done(bed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Path(f"{out}.eigenval").write_text("mine")
+    result = invoke("fit", bed, "-k", 2, "-o", out)
+    assert result.exit_code == 1
+    assert "out.eigenval exists; give --force" in result.stderr
+    assert not out.exists()
+    done("fit", bed, "-k", 2, "-o", out, "--force")
+    assert len(Path(f"{out}.eigenval").read_text().splitlines()) == 2
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    fam = bed.with_suffix(".fam")
+    fam.write_text("".join(" ".join(line.split()[:5]) + "\n" for line in fam.read_text().splitlines()))
+    result = invoke("fit", bed, "-k", 3, "-o", out, "--force")
+    assert result.exit_code == 1
+    assert "cohort.fam must have 6 fields" in result.stderr
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file() and file != fam} == {
+        file: content for file, content in before.items() if file != fam
+    }

@@ -1,0 +1,199 @@
+"""Files of donors, one below another: genes are matched by name, those of all files or those of any, and counted."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+from shiftsvd.cli import main
+from shiftsvd.io import open_matrix
+from shiftsvd.runs.warned import Notice
+
+anndata = pytest.importorskip("anndata")
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
+GENES = {"a": ["g0", "g1", "g2", "g3", "g4"], "b": ["g4", "x0", "g2", "g0"], "c": ["g0", "g2", "g3", "g4", "x1"]}
+EVERY = ["g0", "g1", "g2", "g3", "g4", "x0", "x1"]
+COMMON = ["g0", "g2", "g4"]
+CONTAINERS = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "dense": np.array}
+
+
+def counts(donor: str) -> np.ndarray:
+    rng = np.random.default_rng(ord(donor))
+    return rng.poisson(2.0, (9, len(GENES[donor]))).astype(np.float32)
+
+
+def donors(folder: Path, kinds: list[str]) -> list[Path]:
+    paths = []
+    for donor, kind in zip(GENES, kinds, strict=True):
+        adata = anndata.AnnData(CONTAINERS[kind](counts(donor)))
+        adata.obs_names, adata.var_names = [f"{donor}{i}" for i in range(9)], GENES[donor]
+        paths.append(folder / f"{donor}.h5ad")
+        adata.write_h5ad(paths[-1])
+    return paths
+
+
+def joined(names: list[str]) -> np.ndarray:
+    """By place, in a dense array of zeros."""
+    X = np.zeros((27, len(names)))
+    for i, (donor, own) in enumerate(GENES.items()):
+        for j, name in enumerate(names):
+            if name in own:
+                X[9 * i : 9 * i + 9, j] = counts(donor)[:, own.index(name)]
+    return X
+
+
+@pytest.mark.parametrize("stream", [None, True])
+@pytest.mark.parametrize(
+    "kinds", [["csr"] * 3, ["dense"] * 3, ["csc"] * 3, ["csr", "dense", "csr"], ["csc", "csr", "csr"]]
+)
+@pytest.mark.parametrize(("join", "names"), [("inner", COMMON), ("outer", EVERY)])
+def test_genes_are_matched_by_name_and_counted(
+    join: Any, names: list[str], kinds: list[str], stream: bool | None, tmp_path: Path
+) -> None:
+    told = "the other 4 are left out" if join == "inner" else "all 7 are taken, 0 where one lacks"
+    with pytest.warns(Notice, match=f"3 files have 4 to 5 features, 3 in common of 7: {told}"):
+        A, found = open_matrix(donors(tmp_path, kinds), stack="rows", join=join, stream=stream)
+    np.testing.assert_array_equal(A @ np.eye(len(names)), joined(names))
+    assert found.features.tolist() == names
+    assert found.samples.tolist() == [f"{donor}{i}" for donor in GENES for i in range(9)]
+
+
+def test_files_of_the_same_genes_are_joined_without_a_word_in_another_order_with_one(tmp_path: Path) -> None:
+    paths = donors(tmp_path, ["csr"] * 3)
+    copy = tmp_path / "a2.h5ad"
+    copy.write_bytes(paths[0].read_bytes())
+    A, _ = open_matrix([paths[0], copy], stack="rows", join="outer")
+    np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
+    anndata.read_h5ad(copy)[:, ::-1].copy().write_h5ad(tmp_path / "turned.h5ad")
+    with pytest.warns(Notice, match="have 5 features, 5 in common of 5, in different orders"):
+        A, _ = open_matrix([paths[0], tmp_path / "turned.h5ad"], stack="rows", join="inner")
+    np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
+
+
+def test_what_cannot_be_joined_is_refused_with_a_line(tmp_path: Path) -> None:
+    paths = donors(tmp_path, ["csr"] * 3)
+    for how in ({"stack": "columns", "join": "inner"}, {"stack": "rows", "join": "left"}):
+        with pytest.raises(ValueError, match='join must be "inner" or "outer", of several files with stack="rows"'):
+            open_matrix(paths, **how)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match='join must be "inner" or "outer"'):
+        open_matrix(paths[0], join="inner")
+    with pytest.raises(
+        ValueError, match=r'b\.h5ad must have the features of .*a\.h5ad.*; join="inner" takes those of all'
+    ):
+        open_matrix(paths, stack="rows")
+    twice = anndata.AnnData(counts("a"))
+    twice.var_names = ["g0", "g1", "g1", "g2", "g3"]
+    twice.write_h5ad(tmp_path / "twice.h5ad")
+    with pytest.raises(ValueError, match=r"twice\.h5ad must have features with names of their own .* 'g1' twice"):
+        open_matrix([paths[0], tmp_path / "twice.h5ad"], stack="rows", join="outer")
+    other = anndata.AnnData(counts("a"))
+    other.var_names = [f"ENS{j}" for j in range(5)]
+    other.write_h5ad(tmp_path / "other.h5ad")
+    with pytest.raises(ValueError, match="have no feature in common; are they named alike"):
+        open_matrix([paths[0], tmp_path / "other.h5ad"], stack="rows", join="inner")
+    np.save(tmp_path / "X.npy", counts("a"))
+    with pytest.raises(ValueError, match="has no names of features to match by"):
+        open_matrix([paths[0], tmp_path / "X.npy"], stack="rows", join="inner")
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_the_command_joins_donors_and_says_how_many_genes(join: str, tmp_path: Path) -> None:
+    paths = [str(path) for path in donors(tmp_path, ["csr"] * 3)]
+    out = tmp_path / "out"
+    line = [
+        "fit",
+        *paths,
+        "--stack",
+        "rows",
+        "--join",
+        join,
+        "-k",
+        "2",
+        "--tol",
+        "1e-8",
+        "--no-report",
+        "--scores",
+        "npy",
+    ]
+    result = CliRunner().invoke(main, [*line, "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    assert "3 files have 4 to 5 features, 3 in common of 7" in result.stderr
+    X = joined(COMMON if join == "inner" else EVERY)
+    _, S, Vh = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    Z, want = np.load(out / "scores.npy"), (X - X.mean(axis=0)) @ Vh[:2].T
+    np.testing.assert_allclose(np.abs(Z), np.abs(want), atol=1e-4 * S[0])
+    model = str(out / "model.safetensors")
+    again = ["transform", model, *paths, "--stack", "rows", "--join", join, "-o", str(out / "again.npy")]
+    assert CliRunner().invoke(main, again).exit_code == 0
+    np.testing.assert_allclose(np.load(out / "again.npy"), Z, atol=1e-5 * S[0])
+    result = CliRunner().invoke(main, ["fit", paths[0], "--join", "inner", "-k", "2"])
+    assert result.exit_code == 2
+    assert "--join is for several files with --stack rows" in result.stderr
+
+
+def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    kept = {"g0", "g2"}
+    paths = []
+    for donor, own in GENES.items():
+        adata = anndata.AnnData(sparse.csr_matrix(counts(donor)))
+        adata.obs_names, adata.var_names = [f"{donor}{i}" for i in range(9)], own
+        adata.var["highly_variable"] = [name in kept for name in own]
+        adata.obs["donor"] = pandas.Categorical([donor] * 9)
+        paths.append(tmp_path / f"{donor}.h5ad")
+        adata.write_h5ad(paths[-1])
+    line = [
+        "fit",
+        *map(str, paths),
+        "--stack",
+        "rows",
+        "--join",
+        "outer",
+        "-k",
+        "2",
+        "--tol",
+        "1e-8",
+        "--groups",
+        "donor",
+    ]
+    result = CliRunner().invoke(main, [*line, "--no-report", "--scores", "npy", "-o", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "2 of 7 features taken" in result.stderr
+    X = joined(["g0", "g2"])
+    X = np.vstack([part - part.mean(axis=0) for part in np.split(X, 3)])
+    _, S, Vh = np.linalg.svd(X, full_matrices=False)
+    np.testing.assert_allclose(np.abs(np.load(tmp_path / "out/scores.npy")), np.abs(X @ Vh.T), atol=1e-4 * S[0])
+    other = anndata.read_h5ad(paths[1])
+    other.var["highly_variable"] = ~other.var["highly_variable"]
+    other.write_h5ad(paths[1])
+    result = CliRunner().invoke(main, line)
+    assert result.exit_code == 0
+    assert "'highly_variable' is not the same in all files: all features are taken" in result.stderr
+    result = CliRunner().invoke(main, [*line, "--mask", "highly_variable"])
+    assert result.exit_code == 1
+    assert "say different things of 'g4' in 'highly_variable'" in result.stderr
+    del other.var["highly_variable"]
+    other.write_h5ad(paths[1])
+    result = CliRunner().invoke(main, line)
+    assert "'highly_variable' is in 2 of 3 files: all features are taken" in result.stderr
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_folders_of_10x_are_joined_by_their_genes_alone(join: Any, tmp_path: Path) -> None:
+    from tests.support.tenx import GENES as N_GENES
+    from tests.support.tenx import NAMES, X, market, put, write_folder
+
+    a, b = write_folder(tmp_path / "a"), write_folder(tmp_path / "b")
+    places = np.array([11, 3, 5, 0, 7])  # the genes of the second one, in another order
+    put(b / "matrix.mtx.gz", market(X.T[places]))
+    rows = "".join(f"ENS{j:05}\t{NAMES[j]}\tGene Expression\n" for j in places)
+    put(b / "features.tsv.gz", rows)
+    with pytest.warns(Notice, match="5 in common of 12"):
+        A, names = open_matrix([a, b], stack="rows", join=join, feature_types="Gene Expression")
+    kept = np.sort(places) if join == "inner" else np.arange(N_GENES)
+    assert names.features.tolist() == NAMES[kept].tolist()
+    second = np.where(np.isin(kept, places), X[:, kept], 0)
+    np.testing.assert_array_equal(A @ np.eye(len(kept)), np.vstack([X[:, kept], second]))

@@ -1,0 +1,129 @@
+"""Formats that are read range by range: every reader gives back one matrix, its names, and its orientation."""
+
+import pickle
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io import open_matrix
+from shiftsvd.io.opening import read_file
+from tests.support.chunked import (
+    CELLS,
+    CHUNKED,
+    GENES,
+    matrix,
+    write_h5ad,
+    write_hdf5,
+    write_netcdf,
+    write_npy,
+    write_tenx,
+    write_zarr,
+)
+
+Write = Callable[[Path], Path]
+
+
+@dataclass(frozen=True)
+class Case:
+    write: Write
+    names: bool = True
+    dtype: str = "f4"
+    tall: bool = True  # whether the file itself speaks of samples as rows
+
+
+CASES = {
+    "npy": Case(write_npy, names=False),
+    "npy, Fortran": Case(lambda p: write_npy(p, order="F"), names=False),
+    "npy, big-endian": Case(lambda p: write_npy(p, matrix().toarray().astype(">f4")), names=False),
+    "npy, complex, Fortran": Case(lambda p: write_npy(p, matrix("c16").toarray(), "F"), names=False, dtype="c16"),
+    "h5ad": Case(write_h5ad),
+    "h5ad, gzip": Case(lambda p: write_h5ad(p, **CHUNKED)),
+    "h5ad, lzf": Case(lambda p: write_h5ad(p, chunks=(8,), compression="lzf")),
+    "h5ad, CSC": Case(lambda p: write_h5ad(p, matrix().tocsc())),
+    "h5ad, CSC, complex": Case(lambda p: write_h5ad(p, matrix("c16").tocsc()), dtype="c16"),
+    "h5ad, dense": Case(lambda p: write_h5ad(p, matrix().toarray())),
+    "zarr": Case(write_zarr),
+    "zarr 3": Case(lambda p: write_zarr(p, zarr_format=3, chunks=(5,))),
+    "zarr, CSC": Case(lambda p: write_zarr(p, matrix().tocsc(), chunks=(9,))),
+    "zarr, dense": Case(lambda p: write_zarr(p, matrix().toarray())),
+    "10x": Case(write_tenx, dtype="i4", tall=False),
+    "hdf5": Case(write_hdf5, names=False),
+    "hdf5, gzip": Case(lambda p: write_hdf5(p, chunks=(10, 4), compression="gzip", shuffle=True), names=False),
+    "hdf5, gzip, big-endian": Case(
+        lambda p: write_hdf5(
+            p, matrix().toarray().astype(">f4"), chunks=(40, 20), compression="gzip", maxshape=(None, 99)
+        ),
+        names=False,
+    ),
+    "hdf5, bools": Case(lambda p: write_hdf5(p, matrix().toarray() > 0, compression="gzip"), names=False, dtype="?"),
+    "netcdf": Case(write_netcdf),
+    "netcdf, classic": Case(lambda p: write_netcdf(p, "scipy")),
+}
+
+
+@pytest.fixture(params=CASES, ids=str)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+def same(A: Any, X: Any) -> bool:
+    return bool(np.array_equal(A.matmat(np.eye(A.shape[1])), X)) and bool(
+        np.array_equal(A.rmatmat(np.eye(A.shape[0])), X.T.conj())
+    )
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.parametrize("stream", [False, True, None])
+@pytest.mark.parametrize("orient", [None, "rows", "columns"])
+def test_a_file_gives_back_its_matrix_and_names(tmp_path: Path, case: Case, orient: Any, stream: bool | None) -> None:
+    A, names = open_matrix(case.write(tmp_path), orient=orient, stream=stream, n_threads=2)
+    X, samples, features = matrix(case.dtype).toarray(), CELLS, GENES
+    if orient is not None and (orient == "rows") != case.tall:
+        X, samples, features = X.T.conj(), GENES, CELLS
+    assert same(A, X)
+    if case.names:
+        np.testing.assert_array_equal(names.samples, samples)
+        np.testing.assert_array_equal(names.features, features)
+    else:
+        assert names == (None, None)
+    if stream:
+        assert isinstance(A if isinstance(A, DiskRows) else A.H, DiskRows)
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_a_source_gives_the_same_rows_however_it_is_cut(tmp_path: Path, case: Case) -> None:
+    source = read_file(case.write(tmp_path), None, None, None).matrix
+    assert isinstance(source, RowSource)
+    whole = dense(source.read(0, source.shape[0]))
+    for n_bytes in (1, 50, 300, 10**6):
+        edges = source.edges(n_bytes)
+        assert edges[0] == 0
+        assert edges[-1] == source.shape[0]
+        assert all(lo < hi for lo, hi in pairwise(edges))
+        with ThreadPoolExecutor(4) as pool:
+            blocks = list(pool.map(lambda rows: dense(source.read(*rows)), pairwise(edges)))
+        np.testing.assert_array_equal(np.concatenate(blocks), whole)
+    np.testing.assert_array_equal(dense(source.read(3, 9)), whole[3:9])
+    assert whole.dtype == source.dtype
+    assert source.stored == (source.read(0, source.shape[0]).nnz if source.sparse else whole.size)
+
+
+@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+def test_a_source_can_be_sent_to_another_process(tmp_path: Path, case: Case) -> None:
+    source = read_file(case.write(tmp_path), None, None, None).matrix
+    again = pickle.loads(pickle.dumps(source))
+    m = source.shape[0]
+    np.testing.assert_array_equal(dense(again.read(0, m)), dense(source.read(0, m)))
+    assert again.fingerprint == source.fingerprint
+
+
+def dense(X: Any) -> np.ndarray:
+    return X if isinstance(X, np.ndarray) else X.toarray()

@@ -1,0 +1,123 @@
+"""Completion: a low-rank model of the observed entries finds what was hidden."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import shiftsvd as ss
+from shiftsvd.missing import complete_matrix
+from tests.support.closeness import assert_close
+from tests.support.holes import holed, planted, rms
+
+
+def soft_impute_als(X: csr_array, k: int, penalty: float, steps: int) -> np.ndarray:
+    """The completed matrix by Hastie et al. (2015), algorithm 3.1: ridge regressions on the filled matrix, in turns."""
+    seen, x = csr_array((np.ones(X.nnz), X.indices, X.indptr), shape=X.shape).toarray() > 0, X.toarray()
+    U, D, V = np.linalg.qr(np.random.default_rng(0).standard_normal((X.shape[0], k)))[0], np.ones(k), None
+    M = np.zeros(X.shape)
+    for _ in range(2 * steps):
+        B = (np.where(seen, x, M).T @ U) * D / (D**2 + penalty)
+        V, squares, R = np.linalg.svd(B * D, full_matrices=False)
+        U, D, V = V, np.sqrt(squares), U @ R.T  # the sides change their roles
+        seen, x, M = seen.T, x.T, (U * D**2) @ V.T
+    return M
+
+
+def test_completion_is_as_good_as_alternating_least_squares():
+    X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
+    C = complete_matrix(X, 5, biases=None, unobserved=True, rng=0)
+    assert C.converged
+    assert C.penalty > 0
+    theirs = rms(soft_impute_als(X, 5, C.penalty, 150)[i, j] - x)
+    assert rms(C.predict(i, j) - x) <= 1.05 * theirs
+    assert theirs <= 1.3  # of a noise of 1: both have found it
+    assert C.held_out_rmse == pytest.approx(rms(C.predict(i, j) - x), rel=0.1)
+
+
+def test_a_component_far_above_the_others_does_not_hide_them_from_the_choice_of_the_penalty():
+    X, (i, j, x), _ = planted(800, 300, 0.15, 1.0)
+    R = csr_array((X.data + 500, X.indices, X.indptr), shape=X.shape)
+    C = complete_matrix(R, 6, biases=None, unobserved=True, tol=1e-6, max_iter=1000, rng=0)
+    assert rms(C.predict(i, j) - x - 500) <= 1.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("penalty", [0.0, "auto"])
+@pytest.mark.parametrize("seed", range(2))
+def test_completion_is_as_good_with_95_percent_missing(seed, penalty):
+    X, (i, j, x), _ = planted(2000, 800, 0.05, 1.0, seed)
+    C = complete_matrix(X, 5, biases=None, penalty=penalty, unobserved=True, rng=seed)
+    assert C.converged
+    theirs = rms(soft_impute_als(X, 5, C.penalty, 100)[i, j] - x)
+    assert rms(C.predict(i, j) - x) <= 1.05 * theirs
+    assert theirs <= 1.2  # of a noise of 1: both have found it
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "unobserved"])
+def test_without_noise_the_matrix_is_found(kind):
+    X, _, M = planted(120, 60, 0.5, 0.0, rank=2)
+    given = X.toarray()
+    given[given == 0] = np.nan
+    given = {"dense": given, "csr": csr_array(given), "unobserved": X}[kind]
+    C = complete_matrix(
+        given, 2, biases=None, penalty=0, unobserved=kind == "unobserved", tol=1e-9, max_iter=2000, rng=0
+    )
+    assert_close(C.model @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "model")
+    assert_close(C.A @ np.eye(60), M, 1e-6 * np.linalg.norm(M), "completed")
+
+
+@pytest.mark.parametrize("biases", [None, "columns", "rows", "both"])
+@pytest.mark.parametrize("penalty", [0, 3.0])
+def test_a_completion_is_the_shrunken_svd_of_itself(biases, penalty):
+    X = holed((60, 30), 0.3)
+    C = complete_matrix(X, 3, biases=biases, penalty=penalty, tol=1e-10, max_iter=5000, rng=0)
+    A = np.where(np.isnan(X), C.model @ np.eye(30), X)
+    assert_close(C.A @ np.eye(30), A, 1e-12 * np.linalg.norm(A), "completed")
+    M = C.U @ np.diag(C.S) @ C.V.T
+    B = C.row_bias[:, None] + C.column_bias
+    assert_close(C.model @ np.eye(30), B + M, 1e-12 * np.linalg.norm(A), "model")
+    U, S, Vh = np.linalg.svd(A - B, full_matrices=False)
+    assert_close((U[:, :3] * np.maximum(S[:3] - penalty, 0)) @ Vh[:3], M, 1e-6 * np.linalg.norm(A), "shrunken SVD")
+    rest = np.where(np.isnan(X), 0, X - B - M)
+    assert_close(rest.sum(axis=0) * (biases in ("columns", "both")), np.zeros(30), 1e-5 * np.linalg.norm(A), "columns")
+    assert_close(rest.sum(axis=1) * (biases in ("rows", "both")), np.zeros(60), 1e-5 * np.linalg.norm(A), "rows")
+
+
+def test_biases_of_users_and_items_are_told_from_what_they_have_in_common():
+    X, (i, j, x), _ = planted(300, 150, 0.3, 0.5, rank=2)
+    rng = np.random.default_rng(1)
+    users, items = 3 * rng.standard_normal(300), 5 + 2 * rng.standard_normal(150)
+    rows = np.repeat(np.arange(300), np.diff(X.indptr))
+    R = csr_array((X.data + users[rows] + items[X.indices], X.indices, X.indptr), shape=X.shape)
+    errors = {
+        biases: rms(
+            complete_matrix(R, 2, biases=biases, unobserved=True, rng=0).predict(i, j) - x - users[i] - items[j]
+        )
+        for biases in (None, "columns", "both")
+    }
+    assert errors["both"] <= 0.6
+    assert errors["both"] < errors["columns"] < errors[None]
+    F = ss.svd(R, 2, shift="both", missing="em", unobserved=True, rng=0)
+    A = complete_matrix(R, 2, biases="both", unobserved=True, rng=0).A @ np.eye(150)
+    off = A - A.mean(axis=0) - A.mean(axis=1)[:, None] + A.mean()
+    assert_close(F.S, np.linalg.svd(off)[1][:2], 1e-8 * np.linalg.norm(A), "values")
+
+
+def test_completion_takes_memory_for_what_is_observed():
+    import tracemalloc
+
+    X, *_ = planted(3000, 2000, 0.01, 1.0, rank=2)
+    tracemalloc.start()
+    try:
+        complete_matrix(X, 2, biases="both", penalty=10.0, unobserved=True, tol=1e-2, rng=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 10 * 8 * X.nnz + 40 * 8 * 5000 * 10 < 8 * 3000 * 2000 / 2
+
+
+def test_the_same_seed_gives_the_same_completion_whatever_the_threads():
+    X, *_ = planted(300, 100, 0.3, 1.0)
+    a, b = (complete_matrix(X, 3, unobserved=True, rng=7, n_threads=n) for n in (1, 2))
+    assert a.penalty == b.penalty
+    assert np.array_equal(a.V, b.V)

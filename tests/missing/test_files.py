@@ -1,0 +1,75 @@
+"""Files with missing entries: the same as the matrix in memory, whatever way round and however large."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.missing.gaps.opening import open_with_gaps
+from tests.support.holes import holed, stored_nan
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return holed((60, 8))
+
+
+def fitted(given: object, missing: str = "mean", **settings: object) -> ss.PCA:
+    return ss.PCA(3, missing=missing, scale=True, tol=1e-10, random_state=0, **settings).fit(given)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+@pytest.mark.parametrize("orient", ["rows", "columns"])
+@pytest.mark.parametrize("kind", ["npy", "npz", "csc"])
+def test_a_file_with_gaps_is_fitted_as_the_matrix_in_memory(kind, orient, missing, X, tmp_path: Path):
+    D, held = (X, X) if kind == "npy" else stored_nan(X)
+    stored = D if orient == "rows" else D.T
+    path = tmp_path / ("X.npy" if kind == "npy" else "X.npz")
+    if kind == "npy":
+        np.save(path, stored)
+    else:
+        sparse.save_npz(path, sparse.csr_array(stored) if kind == "npz" else sparse.csc_array(stored))
+    gaps, names = open_with_gaps(path, whole=missing == "em", orient=orient)
+    assert (gaps.shape, gaps.stored, gaps.dtype) == (X.shape, np.count_nonzero(D), np.float64)
+    assert names == (None, None)
+    pca, want = fitted(gaps, missing), fitted(held, missing)
+    np.testing.assert_allclose(pca.singular_values_, want.singular_values_, rtol=1e-9)
+    np.testing.assert_allclose(pca.transform(gaps), want.transform(held), atol=1e-8)
+
+
+def test_what_a_sparse_file_does_not_store_can_be_missing(X, tmp_path: Path):
+    R = sparse.csr_array(np.nan_to_num(X))
+    sparse.save_npz(tmp_path / "X.npz", R)
+    gaps, _ = open_with_gaps(tmp_path / "X.npz", unobserved=True)
+    pca, want = fitted(gaps, unobserved=True), fitted(R, unobserved=True)
+    np.testing.assert_allclose(pca.mean_, np.nanmean(X, axis=0))
+    np.testing.assert_allclose(pca.singular_values_, want.singular_values_)
+
+
+def test_a_large_file_is_read_in_blocks_where_that_is_possible(tmp_path: Path):
+    X = holed((4000, 50))
+    path = tmp_path / "X.npy"
+    np.save(path, X)
+    gaps, _ = open_with_gaps(path, memory_limit="3M")
+    assert type(gaps).__name__ == "FileGaps"
+    np.testing.assert_allclose(fitted(gaps).singular_values_, fitted(X).singular_values_)
+    for refused in ({"whole": True}, {"orient": "columns"}, {"unobserved": True}):
+        with pytest.raises(ValueError, match=r"X\.npy.*takes 0\.0016 GB in memory, more than the limit of 0\.001 GB"):
+            open_with_gaps(path, memory_limit="1M", **refused)
+
+
+@pytest.mark.parametrize(
+    ("message", "entry", "settings"),
+    [
+        ("it is dense", np.nan, {"unobserved": True}),
+        ("got 1 inf", np.inf, {}),
+        ("orient must be", np.nan, {"orient": 1}),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_name_of_the_file(message, entry, settings, X, tmp_path: Path):
+    X[3, 3] = entry
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(ValueError, match=message):
+        open_with_gaps(tmp_path / "X.npy", **settings)

@@ -1,0 +1,31 @@
+"""Genotype files as the command meets them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.support.genotypes import genotypes
+
+
+@pytest.fixture
+def G() -> Any:
+    """Genotypes with gaps, two monomorphic variants, and one of which nothing is known."""
+    G = genotypes(60, 300)
+    G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
+    G[3, 5] = np.nan
+    return G
+
+
+def others() -> Any:
+    """Genotypes of seven other samples, of which a third is missing."""
+    G = genotypes(7, 300, seed=4, gaps=0)
+    G[np.random.default_rng(5).random(G.shape) < 0.3] = np.nan
+    return G
+
+
+def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay files, in small blocks."""
+    monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**60)
+    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**12)
+    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**12)
