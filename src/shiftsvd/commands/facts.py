@@ -12,6 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
 from shiftsvd.commands.checks import within
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
@@ -20,7 +21,7 @@ from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.missing.gaps.counting import n_missing
-from shiftsvd.model_file import describe, load_model
+from shiftsvd.model_file import describe
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -106,7 +107,7 @@ def _named(samples: Any, features: Any) -> Facts:
 
 def model(file: str) -> Facts:
     """What a model file holds."""
-    pca = load_model(file)
+    pca = model_in(file, object)
     if not isinstance(pca, PCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import click
 import numpy as np
 
-from shiftsvd.commands import components, genotypes
+from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, ddof_of, known_of
@@ -86,6 +86,7 @@ def run(options: Fit) -> None:
         write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
+        manifest.write(result.document, outputs, paths)
     if cohort is not None:
         tell_removed(cohort, options.quiet)
     tell(result, options)
