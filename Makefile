@@ -28,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
 FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
-.PHONY: help demo test test-all lint format paper bench docs clean
+.PHONY: help demo test test-all lint format paper bench soak docs clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -64,6 +64,10 @@ bench: export SHIFTSVD_KERNELS := $(KERNELS)
 bench: $(USE) ## the tables and charts against every peer; make bench ROWS=counts for one row
 	@$(BIN)/python -m benchmarks.peers.run $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
 	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python -m benchmarks.claims.$$table; done
+
+soak: export SHIFTSVD_KERNELS := $(KERNELS)
+soak: $(USE) ## random fits for MINUTES=10 in threads and processes, kills, races and full disks; a line of figures
+	@$(BIN)/python -m benchmarks.endurance.soak $(or $(MINUTES),10) $(SEED)
 
 docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -12,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -23,6 +25,16 @@ from shiftsvd.runs.outputs import FULL, settle, settle_folder
 VERSION: Final = 3
 RUN: Final = "run.json"
 LOCK: Final = ".lock"
+UNREADABLE: Final = (
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    AttributeError,
+    NotImplementedError,
+    BadZipFile,
+    zlib.error,
+)
 DIGEST: Final = 32  # bytes of the checksum that a record begins with
 
 
@@ -93,12 +105,14 @@ class _Reads:
         for part in home.glob("*.part"):  # of a run that was killed while it wrote
             part.unlink()
         if file.exists():
-            if (known := _known(file)) != about:
+            if (known := _known(file)) == about:
+                return
+            nothing = set(home.iterdir()) - files_of(home / LOCK) == {file}  # as of a run that ended before any read
+            if not (nothing and isinstance(known, dict) and "shiftsvd checkpoint" in known):
                 raise ValueError(self._foreign(*_others(known)))
-        else:
-            if set(home.iterdir()) - files_of(home / LOCK):
-                raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
-            self._write(file, json.dumps(about).encode())
+        elif set(home.iterdir()) - files_of(home / LOCK):
+            raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
+        self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
         """The next record, if the broken run got that far and nothing has happened to it."""
@@ -113,9 +127,14 @@ class _Reads:
         if content[:DIGEST] != self._digest(content[DIGEST:]):
             self._damaged(file, "it is not as it was written")
             return None
-        with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
-            record = {name: stored[name] for name in stored.files}
-        if str(record.pop("what")) != what:
+        try:
+            with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
+                record = {name: stored[name] for name in stored.files}
+            kept = str(record.pop("what"))
+        except UNREADABLE as error:  # though its checksum is right
+            self._damaged(file, str(error))
+            return None
+        if kept != what:
             raise ValueError(self._foreign())
         self.number += 1
         return record
@@ -155,7 +174,7 @@ class _Reads:
             with suppress(OSError):
                 part.unlink()
             if error.errno not in FULL:
-                raise
+                raise OSError(error.errno, error.strerror, str(file)) from None
             room = f"{self.home} has no room for the checkpoint: {error.strerror}"
             raise OSError(f"{room}; make room and repeat the command, or leave the checkpoint out") from None
 
