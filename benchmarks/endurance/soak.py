@@ -25,7 +25,7 @@ FULL = ("has no room for the checkpoint", "cannot be written: File too large")
 
 
 def main(minutes: float, seed: int) -> Counter[str]:
-    """Threads that fit in one long process, beside processes that are killed, race and fill disks; one line of it all."""
+    """Threads that fit in one long process, beside others that are killed, race and fill disks; one line of it all."""
     rng, found = np.random.default_rng(seed), Counter[str]()
     with TemporaryDirectory() as folder:
         home = Path(folder)
