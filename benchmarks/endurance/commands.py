@@ -5,6 +5,7 @@ import resource
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -61,7 +62,9 @@ def forked(work: Callable[[], int]) -> int:
     """The number of a process that does this and ends with the code."""
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which this process has none of at work
+        pid = os.fork()
     if pid:
         return pid
     code = 70

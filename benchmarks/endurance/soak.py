@@ -21,6 +21,7 @@ from benchmarks.endurance.commands import Command, data, forked, left, mixed, ou
 from benchmarks.endurance.kills import told
 
 THREADS = 3
+LEAST = 4096  # bytes that files may have on a full disk: what the command says has to fit
 FULL = ("has no room for the checkpoint", "cannot be written: File too large")
 
 
@@ -42,7 +43,7 @@ def main(minutes: float, seed: int) -> Counter[str]:
             if action == 0:
                 found += kills.killed(lines[name], once, want, seconds, rng)
             elif action == 1:
-                found += filled(lines[name], once, want, int(rng.integers(1, 60_000)))
+                found += filled(lines[name], once, want, int(rng.integers(LEAST, 60_000)))
             elif action == 2:
                 pair = [lines[name], lines[name]]
                 found += races.race(races.KINDS[rng.integers(3)], pair, once, [want, want], seconds, rng)
