@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from shiftsvd.io.base import optional
 from shiftsvd.io.storage.guarded_file import GuardedFile
+from shiftsvd.io.storage.outside import refuse_outside, refuse_storage
+from shiftsvd.runs.external import external_allowed
 
 # Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
 MOST_OPEN = 96
@@ -25,9 +27,17 @@ _DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
-    """What a file says of itself; numbers are read by way of `H5Array`."""
+    """What a file says of itself; numbers are read by way of `H5Array`.
+
+    A file that may reach others is opened by its name: through `GuardedFile` HDF5 would take it for all of them.
+    """
     h5py = _h5py()
+    if external_allowed():
+        with h5py.File(path, "r") as root:
+            yield root
+        return
     with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        refuse_outside(path, root)
         yield root
 
 
@@ -75,11 +85,12 @@ class H5Array:
 
     _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, allowed: bool | None = None) -> None:
         self.path, self.key = path, key
+        self._allowed = external_allowed() if allowed is None else allowed
 
     def __reduce__(self) -> Any:
-        return type(self), (self.path, self.key)
+        return type(self), (self.path, self.key, self._allowed)
 
     @cached_property
     def dataset(self) -> Any:
@@ -88,7 +99,10 @@ class H5Array:
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
                 vars(self._opened.popleft()()).pop("dataset", None)
-        return _h5py().File(self.path, "r")[self.key]
+        dataset = _h5py().File(self.path, "r")[self.key]
+        if not self._allowed:
+            refuse_storage(self.path, self.key, dataset.id)
+        return dataset
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
