@@ -1,8 +1,8 @@
 """Damages files of every format for as long as one likes, and keeps those that a reader neither reads nor refuses.
 
-``python -m tests.support.fuzz --minutes 10`` (``make fuzz MINUTES=10``): the corpus is written first, some files of each
-class of hostile ones; then files are drawn from it, damaged, and read in children with little memory and time. What goes
-wrong is kept in a folder, for a test to be made of it.
+``python -m tests.support.fuzz --minutes 10`` (``make fuzz MINUTES=10``): the corpus is written first, some files of
+each class of hostile ones; then files are drawn from it, damaged, and read in children with little memory and time.
+What goes wrong is kept in a folder, for a test to be made of it.
 """
 
 import argparse

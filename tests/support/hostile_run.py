@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+# Arrow's own asks for a gigabyte at once, and waits for it; it reads this when it is first imported.
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 ROOM = 2**30  # bytes of address space beyond what the libraries take
 SECONDS = 20
 MARK = b"canary-5f0e8d"  # what stands in the file elsewhere
@@ -122,7 +124,6 @@ def limited(on: bool) -> None:
 
 def load_libraries() -> None:
     """Everything that readers import, before children are made."""
-    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # Arrow's own asks for a gigabyte at once, and waits for it
     for name in (
         "h5py",
         "hdf5plugin",

@@ -36,7 +36,7 @@ def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
     """The groups and arrays of a file or folder."""
     with reading(path):
         if path.is_dir():
-            yield Tree(path, open_zarr(path), memory_limit)
+            yield Tree(path, open_zarr(path, memory_limit), memory_limit)
         else:
             with open_hdf5(path) as root:
                 yield Tree(path, root, memory_limit)
