@@ -28,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
 FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
-.PHONY: help demo test test-all lint format paper bench soak docs clean
+.PHONY: help demo test test-all lint format fuzz paper bench soak docs clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -42,6 +42,9 @@ test: $(TEST) ## the tests
 test-all: $(TEST) ## the tests, those that take minutes too
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python -m pytest -q -n 2
 	@SHIFTSVD_KERNELS=off $(BIN)/python -m pytest -q -n 2 -m "not long" $(FALLBACK)
+
+fuzz: $(TEST) ## damaged and hostile files to every reader; MINUTES=10; what goes wrong is kept in fuzz-out
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 lint: $(LINT) ## style, format, types
 	@$(BIN)/ruff check .
@@ -75,7 +78,7 @@ docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
 
 clean: ## everything that was made here
 	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
-	rm -rf $(VENV) build demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build demo-out paper-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
 define install

@@ -22,6 +22,7 @@ from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -33,7 +34,7 @@ def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return json.dumps(facts)
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {_shown(value)}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(_shown(value))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:
