@@ -31,7 +31,7 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
-# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
+# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
 
@@ -98,9 +98,8 @@ class SparseRows(Blocked):
         # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
         entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
         entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
-        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
-        edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
-        return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``."""
