@@ -5,6 +5,7 @@ Of the dependencies, all extras and what the package is built with. Run: python 
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
@@ -14,7 +15,7 @@ def bounds() -> dict[str, str]:
     """The lower bound of each package that has one."""
     said = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
     extras = said["project"]["optional-dependencies"].values()
-    requirements = [*said["build-system"]["requires"], *said["project"]["dependencies"], *sum(extras, [])]
+    requirements = chain(said["build-system"]["requires"], said["project"]["dependencies"], *extras)
     found = [re.match(r"([\w.-]+)(?:\[[^]]*\])?>=([\w.]+)", requirement) for requirement in requirements]
     return {match[1]: match[2] for match in found if match}
 
