@@ -83,7 +83,7 @@ class SparseRows(Blocked):
 
     @property
     def kernels(self) -> Kernels:
-        """What multiplies."""
+        """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
 
     @property
@@ -102,7 +102,7 @@ class SparseRows(Blocked):
         return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``: stored entries by the kernels, the shift by its factors."""
         if self._comes_apart(V):
             return joined(self.matmat(apart(V)))
         P = self.kernels.panel(V, np.float64)
@@ -119,7 +119,7 @@ class SparseRows(Blocked):
         return Y
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
