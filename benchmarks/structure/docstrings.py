@@ -1,8 +1,9 @@
 """Docstrings that say too little: public ones by numpydoc's checks, all others by their number of words.
 
-Public is what the pages of the reference list. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX
-for functions and classes; ES01 does not, nor SA01 and EX01 of methods and properties, where filler would stand. A private
-docstring has more than three words.
+Public is what the pages of the reference list, with the members of classes; a member that a base class has is
+documented there. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX for functions and classes; ES01
+does not, nor SA01 and EX01 of methods and properties, where filler would stand. A private docstring has more than three
+words.
 
 Run: python -m benchmarks.structure.docstrings    (exit code 1 if it finds anything; part of `make lint`)
 """
@@ -51,10 +52,12 @@ def resolved(name: str) -> object:
 
 
 def members(cls: object) -> Iterator[str]:
-    """Public methods and properties that a class of this package defines itself."""
+    """Public methods and properties that a class of this package is the first to define."""
     if inspect.isclass(cls) and cls.__module__.startswith("shiftsvd"):
+        inherited = {name for base in cls.__mro__[1:] for name in vars(base)}
         for name, value in vars(cls).items():
-            if not name.startswith("_") and (inspect.isroutine(value) or isinstance(value, property)):
+            shown = inspect.isroutine(value) or isinstance(value, property)
+            if shown and not name.startswith("_") and name not in inherited:
                 yield name
 
 
