@@ -107,6 +107,7 @@ def test_a_missing_extension_is_logged_once_and_done_without():
     ((level, message),) = found["log"]
     assert level == "WARNING"
     assert message.startswith("the compiled kernels are missing")
+    assert "pip install --force-reinstall --no-cache-dir" in message
     assert_same_fit(found, fit_of())
     assert not fit_of(missing=True, SHIFTSVD_KERNELS="off")["log"]
 
