@@ -95,7 +95,7 @@ FAULTS = (
     ),
     fault(
         "the journal of reads",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         "return read()",
         "runs/test_checkpoint.py",
@@ -103,7 +103,7 @@ FAULTS = (
     ),
     fault(
         "the shift in the name of a kept read",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         'return journal.once(f"{what} {self.fingerprint}", panels, read)',
         "runs/test_checkpoint.py",
@@ -605,7 +605,7 @@ FAULTS = (
     fault(
         "an output that another process has written by now",
         "runs/outputs.py",
-        "refuse(self._parts, self._force)  # by now",
+        "refuse(self._paths, self._force)  # by now",
         "pass  # by now",
         "runs/test_locks.py",
         "commands/test_outputs.py",
