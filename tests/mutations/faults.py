@@ -631,7 +631,7 @@ FAULTS = (
         "scanpy/projection.py",
         "order = there[np.argsort(places[there])]",
         "order = there",
-        "scanpy/test_scanpy.py",
+        "scanpy/test_projection.py",
         "scanpy",
     ),
     fault(
@@ -639,7 +639,7 @@ FAULTS = (
         "scanpy/projection.py",
         "return np.asarray(cho_solve(cho_factor(G), W.T).T)",
         "return np.asarray(W)",
-        "scanpy/test_scanpy.py",
+        "scanpy/test_projection.py",
         "scanpy",
     ),
     fault(
