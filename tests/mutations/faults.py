@@ -96,7 +96,7 @@ FAULTS = (
     ),
     fault(
         "the journal of reads",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         "return read()",
         "runs/test_checkpoint.py",
@@ -104,7 +104,7 @@ FAULTS = (
     ),
     fault(
         "the shift in the name of a kept read",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         'return journal.once(f"{what} {self.fingerprint}", panels, read)',
         "runs/test_checkpoint.py",
