@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, hstack, issparse
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import Rows, RowSource, inside_rows_of
-from shiftsvd.backends.validation import numeric_array, sound_structure
+from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
 from shiftsvd.numerics.digests import told
 
 # Bytes of the rows that are put together at once where all of them are wanted.
@@ -28,6 +28,7 @@ class HeldRows(RowSource):
         else:
             if matrix.format in ("csr", "csc"):
                 sound_structure(matrix)
+            sound_places(matrix)
             self.X = csr_array(matrix)
             self.X.sum_duplicates()
         self.shape, self.dtype = self.X.shape, self.X.dtype

@@ -19,9 +19,10 @@ from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
-from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -33,7 +34,7 @@ def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return json.dumps(facts)
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {_shown(value)}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(_shown(value))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:
@@ -50,8 +51,10 @@ def _shown(value: Any) -> str:
 
 
 def installation() -> Facts:
-    """Version, instruction set of the kernels, threads."""
-    facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set(), "threads": default_threads()}
+    """Version, instruction set of the kernels and what helps where they are missing, threads."""
+    facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set()}
+    facts |= {"kernels_lacking": lacking} if lacking else {}
+    facts |= {"threads": default_threads()}
     facts |= {"machine": platform.machine(), "python": platform.python_version()}
     return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
