@@ -65,8 +65,8 @@ comma := ,
 empty :=
 bench: export SHIFTSVD_KERNELS := $(KERNELS)
 bench: $(USE) ## the tables and charts against every peer; make bench ROWS=counts for one row
-	@$(BIN)/python benchmarks/run.py $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
-	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python benchmarks/$$table.py; done
+	@$(BIN)/python -m benchmarks.peers.run $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
+	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python -m benchmarks.claims.$$table; done
 
 docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html

@@ -12,10 +12,9 @@ silent     runs that said that they converged, with an error above tol
 err/bound  the largest; bound/err the median, over errors above the rounding of the reference and of what is returned
 missed     runs with more than k exact values above `missed_below`; level: the median of missed_below / sigma_k
 sine       components whose vector is further from the exact space of its cluster than `vector_errors`
-Some minutes. Run: python benchmarks/certificate/bounds.py [--seeds 30] [--only "flat:7"]
+Some minutes. Run: python -m benchmarks.certificate.bounds [--seeds 30] [--only "flat:7"]
 """
 
-import sys
 import time
 import warnings
 from collections import defaultdict
@@ -27,12 +26,9 @@ from unittest.mock import patch
 import click
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from counted import Counted, counted
-from problems import EPS, FAMILIES, Problem, dissimilarities, given, problem
-
 import shiftsvd as ss
+from benchmarks.certificate.counted import Counted, counted
+from benchmarks.certificate.problems import EPS, FAMILIES, Problem, dissimilarities, given, problem
 from shiftsvd.estimators import pcoa
 from shiftsvd.solvers.base import Factors
 

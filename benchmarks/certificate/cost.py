@@ -5,7 +5,7 @@ Columns: widths of all panels that are multiplied with the data, s in single and
 fourteen of 16. Rounds take turns, each in a fresh process; with several --python (other versions, installed elsewhere)
 these take turns too. Peak memory is that of a process that does one fit. Minutes a set.
 
-Run: python benchmarks/certificate/cost.py [--sets counts,pbmc10k] [--tols 1e-1,1e-4] [--rounds 5] [--python A ...]
+Run: python -m benchmarks.certificate.cost [--sets counts,pbmc10k] [--tols 1e-1,1e-4] [--rounds 5] [--python A ...]
 """
 
 import json
@@ -13,12 +13,9 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import click
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 HEAD = f"{'set':8} {'data':7} {'tol':>6} {'passes':>6} {'single':>6} {'double':>6} {'seconds':>8} {'peak MB':>7} "
 HEAD += f"{'error':>8} {'bound':>8} {'conv':>5} {'missed/s_k':>10}  widths"
@@ -33,9 +30,8 @@ def cases(tols: list[float], single: bool) -> list[tuple[float, str]]:
 
 def fit(X, dtype: str, tol: float, seed: int) -> tuple[object, float]:
     """One fit, and its seconds."""
-    from sets import K
-
     import shiftsvd as ss
+    from benchmarks.certificate.sets import K
 
     started = time.perf_counter()
     with warnings.catch_warnings():
@@ -46,9 +42,9 @@ def fit(X, dtype: str, tol: float, seed: int) -> tuple[object, float]:
 
 def worker(name: str, which: list[tuple[float, str]], measure: str, seed: int) -> None:
     """The cases in this process; prints one line of JSON each."""
-    import sets
-    from counted import counted
-    from sets import K
+    from benchmarks.certificate import sets
+    from benchmarks.certificate.counted import counted
+    from benchmarks.certificate.sets import K
 
     kept = sets.load(name)
     cast = {dtype: kept.astype(dtype) for dtype in {dtype for _, dtype in which}}
@@ -79,14 +75,14 @@ def worker(name: str, which: list[tuple[float, str]], measure: str, seed: int) -
 
 def ask(python: str, name: str, which: list[tuple[float, str]], measure: str, seed: int) -> list[dict]:
     """What a worker says."""
-    command = [python, __file__, "--one", json.dumps([name, which, measure, seed])]
+    command = [python, "-m", "benchmarks.certificate.cost", "--one", json.dumps([name, which, measure, seed])]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def table(name: str, tols: list[float], rounds: int, pythons: tuple[str, ...], peaks: bool, seed: int) -> None:
     """The lines of one set, of every version in turn."""
-    import sets
+    from benchmarks.certificate import sets
 
     which = cases(tols, sets.load(name).dtype == np.float32)
     sets.exact(name)

@@ -12,12 +12,11 @@ late: components whose error is above tol; bad: those above their own bound. Bes
 each of its methods with its own test (residual within tol ||A||) and with one within tol sigma_j; 2 products of one
 vector are one column here. Two minutes, and as many to build PRIMME the first time.
 
-Run: python benchmarks/certificate/leaders.py [--tols 1e-4,1e-8] [--no-peer] [--solver auto]
+Run: python -m benchmarks.certificate.leaders [--tols 1e-4,1e-8] [--no-peer] [--solver auto]
 """
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -30,13 +29,10 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg.lapack import dgejsv
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parent))
-
-from counted import counted
-
-import environments
 import shiftsvd as ss
+from benchmarks.certificate.counted import counted
+from benchmarks.peers import environments
+from benchmarks.places import WORK
 
 K = 10
 EPS = float(np.finfo(float).eps)
@@ -136,7 +132,7 @@ def peer(D: np.ndarray, exact: np.ndarray, tol: float, python: Path) -> list[str
     """The figures of PRIMME, by method."""
     with tempfile.NamedTemporaryFile(suffix=".npy") as file:
         np.save(file.name, D)
-        command = [str(python), str(Path(__file__).with_name("leaders_peer.py")), file.name, str(K), str(tol)]
+        command = [str(python), "-m", "benchmarks.certificate.leaders_peer", file.name, str(K), str(tol)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     lines = []
     for told in map(json.loads, done.stdout.splitlines()):
@@ -164,7 +160,7 @@ HEAD += f"{'conv':>5} {'worst':>9} {'late':>4} {'bad':>4} {'first':>8} {'second'
 @click.option("--only", default="", help="Cases whose name has this.")
 def main(tols: str, beside: bool, solver: str, only: str) -> None:
     """The table."""
-    python = environments.interpreter("primme", Path(__file__).parents[1] / ".work") if beside else None
+    python = environments.interpreter("primme", WORK) if beside else None
     print(HEAD, flush=True)
     for name, make in CASES.items():
         if only not in name:

@@ -8,26 +8,21 @@ the `missed_below` of that fit: at most a share p of them may be.
 
 Second table: levels on data by `missed_tol`, at the default probability of 1e-9.
 
-About three minutes. Run: python benchmarks/certificate/levels.py [--runs 5000] [--sets pbmc10k,bladder,counts,noise]
+About three minutes. Run: python -m benchmarks.certificate.levels [--runs 5000] [--sets pbmc10k,bladder,counts,noise]
 """
 
-import sys
 import time
 import warnings
 from dataclasses import fields
-from pathlib import Path
 
 import click
 import numpy as np
 from scipy import sparse
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sets
-from counted import counted
-from sets import K
-
 import shiftsvd as ss
+from benchmarks.certificate import sets
+from benchmarks.certificate.counted import counted
+from benchmarks.certificate.sets import K
 
 COMPONENTS, BLOCK = 3, 4
 SETTINGS = {each.name for each in fields(ss.BlockLanczos)}

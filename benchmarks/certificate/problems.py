@@ -4,17 +4,13 @@ Every family is a function of a generator; whether a matrix is tall or wide, and
 Exact values are those of the matrix as it is stored: of diagonal ones the entries, of all others by LAPACK in double.
 """
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 EPS = float(np.finfo(float).eps)
 

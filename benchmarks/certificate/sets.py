@@ -4,7 +4,7 @@
 data. Each set is a CSR matrix in NAME.npz; NAME_values.npy holds its K + MORE largest singular values after the column
 means were subtracted, in double precision.
 
-Run: python benchmarks/certificate/sets.py [NAME ...]   (minutes each for the text and for genes)
+Run: python -m benchmarks.certificate.sets [NAME ...]   (minutes each for the text and for genes)
 """
 
 import os
@@ -17,14 +17,12 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse import csr_array, load_npz, save_npz
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-import data
 import shiftsvd as ss
-import text
+from benchmarks import data, text
+from benchmarks.places import WORK
 
 K, MORE = 50, 20
-FOLDER = Path(os.environ.get("CERTIFICATE_CACHE", Path(__file__).parents[1] / ".work" / "certificate"))
+FOLDER = Path(os.environ.get("CERTIFICATE_CACHE", WORK / "certificate"))
 REAL = Path(os.environ.get("SHIFTSVD_TEST_DATA", "."))
 SIDE = 5_000  # up to here the covariance is formed and solved
 

@@ -10,27 +10,22 @@ silent: runs that converged with a value off by more than tol; unconv: runs that
 Second table: columns, passes and seconds of cold fits and of warm ones that start from the right vectors of a fit to a
 random half of the long side, and to the same data. Four minutes in all.
 
-Run: python benchmarks/certificate/warm.py [--seeds 2] [--sets pbmc10k,bladder,counts]
+Run: python -m benchmarks.certificate.warm [--seeds 2] [--sets pbmc10k,bladder,counts]
 """
 
 import itertools
-import sys
 import time
 import warnings
 from collections import defaultdict
-from pathlib import Path
 
 import click
 import numpy as np
 from scipy import sparse
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import sets
-from counted import counted
-from sets import K
-
 import shiftsvd as ss
+from benchmarks.certificate import sets
+from benchmarks.certificate.counted import counted
+from benchmarks.certificate.sets import K
 
 COMPONENTS = 10
 SIZES, EDGES, ABSENT, ERRORS = (2_000, 20_000), (0.9, 0.98), (1, 2, 5), (1e-7, 1e-5, 1e-3)

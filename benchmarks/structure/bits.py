@@ -1,7 +1,7 @@
 """Hashes of the results of some sixty fits: what a change of structure must leave as it was.
 
-python benchmarks/structure/bits.py > before.json     # and again after
-python benchmarks/structure/bits.py --against before.json
+python -m benchmarks.structure.bits > before.json     # and again after
+python -m benchmarks.structure.bits --against before.json
 """
 
 import argparse

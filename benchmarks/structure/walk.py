@@ -1,6 +1,6 @@
 """The walk of a fit through the source: how deep, which files call each other both ways, which are entered again.
 
-    python benchmarks/structure/walk.py [--show]
+    python -m benchmarks.structure.walk [--show]
 
 Depth: the most frames of the package on the stack of the calling thread. Both ways: pairs of files of which each calls
 functions of the other. Entered again: a file that calls another, which calls it back, both still on the stack.

@@ -153,12 +153,12 @@ class SVDResult(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """(m, n)."""
+        """Rows and columns (m, n) of the matrix ``U S Vh``."""
         return self.U.shape[0], self.Vh.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Of the factors."""
+        """The kind of numbers of the factors U and Vh."""
         return np.dtype((self.Vh if not callable(self._Vh) else self.U).dtype)
 
     def __iter__(self) -> Iterator[Panel]:
@@ -187,7 +187,7 @@ class SVDResult(Operator):
 
     @property
     def H(self) -> "SVDResult":
-        """The conjugate transpose."""
+        """The decomposition of the conjugate transpose: U and Vh exchanged."""
         return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
 
     def truncate(self, k: int) -> "SVDResult":

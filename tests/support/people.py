@@ -1,4 +1,4 @@
-"""Eight tables as people have them, each with what opens it, and by hand; `benchmarks/tables.py` prints them."""
+"""Eight tables as people have them, each with what opens it, and by hand; `benchmarks/claims/tables.py` prints them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -44,7 +44,7 @@ class DiskRows(Reread):
 
     @property
     def data(self) -> RowSource:
-        """The file."""
+        """The file that is read, for what reads it again."""
         return self.source
 
     @property

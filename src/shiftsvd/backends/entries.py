@@ -37,7 +37,7 @@ def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
 
 
 def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
-    """Block after block."""
+    """Sums over the entries of a matrix in memory, made block after block."""
     bare(A)
     parts = list(A._each(lambda rows: _part(A, terms, rows)))
     return np.concatenate([own for _, (own, _) in parts]), sum(shared for _, (_, shared) in parts)
@@ -112,7 +112,7 @@ def bare(A: Blocked) -> None:
 
 
 def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
-    """Block after block."""
+    """The table of values of a matrix in memory, made block after block."""
     bare(A)
 
     def piece(rows: Rows) -> Table:
@@ -147,7 +147,7 @@ def _values_of_blocks(A: Reread, values: Values) -> Table:
 
 
 def _joined(a: Table, b: Table) -> Table:
-    """Of both."""
+    """One table of what two blocks have counted."""
     return table_of(*(np.concatenate(both) for both in zip(a, b, strict=True)))
 
 
@@ -285,7 +285,7 @@ def _room(A: SparseRows | DenseRows, needed: float) -> bool:
 
 
 def _limit(A: SparseRows | DenseRows) -> int | str | None:
-    """Of the memory."""
+    """The limit of the memory that an operator was given, or None."""
     return getattr(A, "memory_limit", None)
 
 

@@ -108,7 +108,7 @@ class Reread(Blocked):
         return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``, in one read of the data."""
         return self._panel("matmat", V)
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -127,7 +127,7 @@ class Reread(Blocked):
         return self._rows("matmat", V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``, in one read of the data, the blocks' products added up."""
         return self._once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -310,7 +310,7 @@ def _counts(A: Operator) -> Vector:
 
 
 def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
-    """Moments and counts."""
+    """Moments of the rows, and how many entries each column has stored."""
     return A.moments(weights), _counts(A)
 
 

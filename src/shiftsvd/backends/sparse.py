@@ -31,7 +31,7 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
-# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/kernels.py).
+# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
 
@@ -83,7 +83,7 @@ class SparseRows(Blocked):
 
     @property
     def kernels(self) -> Kernels:
-        """What multiplies."""
+        """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
 
     @property
@@ -98,12 +98,11 @@ class SparseRows(Blocked):
         # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
         entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
         entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
-        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
-        edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
-        return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``: stored entries by the kernels, the shift by its factors."""
         if self._comes_apart(V):
             return joined(self.matmat(apart(V)))
         P = self.kernels.panel(V, np.float64)
@@ -120,7 +119,7 @@ class SparseRows(Blocked):
         return Y
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))

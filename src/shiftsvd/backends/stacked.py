@@ -106,7 +106,7 @@ class OnTop(Stacked):
         return [0, *(int(first) + edge for first, edges in ends for edge in edges)]
 
     def place(self, row: int) -> tuple[str, int]:
-        """In the file."""
+        """The name of the file that a row of the stack is in, and its number there."""
         part, first = self._part(row)
         return part.place(row - first)
 

@@ -214,7 +214,7 @@ def _text(value: float | None, form: str) -> str:
 
 
 def variance_table(path: Path, result: Result) -> None:
-    """variances.csv."""
+    """Write variances.csv: a line for each component."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["component", *COLUMNS])

@@ -96,7 +96,7 @@ def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, pat
 
 
 def component_names(pca: PCA) -> list[str]:
-    """PC1, PC2, ..."""
+    """Names of components in tables: PC1, PC2 and so on."""
     return [f"PC{j + 1}" for j in range(pca.n_components_)]
 
 

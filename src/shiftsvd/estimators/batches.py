@@ -60,7 +60,7 @@ class BatchPCA(FittedPCA):
 
         Frobenius norm of what 50 components leave of sparse counts, 60 000 x 2 000, over the least there is, less 1:
         0 whole; with a sketch of 2 k columns 0.00003 in 1 batch, 0.0002 in 7, 0.0008 in 1000. IncrementalPCA of
-        scikit-learn: 0.001 in 7, 0.003 in 1000 (benchmarks/batches.py).
+        scikit-learn: 0.001 in 7, 0.003 in 1000 (benchmarks/claims/batches.py).
 
         References
         ----------

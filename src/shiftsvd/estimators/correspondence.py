@@ -196,7 +196,7 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:
-        """Coordinates of rows."""
+        """Coordinates (m, k) of new rows: their profiles times the components."""
         check_is_fitted(self, "components_")
         A = self._table(X, reset=False)
         F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))

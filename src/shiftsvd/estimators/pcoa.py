@@ -136,7 +136,7 @@ class PCoA(Estimator):
         return self
 
     def _set(self, found: Eigenpairs, means: Vector, exact: bool, names: Any) -> None:
-        """The fitted attributes."""
+        """Set the fitted attributes from the eigenpairs that were found."""
         self._means, self._vectors = means, _signed(found.vectors)
         # The diagonal of S is 0, so that the trace of -1/2 J S J is that of its mean alone.
         self.trace_ = float(means.sum() / 2)
@@ -245,7 +245,7 @@ class SquaredDistances(Operator):
         return Costs.of(self, eps=float(np.finfo(np.float64).eps), n_threads=self.n_threads)
 
     def matmat(self, V: Panel) -> Panel:
-        """``S V``."""
+        """``S V``, S being the squared distances, made block after block."""
         blocks = cut(self.shape[0], BLOCK // self.shape[1])
         parts = ordered(lambda rows: np.square(self.D[slice(*rows)], dtype=np.float64) @ V, blocks, self.n_threads)
         return np.concatenate(list(parts))
@@ -269,7 +269,7 @@ class DoubleCentred(Derived):
 
 
 def _centred(V: Panel) -> Panel:
-    """``J V``."""
+    """``J V``, J being the projection onto what sums to zero."""
     return np.asarray(V - V.mean(axis=0))
 
 

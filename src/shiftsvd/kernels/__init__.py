@@ -39,7 +39,7 @@ class Kernels(Protocol):
         """``Y = X[rows] V``."""
 
     def scatter(self, X: Any, rows: tuple[int, int], W: Array, dtype: Any) -> Groups:
-        """``X[rows]^H W``."""
+        """``X[rows]^H W`` for some rows of X: what a block adds to the product of the adjoint."""
 
     def gram(
         self, X: Any, rows: tuple[int, int], V: Groups, weights: Array | None, L: Array, C: Groups

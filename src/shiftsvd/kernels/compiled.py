@@ -18,7 +18,7 @@ ENTRIES = 2**19
 
 REAL = np.dtype(np.float32), np.dtype(np.float64)
 # Products of a tall panel of at least so many columns, and one of at most so many, are made here; others are left to
-# BLAS, as those are that it makes as fast (benchmarks/kernels.py).
+# BLAS, as those are that it makes as fast (benchmarks/claims/kernels.py).
 LEAST, NARROW = 4, {"AVX-512": 64, "AVX2": 16, "baseline": 0}
 
 instruction_set: str = _compiled.instruction_set
@@ -37,7 +37,7 @@ def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
 
 
 def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
-    """``X[rows]^T W``."""
+    """``X[rows]^T W`` for some rows of X, in ranges that stay in cache."""
     W = _unit_stride(W, dtype)
     Z = zeros(X.shape[1], W.shape[1], dtype)
     for lo, hi in _ranges(X, rows):

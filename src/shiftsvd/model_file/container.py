@@ -117,5 +117,5 @@ def listed(names: Iterable[str]) -> str:
 
 
 def own_version() -> str:
-    """Of this package."""
+    """The version of this package, which a model file carries."""
     return version("shiftsvd")

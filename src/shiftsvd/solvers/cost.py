@@ -28,7 +28,7 @@ class Cost(NamedTuple):
 
 
 # Seconds for a stored number and a column of a fused product, and for a pair of stored numbers of a row in a formed
-# Gram matrix; one core, AVX-512 (benchmarks/kernels.py).
+# Gram matrix; one core, AVX-512 (benchmarks/claims/kernels.py).
 SPARSE = {4: 0.12e-9, 8: 0.21e-9}
 SPARSE_PAIR = 1.3e-9
 # Past so many bytes of panels on the short side, or of the Gram matrix, they no longer fit the cache.

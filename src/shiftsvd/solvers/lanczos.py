@@ -136,7 +136,7 @@ class BlockLanczos(Solver):
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """From a spectrum that falls like 1 / j^2 to a flat one; held to 40 of them by benchmarks/foreseen.py."""
+        """From a spectrum that falls like 1 / j^2 to a flat one; benchmarks/claims/foreseen.py holds it to 40."""
         least = -(-k // self.shape(k, A).block) + QUICKEST
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 

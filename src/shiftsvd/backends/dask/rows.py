@@ -87,7 +87,7 @@ class DaskRows(Reread):
 
     @property
     def data(self) -> Any:
-        """The array."""
+        """The Dask array that was given, for what reads it again."""
         return self.X
 
     @property

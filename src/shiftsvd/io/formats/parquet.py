@@ -176,7 +176,7 @@ class _Cursor:
         self._left: Any = None
 
     def take(self, count: int) -> npt.NDArray[Any]:
-        """The next rows."""
+        """The next so many rows, as numbers, (count, n)."""
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):

@@ -23,11 +23,11 @@ class Stored(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As usual."""
+        """Lengths of the sides, as of a NumPy array."""
 
     @property
     def dtype(self) -> Any:
-        """As usual."""
+        """The kind of numbers, as of a NumPy array."""
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -78,7 +78,7 @@ class CsrRows(RowSource):
 
     @cached_property
     def stored(self) -> int:
-        """The stored entries."""
+        """How many entries the file stores."""
         return int(self.indptr[-1])
 
     def edges(self, n_bytes: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""Whether bounds bound, what is missed, and what a tolerance costs."""

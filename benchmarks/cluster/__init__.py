@@ -1,0 +1,1 @@
+"""Fits of Dask arrays on worker processes: measured, modelled and simulated."""

@@ -1,0 +1,1 @@
+"""Ours beside every peer: rows, contestants, environments, tables and charts."""

@@ -1,0 +1,1 @@
+"""The house itself: lines of code, the walk of a fit, hashes of fits."""

@@ -1,0 +1,147 @@
+"""What the pages for those who come from elsewhere print is what they show, and each of them is in the index."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy.io import mmwrite
+from scipy.sparse import csr_matrix, random_array
+
+import shiftsvd
+from shiftsvd.cli import main
+from tests.support.people import PEOPLE
+from tests.support.places import DOCS
+
+PAGES = sorted((DOCS / "migrate").glob("*.rst"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_examples_of_a_guide_print_what_it_shows(page: Path) -> None:
+    failed, _ = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert failed == 0
+
+
+def test_every_guide_is_in_the_index() -> None:
+    index = next(page for page in PAGES if page.stem == "index").read_text(encoding="utf-8").split()
+    assert {page.stem for page in PAGES} - set(index) == {"index"}
+
+
+def python_of(page: Path, but: str) -> str:
+    """The Python that a page shows without a prompt, one block after the other; not what needs the package `but`."""
+    blocks = page.read_text(encoding="utf-8").split(".. code-block:: python\n\n")[1:]
+    return "".join(
+        dedent("\n".join(takewhile(lambda line: not line or line.startswith(" "), block.splitlines()))) + "\n"
+        for block in blocks
+        if f"import {but}" not in block.partition(".. ")[0]
+    )
+
+
+def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
+    X = random_array(
+        (80, 60), density=0.2, rng=0, data_sampler=lambda size: np.random.default_rng(0).poisson(3, size) + 1
+    )
+    mmwrite(tmp_path / "counts.mtx", X)
+    environment = os.environ | {"PYTHONPATH": str(Path(shiftsvd.__file__).parents[1])}
+    code = python_of(DOCS / "migrate" / "from_irlba.rst", but="scranpy")
+    assert "ss.io.open_matrix" in code
+    command = [sys.executable, "-W", "error", "-c", code]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """What follows a prompt on a page, in words, without comments."""
+    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [line.partition("#")[0].split() for line in lines]
+
+
+def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    anndata = pytest.importorskip("anndata")
+    monkeypatch.chdir(tmp_path)
+    for name, cells in (("counts.h5ad", 90), ("new.h5ad", 20)):
+        X = csr_matrix(np.random.default_rng(cells).poisson(0.5, (cells, 40)).astype(np.float32))
+        with catch_warnings():
+            simplefilter("ignore")  # of anndata, about names of rows that are numbers
+            anndata.AnnData(X, layers={"spliced": X}).write_h5ad(name)
+    lines = commands_of(DOCS / "guide" / "counts.rst")
+    assert [line[1] for line in lines] == ["fit", "transform", "fit", "fit", "estimate"]
+    for line in lines:
+        result = CliRunner().invoke(main, line[1:])
+        assert result.exit_code == 0, result.output
+    assert len(Path("scores.csv").read_text().splitlines()) == 21
+
+
+def test_commands_and_code_on_single_cells_run_as_they_are_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shlex
+
+    from tests.support.cells import annotated, counts, written
+    from tests.support.tenx import write_folder
+
+    monkeypatch.chdir(tmp_path)
+    for name, cells, seed in (("cells", 90, 0), ("new", 20, 1), ("donor1", 40, 2), ("donor2", 30, 3)):
+        adata = annotated(counts(cells, seed=seed), seed=seed)
+        adata.obs["donor"] = name
+        written(Path(f"{name}.h5ad"), adata)
+    write_folder(Path("filtered_feature_bc_matrix"))
+    page = DOCS / "guide" / "cells.rst"
+    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) == 7
+    for line in lines:
+        result = CliRunner().invoke(main, [*shlex.split(line)[1:], *(["--no-report"] if " fit " in line else [])])
+        assert result.exit_code == 0, f"{line}: {result.output}"
+    assert len(Path("new.csv").read_text().splitlines()) == 21
+    with catch_warnings():
+        simplefilter("ignore")  # of anndata
+        exec(compile(python_of(page, but="scanpy as sc"), str(page), "exec"), scope := {})
+    scores = np.loadtxt("new.csv", delimiter=",", skiprows=1, usecols=range(1, 11))
+    size = np.abs(scores).max()
+    np.testing.assert_allclose(scope["new"].obsm["X_pca"], scores, atol=1e-4 * size)
+
+
+def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    for each in PEOPLE:
+        if each.name in ("bank.csv", "latin.csv"):
+            each.write(Path(each.name))
+    for name, m in (("patients.csv", 30), ("new.csv", 4)):
+        ages = np.random.default_rng(m).normal(50, 9, (m, 2)).round(1)
+        lines = [f"{17 + 3 * i},2024-01-{i + 1:02},{a},{b},{'FM'[i % 2]},g{i % 3}" for i, (a, b) in enumerate(ages)]
+        Path(name).write_text("\n".join(["patient_id,date,age,weight,sex,group", *lines]) + "\n")
+    page = DOCS / "guide" / "tables.rst"
+    lines = commands_of(page)
+    assert [line[1] for line in lines] == ["fit", "fit", "transform", "fit", "fit", "info"]
+    for line in lines:
+        result = CliRunner().invoke(main, line[1:])
+        assert result.exit_code == 0, result.output
+    assert len(Path("scores.csv").read_text().splitlines()) == 5
+    result = CliRunner().invoke(main, ["fit", "patients.csv"])
+    assert all(option in result.stderr for option in ("--one-hot sex", "--ids date", "--drop date"))
+    shown: dict[str, Any] = {}
+    exec(python_of(page, but="pandas"), shown)
+    assert shown["names"].features.tolist() == ["age", "weight", "sex=F", "sex=M"]
+
+
+SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
+
+
+@pytest.mark.parametrize("page", [page for page in SHOWN if "generated" not in page.parts], ids=lambda page: page.name)
+def test_every_name_of_the_package_that_a_page_shows_is_there(page: Path) -> None:
+    for names in re.findall(r"\bss((?:\.[A-Za-z]\w*)+)", page.read_text(encoding="utf-8")):
+        value = shiftsvd
+        for name in names.split(".")[1:]:
+            value = getattr(value, name)
+            if not isinstance(value, (type(shiftsvd), type)):
+                break  # what a call returns is not looked at
