@@ -606,7 +606,7 @@ FAULTS = (
     fault(
         "an output that another process has written by now",
         "runs/outputs.py",
-        "refuse(self._parts, self._force)  # by now",
+        "refuse(self._paths, self._force)  # by now",
         "pass  # by now",
         "runs/test_locks.py",
         "commands/test_outputs.py",
