@@ -67,7 +67,6 @@ FAULTS = (
         "Y *= weights[rows[0] : rows[1], None]",
         "Y *= weights[: rows[1] - rows[0], None]",
         "backends/test_backends.py",
-        "algebra/test_implicit_equals_explicit.py",
         "backends",
     ),
     fault(
@@ -115,7 +114,7 @@ FAULTS = (
         "backends/reread.py",
         "least < 0 or largest >= X.shape[1]",
         "least < 0 or largest > X.shape[1]",
-        "io/test_damaged_streaming.py",
+        "backends/test_disk.py",
         "backends",
     ),
     fault(
@@ -244,7 +243,7 @@ FAULTS = (
         "solvers/missed.py",
         "self.probability * 0.5**self.n_probes",
         "self.probability",
-        "solvers/test_probe.py",
+        "solvers/test_missed_below.py",
         "solvers",
     ),
     fault(
