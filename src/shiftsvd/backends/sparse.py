@@ -13,7 +13,7 @@ from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
-from shiftsvd.kernels.sums import add_up
+from shiftsvd.kernels.sums import HELD, add_up
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
@@ -32,6 +32,8 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
+# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+SHIFTED = 64
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
@@ -70,12 +72,12 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
-        wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
+        """Of the stored entries; of a wide matrix, also what its `gram` takes."""
+        wide, real = self.shape[0] < self.shape[1], self.dtype.kind == "f"
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": size if wide and spare(size, self.memory_limit) else 0,
+            "working_bytes": self._bytes_of_blocks + (self._bytes_beside if wide else 0),
             # Single data, and double ones where their panels leave the cache.
             "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
             # Pairs of stored entries in a row, each once.
@@ -86,6 +88,23 @@ class SparseRows(Blocked):
     def kernels(self) -> Kernels:
         """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
+
+    @property
+    def _bytes_beside(self) -> int:
+        """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
+        size = self._bytes_the_other_way
+        if spare(size, self.memory_limit):
+            return size
+        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
+
+    @property
+    def _bytes_of_blocks(self) -> int:
+        """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
+        if self.inside.ready is not None:
+            return 0
+        largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
+        each = self.dtype.itemsize if self.inside.full is None else SHIFTED
+        return (self.n_threads + 1) * each * largest
 
     @property
     def _bytes_the_other_way(self) -> int:
