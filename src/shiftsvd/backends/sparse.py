@@ -17,7 +17,7 @@ from shiftsvd.kernels.sums import HELD, add_up
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import apart, joined
+from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
 from shiftsvd.runs.memory import spare
@@ -57,6 +57,7 @@ class SparseRows(Blocked):
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
+    held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
     inside: Entries = field(init=False)  # the stored entries, full lines shifted
     outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
 
@@ -77,7 +78,7 @@ class SparseRows(Blocked):
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": self._bytes_of_blocks + (self._bytes_beside if wide else 0),
+            "working_bytes": self.held_bytes + self._bytes_of_blocks + (self._bytes_beside if wide else 0),
             # Single data, and double ones where their panels leave the cache.
             "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
             # Pairs of stored entries in a row, each once.
@@ -191,10 +192,14 @@ class SparseRows(Blocked):
             X, place = self.inside.block(rows)
             return self.kernels.outer(X, place, slice_of(weights, rows))
 
-        lower: Panel = self._sum(part)
-        G = lower + np.tril(lower, -1).conj().T
+        G: Panel = self._sum(part)
+        mirror(G)
         XL = (self._replace_shift(None) if self.inside.full is None else self._alone()).rmatmat(wL)
-        return np.asarray(G - R @ XL.conj().T - XL @ R.conj().T + R @ (L.conj().T @ wL) @ R.conj().T)
+        G = G.astype(np.result_type(G, XL, R), copy=False)
+        # Each product is as large as G: one at a time, since threads that read a file have a G each.
+        for left, right in ((R, XL), (XL, R), (R @ (L.conj().T @ -wL), R)) if L.shape[1] else ():
+            G -= left @ right.conj().T
+        return G
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""

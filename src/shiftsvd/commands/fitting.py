@@ -67,7 +67,7 @@ def run(options: Fit) -> None:
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
             if options.top_features:
-                known = ranked(known, A, names, options, as_transforms(options.preprocess))
+                known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
