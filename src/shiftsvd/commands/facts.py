@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
 from shiftsvd.commands.checks import within
 from shiftsvd.commands.manifest import model_in
-from shiftsvd.commands.options import where
+from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -32,9 +33,9 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 def lines(facts: Facts, as_json: bool) -> str:
     """One JSON object, or a line for each fact."""
     if as_json:
-        return json.dumps(facts)
+        return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {plain(_shown(value))}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:
@@ -148,7 +149,8 @@ def estimated(given: dict[str, Any]) -> Facts:
     )
     A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
-    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
+    how = {name: given[name] for name in ("tol", "preprocess")}
+    foreseen = estimate(A, k, given["solver"], probe=True, memory_limit=left_beside(A, given["memory"]), **how)
     seconds = foreseen.seconds_per_pass
     return {
         "file": given["file"],
