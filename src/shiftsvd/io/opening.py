@@ -21,7 +21,7 @@ from shiftsvd.io.joining import JOINS, Join
 from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import read_stack, several
-from shiftsvd.kernels import default_threads
+from shiftsvd.kernels import thread_count
 from shiftsvd.operators import Operator
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
@@ -288,5 +288,5 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
         limit = limit_of(resources.memory_limit)
         stream = limit is not None and held_bytes(matrix) > limit // 2
     if stream:
-        return DiskRows(matrix, n_threads=resources.n_threads or default_threads(), memory_limit=resources.memory_limit)
+        return DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
     return matrix.read(0, matrix.shape[0])

@@ -160,10 +160,14 @@ def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -
 
 
 def fingerprint_of(path: Path, key: str = "") -> str:
-    """Path, element, size and time of the last change, of a folder those of all its files."""
+    """Path, element, size and times of the last change, of a folder those of all its files.
+
+    Times that can be set (of the content) and times that cannot (of the entry in the file system): what was written
+    in place is known by them also where its size and its date were put back.
+    """
     stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
-    return f"{path.absolute()}:{key}:{size}:{changed}"
+    return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"
 
 
 def size_of(path: Path) -> int:
