@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.support.hostile_files import CASES
-from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries
+from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries, timed
 from tests.support.hostile_trees import Case, anndata, h5, sparse_group, zarr_folder
 from tests.support.written import (
     frame,
@@ -159,9 +158,9 @@ def child(files: list[tuple[str, Path, Path]], seed: int, folder: Path, writes: 
             parts[which].write_bytes(damage(others[which], rng, others))
             os.write(writes, (json.dumps(["begun", name]) + "\n").encode())
             limited(True)
-            signal.alarm(SECONDS)
+            timed(SECONDS)
             outcome = attempt(copy / path.relative_to(place))
-            signal.alarm(0)
+            timed(0)
             limited(False)
             os.write(writes, (json.dumps([outcome[0], outcome[1]]) + "\n").encode())
             if outcome[0] in ("loaded", "refused"):
