@@ -32,6 +32,9 @@ endif
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
 FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
+# Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
+PYTEST := -m pytest -q -n 2 --dist worksteal
+
 .PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs lint lint-workflows format fuzz soak paper bench docs \
 	dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
@@ -41,12 +44,12 @@ demo: $(USE) ## the point in a minute: a row of the paper's table, and a sparse 
 	@$(BIN)/python -m shiftsvd.paper.demo --out demo-out --force
 
 test: $(TEST) ## the tests
-	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python -m pytest -q -n 2 -m "not long"
-	@SHIFTSVD_KERNELS=off $(BIN)/python -m pytest -q -n 2 -m "not long and not slow" $(FALLBACK)
+	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST) -m "not long"
+	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long and not slow" $(FALLBACK)
 
 test-all: $(TEST) ## the tests, those that take minutes too
-	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python -m pytest -q -n 2
-	@SHIFTSVD_KERNELS=off $(BIN)/python -m pytest -q -n 2 -m "not long" $(FALLBACK)
+	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST)
+	@SHIFTSVD_KERNELS=off $(BIN)/python $(PYTEST) -m "not long" $(FALLBACK)
 
 fuzz: $(TEST) ## damaged and hostile files to every reader; MINUTES=10; what goes wrong is kept in fuzz-out
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),1) $(ARGS)

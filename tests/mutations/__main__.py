@@ -112,6 +112,8 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
     )
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
+    if done.returncode < 0 and done.returncode != -signal.SIGXCPU:
+        return "a crash", seconds, True
     if done.returncode in SEEN:
         return next(_failed(done.stdout), "before any test"), seconds, True
     if done.returncode > max(SEEN):  # there are no such tests
