@@ -14,7 +14,7 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.full_lines import coordinates
 from shiftsvd.backends.reread import OURS, Reread, rows_operator
-from shiftsvd.backends.source import RowSource, content_of, rows_of
+from shiftsvd.backends.source import RowSource, rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
@@ -172,7 +172,7 @@ class InMemory(RowSource):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         """Of all numbers, and where they are: only a journal asks."""
-        return told(content_of(self.X))
+        return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Equal ranges of rows."""

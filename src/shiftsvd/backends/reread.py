@@ -11,7 +11,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.full_lines import FULL
-from shiftsvd.backends.source import content_of, wide_panels
+from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
 from shiftsvd.events import read_part
@@ -307,7 +307,7 @@ def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
 
 def _digest(A: Operator) -> bytes:
     """Tells the contents of a block from others."""
-    return told(content_of(A.X)).encode()  # type: ignore[attr-defined]
+    return told(A.X).encode()  # type: ignore[attr-defined]
 
 
 def _least(A: Operator) -> float:

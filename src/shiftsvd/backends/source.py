@@ -94,11 +94,6 @@ def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarra
     return X
 
 
-def content_of(X: Any) -> tuple[Any, ...]:
-    """The arrays of a matrix in memory, dense or CSR, by which it is told from others."""
-    return (X.shape, X.data, X.indices, X.indptr) if isinstance(X, csr_array) else (X,)
-
-
 class Changed(RowSource):
     """A source whose rows are changed as they are read: as `source`, but for what its kinds say; `how` tells them."""
 

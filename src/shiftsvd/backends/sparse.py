@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
-from shiftsvd.backends.source import content_of
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
 from shiftsvd.kernels.sums import add_up
@@ -98,7 +97,7 @@ class SparseRows(Blocked):
     def fingerprint(self) -> str:
         """Of all stored numbers, and of how they are taken."""
         if "fingerprint" not in self.memo:
-            self.memo["fingerprint"] = told((*content_of(self.X), self.powers, str(self.kind), self.lines_done))
+            self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
         return str(self.memo["fingerprint"])
 
     def blocks(self) -> list[Rows]:

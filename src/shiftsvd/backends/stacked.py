@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
 from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.source import Rows, RowSource, content_of, inside_rows_of
+from shiftsvd.backends.source import Rows, RowSource, inside_rows_of
 from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
 from shiftsvd.numerics.digests import told
 
@@ -42,7 +42,7 @@ class HeldRows(RowSource):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         """Of all numbers, since what is said of a table decides which they are: only a journal asks."""
-        return told(content_of(self.X))
+        return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Equal numbers of rows."""
