@@ -98,7 +98,17 @@ def test_a_pipe_is_read_as_the_file_that_comes_through_it(tmp_path: Path) -> Non
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["X"] = X
     os.mkfifo(tmp_path / "pipe")
-    writer = threading.Thread(target=lambda: (tmp_path / "pipe").write_bytes((tmp_path / "a.h5").read_bytes()))
+
+    def write() -> None:
+        (tmp_path / "pipe").write_bytes((tmp_path / "a.h5").read_bytes())
+
+    for line in ("info", "fit -k 2 --json"):
+        writer = threading.Thread(target=write)
+        writer.start()
+        found = CliRunner().invoke(main, [*line.split(), str(tmp_path / "pipe")])
+        writer.join()
+        assert (found.exit_code, str(tmp_path / "pipe") in found.stdout) == (0, True), found.stderr
+    writer = threading.Thread(target=write)
     writer.start()
     A, _ = open_matrix(tmp_path / "pipe", stream=True)
     np.testing.assert_array_equal(A.matmat(np.eye(3)), X)

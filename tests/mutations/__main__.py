@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutations.faults import FAULTS, Fault
-from tests.mutations.sources import Tree, checkout, moved
+from tests.mutations.sources import Tree, checkout, fits, moved
 from tests.support.places import ROOT
 
 CAP = 180.0  # seconds of the processor for the tests of one fault
@@ -46,6 +46,9 @@ def main() -> None:
         if (test := _run(tree, ["--collect-only", "tests"], asked.cap)[0]) is not None:
             raise SystemExit(f"the tests cannot be collected without a fault: {test}")
         for fault in chosen:
+            if not fits((tree.sources / fault.file).read_text(), fault):
+                print(f"| {fault.what} | `{fault.file}` | not in these sources | |", flush=True)
+                continue
             seen.append(found := _seen(tree, fault, places, asked.cap))
             print(_row(found), flush=True)
     caught = sum(each.test is not None for each in seen)

@@ -67,7 +67,6 @@ FAULTS = (
         "Y *= weights[rows[0] : rows[1], None]",
         "Y *= weights[: rows[1] - rows[0], None]",
         "backends/test_backends.py",
-        "algebra/test_implicit_equals_explicit.py",
         "backends",
     ),
     fault(
@@ -96,7 +95,7 @@ FAULTS = (
     ),
     fault(
         "the journal of reads",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         "return read()",
         "runs/test_checkpoint.py",
@@ -104,7 +103,7 @@ FAULTS = (
     ),
     fault(
         "the shift in the name of a kept read",
-        "backends/reread.py",
+        "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         'return journal.once(f"{what} {self.fingerprint}", panels, read)',
         "runs/test_checkpoint.py",
@@ -115,7 +114,7 @@ FAULTS = (
         "backends/reread.py",
         "least < 0 or largest >= X.shape[1]",
         "least < 0 or largest > X.shape[1]",
-        "io/test_damaged_streaming.py",
+        "backends/test_disk.py",
         "backends",
     ),
     fault(
@@ -244,7 +243,7 @@ FAULTS = (
         "solvers/missed.py",
         "self.probability * 0.5**self.n_probes",
         "self.probability",
-        "solvers/test_probe.py",
+        "solvers/test_missed_below.py",
         "solvers",
     ),
     fault(
@@ -606,7 +605,7 @@ FAULTS = (
     fault(
         "an output that another process has written by now",
         "runs/outputs.py",
-        "refuse(self._parts, self._force)  # by now",
+        "refuse(self._paths, self._force)  # by now",
         "pass  # by now",
         "runs/test_locks.py",
         "commands/test_outputs.py",

@@ -63,9 +63,14 @@ class Tree:
             shutil.copy(kernels, self.root / KERNELS)
 
 
+def fits(source: str, fault: Fault) -> bool:
+    """Whether a source holds what the fault changes, once: another revision may be written otherwise."""
+    return source.count(fault.old) == 1
+
+
 def changed(source: str, fault: Fault) -> str:
     """The source with the fault in it; what is changed must be there once."""
-    if source.count(fault.old) != 1:
+    if not fits(source, fault):
         raise ValueError(f"{fault.file} must hold {fault.old!r} once, it does {source.count(fault.old)} times")
     return source.replace(fault.old, fault.new)
 

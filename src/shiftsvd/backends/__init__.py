@@ -45,6 +45,9 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     -----
     Costs one read of the data, to look for NaN and infinities.
 
+    Arrays are borrowed, not copied: nobody may write to them, or to the index arrays of a sparse matrix, while a fit
+    reads them. What was checked is not checked again, and places that another thread changes meanwhile are followed.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss

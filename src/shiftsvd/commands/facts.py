@@ -13,7 +13,7 @@ from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
 from shiftsvd.commands.checks import within
 from shiftsvd.commands.manifest import model_in
-from shiftsvd.commands.options import where
+from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -32,9 +32,9 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 def lines(facts: Facts, as_json: bool) -> str:
     """One JSON object, or a line for each fact."""
     if as_json:
-        return json.dumps(facts)
+        return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {plain(_shown(value))}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:

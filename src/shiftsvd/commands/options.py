@@ -323,7 +323,15 @@ def typed() -> str:
     return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
+def as_given(text: str) -> str:
+    """A text with the names of pipes in place of those of the files that stand for them."""
+    context = click.get_current_context(silent=True)
+    for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
+        text = text.replace(file, pipe)
+    return text
+
+
 def say(text: str, quiet: bool = False) -> None:
     """A line on stderr, for people."""
     if not quiet:
-        click.echo(plain(text), err=True)
+        click.echo(plain(as_given(text)), err=True)

@@ -15,7 +15,7 @@ import click
 
 from shiftsvd.commands.columns import joined
 from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, SPOOLED
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, as_given
 from shiftsvd.names import GENES
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.plain import plain, plain_lines
@@ -101,9 +101,8 @@ def _line(error: BaseException) -> str:
 
 def _spelled(text: str) -> str:
     """A message with the names of options in place of those of arguments."""
-    context = click.get_current_context(silent=True)
-    piped = {} if context is None else context.meta.get(SPOOLED, {})
-    for name, option in (SPELLED | piped).items():
+    text = as_given(text)
+    for name, option in SPELLED.items():
         text = text.replace(name, option)
     return SAID.sub(_option, text)
 

@@ -8,7 +8,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 _PIECE = 2**24  # bytes of an array in another order that are copied at once
 
@@ -27,8 +26,8 @@ def _parts(value: Any) -> Iterator[Any]:
     if isinstance(value, np.ndarray):
         yield f"{value.dtype.str} {value.shape}".encode()
         yield from _bytes_of(value)
-    elif isinstance(value, csr_array):
-        yield from _parts((value.shape, value.data, value.indices, value.indptr))
+    elif hasattr(value, "indptr"):  # a sparse matrix
+        yield from _parts((value.format, value.shape, value.data, value.indices, value.indptr))
     elif isinstance(value, tuple | list):
         yield f"{len(value)}".encode()
         for item in value:
