@@ -18,7 +18,7 @@ from shiftsvd.runs.memory import Resources, affordable
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
-from shiftsvd.solvers.auto import check_solver, solver_named
+from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank
 from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform
@@ -171,8 +171,8 @@ def decompose(
     error: float = 0.0,
 ) -> SVDResult:
     """The components of a prepared operator that is known to `error`, a norm, after a look at the memory."""
-    count = min(A.shape) if isinstance(k, float) else int(k)
-    chosen = solver_named(solver, A, k, tol)
+    count = asked_for(A, k)
+    chosen = solver_named(solver, A, k, tol, memory_limit)
     chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     affordable(chosen.peak_bytes(A, count), memory_limit, what)

@@ -13,11 +13,11 @@ from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
-from shiftsvd.kernels.sums import add_up
+from shiftsvd.kernels.sums import HELD, add_up
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import apart, joined
+from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
 from shiftsvd.runs.memory import spare
@@ -32,6 +32,8 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
+# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+SHIFTED = 64
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
@@ -55,6 +57,7 @@ class SparseRows(Blocked):
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
+    held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
     inside: Entries = field(init=False)  # the stored entries, full lines shifted
     outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
 
@@ -70,12 +73,12 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
-        wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
+        """Of the stored entries; of a wide matrix, also what its `gram` takes."""
+        wide, real = self.shape[0] < self.shape[1], self.dtype.kind == "f"
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": size if wide and spare(size, self.memory_limit) else 0,
+            "working_bytes": self.held_bytes + self._bytes_of_blocks + (self._bytes_beside if wide else 0),
             # Single data, and double ones where their panels leave the cache.
             "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
             # Pairs of stored entries in a row, each once.
@@ -86,6 +89,23 @@ class SparseRows(Blocked):
     def kernels(self) -> Kernels:
         """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
+
+    @property
+    def _bytes_beside(self) -> int:
+        """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
+        size = self._bytes_the_other_way
+        if spare(size, self.memory_limit):
+            return size
+        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
+
+    @property
+    def _bytes_of_blocks(self) -> int:
+        """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
+        if self.inside.ready is not None:
+            return 0
+        largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
+        each = self.dtype.itemsize if self.inside.full is None else SHIFTED
+        return (self.n_threads + 1) * each * largest
 
     @property
     def _bytes_the_other_way(self) -> int:
@@ -172,10 +192,14 @@ class SparseRows(Blocked):
             X, place = self.inside.block(rows)
             return self.kernels.outer(X, place, slice_of(weights, rows))
 
-        lower: Panel = self._sum(part)
-        G = lower + np.tril(lower, -1).conj().T
+        G: Panel = self._sum(part)
+        mirror(G)
         XL = (self._replace_shift(None) if self.inside.full is None else self._alone()).rmatmat(wL)
-        return np.asarray(G - R @ XL.conj().T - XL @ R.conj().T + R @ (L.conj().T @ wL) @ R.conj().T)
+        G = G.astype(np.result_type(G, XL, R), copy=False)
+        # Each product is as large as G: one at a time, since threads that read a file have a G each.
+        for left, right in ((R, XL), (XL, R), (R @ (L.conj().T @ -wL), R)) if L.shape[1] else ():
+            G -= left @ right.conj().T
+        return G
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""

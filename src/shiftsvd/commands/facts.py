@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
@@ -148,7 +149,8 @@ def estimated(given: dict[str, Any]) -> Facts:
     )
     A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
-    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
+    how = {name: given[name] for name in ("tol", "preprocess")}
+    foreseen = estimate(A, k, given["solver"], probe=True, memory_limit=left_beside(A, given["memory"]), **how)
     seconds = foreseen.seconds_per_pass
     return {
         "file": given["file"],

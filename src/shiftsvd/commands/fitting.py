@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 import click
 import numpy as np
 
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
@@ -66,7 +67,7 @@ def run(options: Fit) -> None:
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
             if options.top_features:
-                known = ranked(known, A, names, options, as_transforms(options.preprocess))
+                known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
@@ -101,7 +102,8 @@ def tell(result: Result, options: Fit) -> None:
 
 def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
     """The components, with bounds of their errors."""
-    solver = _solver(known.taken(A), k, options)
+    memory = left_beside(A, options.memory)
+    solver = _solver(known.taken(A), k, options, memory)
     pca = PCA(
         k,
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
@@ -113,7 +115,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         random_state=options.seed,
         missing=options.left_missing,
         n_threads=options.threads,
-        memory_limit=options.memory,
+        memory_limit=memory,
         unobserved=options.unobserved,
         penalty="auto" if options.penalty is None else options.penalty,
         max_iter=options.max_iter or MAX_ITER,
@@ -147,16 +149,16 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solver:
+def _solver(given: Observed, k: int | float, options: Fit, memory: int | str | None) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
-    named = solver_named(options.solver, A, k, options.tol)
+    named = solver_named(options.solver, A, k, options.tol, memory)
     LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
         return options.solver
     # Both factors and their products are held for that, in double precision: half of the limit at most. What is free
     # does not matter: the same command does the same again, which it must to go on from a checkpoint.
     count = k if isinstance(k, int) else min(A.shape)
-    room = spare(6 * 8 * count * sum(A.shape), options.memory or ROOM)
+    room = spare(6 * 8 * count * sum(A.shape), memory or ROOM)
     return replace(named, certify=room if options.certify is None else options.certify)

@@ -12,6 +12,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns
@@ -191,7 +192,7 @@ def operator_of(
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
         try:
-            A = as_operator(X, **vars(resources))
+            A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
         except ValueError as error:
             raise named_gaps(X, opened) or error from None
     return (A.H if opened.by_features else A), opened.names

@@ -45,13 +45,13 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
     return limit is None or needed <= limit
 
 
-def affordable(needed: int, memory_limit: int | str | None, what: str) -> None:
+def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
     """Refuse a step that would pass the memory limit (default: half of the available memory)."""
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
         raise ValueError(
             f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
-            "raise memory_limit or ask for fewer components"
+            f"raise memory_limit or ask for fewer {fewer}"
         )
 
 

@@ -10,6 +10,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
 from shiftsvd.solvers.cost import Cost, Work
 from shiftsvd.solvers.exact import Exact
@@ -35,7 +36,7 @@ SAVED = 7e-5
 EXACT_SIDE, GRAM_SIDE = 1000, 10_000
 
 
-def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
+def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | str | None = None) -> Solver:
     """The solver that ``solver="auto"`` uses; its ``reason`` says why, with the seconds that the model foresees.
 
     Parameters
@@ -44,6 +45,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     k : int, or float in (0, 1) for a share of the variance
     tol : float
         Relative accuracy of the singular values.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Of the solvers, those that keep to it are taken, if any does.
 
     Returns
     -------
@@ -61,12 +64,27 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL) -> Solver:
     A = as_operator(A)
     costs = _costs(A, k, tol)
     exact = next((solver for solver in costs if isinstance(solver, Exact)), None)
-    best = min(costs, key=lambda solver: costs[solver].seconds)
-    if exact is not None and costs[exact].seconds <= AT_ONCE:
+    fit = _affordable(list(costs), A, k, memory_limit)
+    best = min(fit, key=lambda solver: costs[solver].seconds)
+    if exact is not None and exact in fit and costs[exact].seconds <= AT_ONCE:
         best = Exact(tol) if _squares_pay(A, costs[exact], k) else exact
     told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
     object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
     return best
+
+
+def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit: int | str | None) -> list[Solver]:
+    """Those that keep to the limit; the one that takes least where none does."""
+    if memory_limit is None:
+        return solvers
+    peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]
+    room = max(parse_bytes(memory_limit), min(peaks))
+    return [solver for solver, peak in zip(solvers, peaks, strict=True) if peak <= room]
+
+
+def asked_for(A: Operator, k: int | float) -> int:
+    """How many components there may be: all, where a share of the variance says how many."""
+    return min(A.shape) if isinstance(k, float) else int(k)
 
 
 def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
@@ -103,12 +121,14 @@ def check_solver(solver: Any, k: Any) -> None:
         raise ValueError(f"solver must be one of {names}, or a solver object, got {solver!r}")
 
 
-def solver_named(solver: "str | Solver", A: Operator, k: int | float, tol: float) -> Solver:
+def solver_named(
+    solver: "str | Solver", A: Operator, k: int | float, tol: float, memory_limit: int | str | None = None
+) -> Solver:
     """A solver from its name; a solver stays what it is."""
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
-        return auto_solver(A, k, tol)
+        return auto_solver(A, k, tol, memory_limit)
     check_solver(solver, k)
     kind = BY_NAME[solver]
     return kind(tol=tol) if kind in (BlockLanczos, Gram) else kind()
@@ -147,6 +167,7 @@ def estimate(
     tol: float = TOL,
     probe: bool = False,
     preprocess: Preprocess | None = None,
+    memory_limit: int | str | None = None,
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
 
@@ -163,6 +184,8 @@ def estimate(
     preprocess : transformation, its name, or list of them
         As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
         changes them again. Nothing is learned here.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        As in `svd`: among solvers, "auto" takes one that keeps to it, and copies that would be welcome are not made.
 
     Returns
     -------
@@ -174,11 +197,11 @@ def estimate(
     >>> ss.estimate(np.ones((100, 20)), 5).n_passes
     1
     """
-    A = as_operator(X)
+    A = as_operator(X, memory_limit=memory_limit)
     if not isinstance(k, float):
         check_rank(k, A.shape)
-    chosen = solver_named(solver, A, k, tol)
-    count = min(A.shape) if isinstance(k, float) else int(k)
+    chosen = solver_named(solver, A, k, tol, memory_limit)
+    count = asked_for(A, k)
     seconds = None
     if probe:
         tall = A if A.shape[0] >= A.shape[1] else A.H

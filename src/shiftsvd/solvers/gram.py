@@ -121,7 +121,9 @@ class Gram(Solver):
         """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
         n = min(A.shape)
         threads = A.costs.n_threads or default_threads()
-        return 8 * ((threads + 4) * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
+        # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
+        squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
+        return 8 * (squares * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
