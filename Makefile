@@ -32,8 +32,8 @@ endif
 KERNELS := $(if $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++),require,auto)
 FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.py solvers/test_solvers.py runs/test_determinism.py)
 
-.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated lint lint-workflows format paper bench docs \
-	dist wheels wheels-elsewhere check-dist check-tag clean
+.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated lint lint-workflows format \
+	fuzz soak paper bench docs dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -47,6 +47,9 @@ test: $(TEST) ## the tests
 test-all: $(TEST) ## the tests, those that take minutes too
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python -m pytest -q -n 2
 	@SHIFTSVD_KERNELS=off $(BIN)/python -m pytest -q -n 2 -m "not long" $(FALLBACK)
+
+fuzz: $(TEST) ## damaged and hostile files to every reader; MINUTES=10; what goes wrong is kept in fuzz-out
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m tests.support.fuzz --minutes $(or $(MINUTES),1) $(ARGS)
 
 # Environments of their own: the first with the lower bounds of pyproject.toml, the second with what is not released yet.
 test-oldest: ## the tests with the oldest versions that are supported
@@ -86,6 +89,10 @@ bench: $(USE) ## the tables and charts against every peer; make bench ROWS=count
 	@$(BIN)/python -m benchmarks.peers.run $(if $(ROWS),--rows $(subst $(empty) $(empty),$(comma),$(ROWS))) $(ARGS)
 	@[ -n "$(ROWS)" ] || for table in kernels off_centre memory; do $(BIN)/python -m benchmarks.claims.$$table; done
 
+soak: export SHIFTSVD_KERNELS := $(KERNELS)
+soak: $(USE) ## random fits for MINUTES=10 in threads and processes, kills, races and full disks; a line of figures
+	@$(BIN)/python -m benchmarks.endurance.soak $(or $(MINUTES),10) $(SEED)
+
 docs: $(DOCS) ## the pages, in docs/_build/html; the gallery runs
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 	@echo docs/_build/html/index.html
@@ -123,7 +130,7 @@ check-tag: ## whether TAG is the version in pyproject.toml: make check-tag TAG=v
 
 clean: ## everything that was made here
 	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
-	rm -rf $(VENV) .venv-oldest .venv-newest build dist demo-out paper-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest build dist demo-out paper-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
 define install

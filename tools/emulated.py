@@ -44,7 +44,7 @@ def unpack() -> Path:
     root = HOME / "root"
     if not (root / "lib").exists():
         apt("update")
-        apt("install", "-y", "--download-only", PYTHON)
+        apt("install", "-y", "--download-only", PYTHON, "libstdc++6")
         for archive in (HOME / "archives").glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", str(archive), str(root)], check=True)
         (root / "lib").symlink_to("usr/lib")

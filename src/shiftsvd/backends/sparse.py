@@ -9,12 +9,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.algebra.generic import registered, row_means
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
 from shiftsvd.kernels.sums import add_up
 from shiftsvd.kernels.twin import CSR, sum_by
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import apart, joined
 from shiftsvd.numerics.powers import exponents_of
@@ -49,7 +50,7 @@ class SparseRows(Blocked):
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
-    memo: dict[str, Moments] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
@@ -92,6 +93,13 @@ class SparseRows(Blocked):
         size = self.X.dtype.itemsize if self.inside.full is None else self.inside.dtype.itemsize
         return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all stored numbers, and of how they are taken."""
+        if "fingerprint" not in self.memo:
+            self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
+        return str(self.memo["fingerprint"])
+
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
@@ -118,6 +126,7 @@ class SparseRows(Blocked):
             pass
         return Y
 
+    @kept
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
@@ -135,6 +144,7 @@ class SparseRows(Blocked):
             self._add_up(scattered, Z[:, lo : lo + at_once])
         return Z
 
+    @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass, in the precision of V."""
         if self._comes_apart(V):
@@ -152,6 +162,7 @@ class SparseRows(Blocked):
         dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
         return self._add_up(part, np.empty((self.shape[1], V.shape[1]), dtype))
 
+    @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
         L, R = self.outside.L, self.outside.R

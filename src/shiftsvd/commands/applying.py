@@ -13,6 +13,7 @@ from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.cells import covariates_of, known_features, needed_by
 from shiftsvd.commands.checks import tables
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.commands.writing import component_names, score_raster
@@ -27,7 +28,6 @@ from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
-from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
@@ -43,7 +43,7 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     _check_output(given["out"], given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     if not _are_genotypes(given):
         projecting.refuse_options(given)
     if _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"]):
@@ -60,7 +60,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     if hasattr(pca, "design_"):
         raise ValueError(
             f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
@@ -80,7 +80,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
         Z, _, places = _open_scores(pca, given)

@@ -12,6 +12,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
 from shiftsvd.commands.checks import within
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
@@ -20,7 +21,8 @@ from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
-from shiftsvd.model_file import describe, load_model
+from shiftsvd.model_file import describe
+from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -32,7 +34,7 @@ def lines(facts: Facts, as_json: bool) -> str:
     if as_json:
         return json.dumps(facts)
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {_shown(value)}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(_shown(value))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:
@@ -108,7 +110,7 @@ def _named(samples: Any, features: Any) -> Facts:
 
 def model(file: str) -> Facts:
     """What a model file holds."""
-    pca = load_model(file)
+    pca = model_in(file, object)
     if not isinstance(pca, PCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}

@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from shiftsvd.commands.checks import tables
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say
 from shiftsvd.commands.tables import Block, Table
 from shiftsvd.commands.writing import component_names
@@ -19,7 +20,6 @@ from shiftsvd.genetics.projection import Basis, Scores, Target
 from shiftsvd.genetics.several import joined, parts_of
 from shiftsvd.genetics.strands import n_ambiguous
 from shiftsvd.io.stacking import several
-from shiftsvd.model_file import load_model
 from shiftsvd.names import ProjectName
 
 NUMBER, ERROR = "n_variants", "{}_se"  # columns beside those of the components
@@ -77,7 +77,7 @@ def known(variants: Variants) -> dict[str, int]:
 
 def held_against(model: str, files: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
     """What becomes of the variants of a model in .bed files, as `info` tells it."""
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     knows_alleles(pca, Path(model), False)
     parts = parts_of([Path(file) for file in files], given["key"], given["memory"])
     target = Target.of(basis(pca), parts)

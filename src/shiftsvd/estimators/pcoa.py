@@ -17,7 +17,7 @@ from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.kernels import default_threads, ordered, threads
+from shiftsvd.kernels import ordered, thread_count, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
@@ -196,7 +196,7 @@ class PCoA(Estimator):
         if D.shape[0] != D.shape[1]:
             raise ValueError(f"distances must be a square matrix, one row and column for each point, got {D.shape}")
         _distances(D)
-        return SquaredDistances(D, self.n_threads or default_threads())
+        return SquaredDistances(D, thread_count(self.n_threads))
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
         """All eigenvalues of a small B, formed."""

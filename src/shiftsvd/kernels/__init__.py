@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftsvd.kernels import twin
 from shiftsvd.kernels.groups import Array, Groups
-from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, threads
+from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
 
 __all__ = [
     "Kernels",
@@ -24,6 +24,7 @@ __all__ = [
     "lacking",
     "ordered",
     "stepwise",
+    "thread_count",
     "threads",
 ]
 

@@ -11,7 +11,8 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.selection import Places
 from shiftsvd.names import TOL
-from shiftsvd.numerics.entrywise import Change, Quantities, Terms, told
+from shiftsvd.numerics.digests import told
+from shiftsvd.numerics.entrywise import Change, Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms.smooth import Smooth
