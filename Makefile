@@ -35,8 +35,8 @@ FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
 
-.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs lint lint-workflows format fuzz soak paper bench docs \
-	dist wheels wheels-elsewhere check-dist check-tag clean
+.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated lint lint-workflows format \
+	fuzz soak paper bench docs dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -111,6 +111,9 @@ wheels: $(TOOLS) ## the wheels of this system, as they are released, in dist/
 ELSEWHERE := manylinux_2_17_x86_64 manylinux_2_17_aarch64 musllinux_1_2_x86_64
 wheels-elsewhere: $(TOOLS) ## wheels for other systems, by zig, in dist/; ELSEWHERE="manylinux_2_17_aarch64"
 	@$(BIN)/python tools/wheels.py $(ELSEWHERE)
+
+test-emulated: $(TOOLS) ## the wheel for ARM in dist/, under qemu-user: kernels, operators, determinism
+	@$(BIN)/python tools/emulated.py dist/*cp312-abi3*aarch64.whl $(TESTS)
 
 check-dist: $(TOOLS) ## what is in dist/: metadata, what it needs of a system, sizes
 	@$(BIN)/twine check --strict dist/*

@@ -230,6 +230,13 @@ def test_a_new_folder_appears_with_all_of_its_files_or_not_at_all(tmp_path: Path
     assert folder.stat().st_mode == (tmp_path / "made").stat().st_mode
 
 
+def test_the_lock_that_a_run_left_beside_its_folder_is_removed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / ".out.lock").write_text("left")
+    write_all({tmp_path / "out" / "a": b"a"})
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+
+
 def test_files_of_a_folder_that_is_there_are_replaced_in_their_order_and_others_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

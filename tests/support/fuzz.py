@@ -1,40 +1,117 @@
 """Damages files of every format for as long as one likes, and keeps those that a reader neither reads nor refuses.
 
-``python -m tests.support.fuzz --minutes 10`` (``make fuzz MINUTES=10``): the corpus is written first, some files of
-each class of hostile ones; then files are drawn from it, damaged, and read in children with little memory and time.
-What goes wrong is kept in a folder, for a test to be made of it.
+``python -m tests.support.fuzz --minutes 10`` (``make fuzz MINUTES=10``): the corpus is written first, a file of each
+hostile class and sound ones of each format; then files are drawn from it, damaged, and read in children with little
+memory and time. What goes wrong is kept in a folder, for a test to be made of it.
 """
 
 import argparse
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from tests.support.hostile_files import CASES
-from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries
+from tests.support.hostile_run import SECONDS, attempt, canary_at, limited, load_libraries, timed
+from tests.support.hostile_trees import Case, anndata, h5, sparse_group, zarr_folder
+from tests.support.written import (
+    frame,
+    triplets,
+    truth,
+    with_names_first,
+    write_10x,
+    write_csv,
+    write_mtx,
+    write_npz,
+    write_svmlight,
+)
 
 SLOW = ("bomb", "claims", "special", "pipe", "objects", "pickle")  # classes that are no better for being damaged
 WORDS = (b"-1", b"9" * 20, b"nan", b"\x1b[2J", b"../..", b"0x1", b'"', b"\n", b"\x00", b"1e999", b"{", b"[[")
 AT_ONCE = 50  # files of one child
 
 
-def corpus(folder: Path, rng: np.random.Generator, each: int = 3) -> list[tuple[str, Path, Path]]:
-    """(class, folder, path) of some files of each class, hostile as they are made; most are sound in their form."""
+def corpus(folder: Path, rng: np.random.Generator, each: int = 6) -> list[tuple[str, Path, Path]]:
+    """(class, folder, path) of a hostile file of each class, and of several sound ones of each format."""
     canary, found = canary_at(folder), []
-    for number, name in enumerate(name for name in CASES if not any(word in name for word in SLOW)):
-        for turn in range(each):
-            place = folder / f"{number}-{turn}"
-            place.mkdir()
-            found.append((name, place, CASES[name](place, rng, canary)))
+    classes = {name: case for name, case in CASES.items() if not any(word in name for word in SLOW)}
+    for number, (name, case) in enumerate([*classes.items(), *each * list(SOUND.items())]):
+        place = folder / str(number)
+        place.mkdir()
+        found.append((name, place, case(place, rng, canary)))
     return found
+
+
+def sound(name: str, write: Callable[[Path], object]) -> Case:
+    """What writes a file that nothing is wrong with."""
+
+    def case(folder: Path, rng: np.random.Generator, canary: Path) -> Path:
+        write(folder / name)
+        return folder / name
+
+    return case
+
+
+def write_h5(path: Path) -> None:
+    with h5().File(path, "w") as file:
+        file.create_dataset("X", data=truth(), chunks=(7, 5), compression="gzip", shuffle=True)
+
+
+def write_sparse_h5(path: Path) -> None:
+    with h5().File(path, "w") as file:
+        sparse_group(file, np.random.default_rng(0))
+
+
+def write_netcdf(path: Path) -> None:
+    import xarray
+
+    xarray.Dataset({"X": (("time", "space"), truth())}).to_netcdf(path, engine="h5netcdf")
+
+
+def write_bed(path: Path) -> None:
+    import bed_reader
+
+    bed_reader.to_bed(path, np.random.default_rng(5).integers(0, 3, (30, 12)).astype(float))
+
+
+def write_model(path: Path) -> None:
+    import shiftsvd as ss
+
+    ss.PCA(3, random_state=0).fit(truth()).save(path)
+
+
+SOUND: dict[str, Case] = {
+    f"sound {name}": sound(name, write)
+    for name, write in {
+        "csr.npz": lambda path: write_npz(path, "csr"),
+        "coo.npz": lambda path: write_npz(path, "coo"),
+        "dense.npz": lambda path: write_npz(path, "dense"),
+        "a.npy": lambda path: np.save(path, truth()),
+        "a.mtx": write_mtx,
+        "a.mtx.gz": write_mtx,
+        "a.csv": write_csv,
+        "triplets.tsv": lambda path: triplets(named=True).to_csv(path, sep="\t", index=False),
+        "a.parquet": lambda path: frame().to_parquet(path, row_group_size=7),
+        "plain.parquet": lambda path: frame().to_parquet(path, compression=None, use_dictionary=False),
+        "a.feather": lambda path: with_names_first().to_feather(path),
+        "a.svmlight": lambda path: write_svmlight(path, zero_based=True),
+        "10x": lambda path: write_10x(path, ""),
+        "a.h5": write_h5,
+        "sparse.h5": write_sparse_h5,
+        "a.h5ad": lambda path: anndata(path, np.random.default_rng(0)),
+        "a.nc": write_netcdf,
+        "a.zarr": lambda path: zarr_folder(path.parent, np.random.default_rng(0)),
+        "a.bed": write_bed,
+        "a.safetensors": write_model,
+    }.items()
+}
 
 
 def damage(content: bytes, rng: np.random.Generator, others: list[bytes]) -> bytes:
@@ -81,9 +158,9 @@ def child(files: list[tuple[str, Path, Path]], seed: int, folder: Path, writes: 
             parts[which].write_bytes(damage(others[which], rng, others))
             os.write(writes, (json.dumps(["begun", name]) + "\n").encode())
             limited(True)
-            signal.alarm(SECONDS)
+            timed(SECONDS)
             outcome = attempt(copy / path.relative_to(place))
-            signal.alarm(0)
+            timed(0)
             limited(False)
             os.write(writes, (json.dumps([outcome[0], outcome[1]]) + "\n").encode())
             if outcome[0] in ("loaded", "refused"):

@@ -73,7 +73,7 @@ def mtx_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
     path = folder / ("a.mtx.gz" if rng.random() < 0.5 else "a.mtx.bz2")
     head = f"%%MatrixMarket matrix coordinate real general\n{M} {N} 3\n".encode()
     part = [b" " * (1 << 20), b"\n" * (1 << 20), b"1" * (1 << 20), b"%" * (1 << 20)][rng.integers(4)]
-    path.write_bytes((gzip.compress if path.suffix == ".gz" else bz2.compress)(head + part * 32, 1))
+    path.write_bytes((gzip.compress if path.suffix == ".gz" else bz2.compress)(head + part * 16, 1))
     return path
 
 
@@ -105,7 +105,7 @@ def csv_text(folder: Path, rng: Rng, canary: Path) -> Path:
 def csv_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
     path = folder / "a.csv.gz"
     part = [b"1" * (1 << 20), b"1," * (1 << 19), b"\n" * (1 << 20)][rng.integers(3)]
-    path.write_bytes(gzip.compress(b"a,b\n1,2\n" + part * 32, 1))
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n" + part * 16, 1))
     return path
 
 
@@ -238,7 +238,7 @@ def parquet_damaged(folder: Path, rng: Rng, canary: Path) -> Path:
 
 def parquet_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    path, column = folder / "a.parquet", pa.array(np.zeros(200_000))
+    path, column = folder / "a.parquet", pa.array(np.zeros(100_000))
     pq.write_table(pa.table({f"c{j}": column for j in range(40)}), path, compression="zstd")
     return path
 

@@ -20,6 +20,7 @@ from shiftsvd.commands.writing import component_names, score_raster
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.several import filled, joined
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
@@ -43,14 +44,18 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     _check_output(given["out"], given["force"])
-    pca = model_in(model, PCA)
+    pca = model_in(model, PCA, GenotypePCA)
     if not _are_genotypes(given):
-        projecting.refuse_options(given)
-    if _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"]):
+        projecting.refuse_other_files(pca, model, given)
+    if isinstance(pca, GenotypePCA) or (
+        _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"])
+    ):
         table, blocks = projecting.projected(pca, given)
     else:
         pca, A, names = _opened(pca, given)
-        table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+        table = Table(
+            component_names(pca.n_components_), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples
+        )
         blocks = pca.iter_scores(A, covariates=covariates_of(pca, given))
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(given["out"], table, blocks, given)
@@ -185,9 +190,9 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]
     if Z.shape[1] == pca.n_components_:
         return Z, names, slice(None)
     columns = {} if names.features is None else {str(name): j for j, name in enumerate(names.features)}
-    if not all(name in columns for name in component_names(pca)):
+    if not all(name in columns for name in component_names(pca.n_components_)):
         raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
-    return Z, names, [columns[name] for name in component_names(pca)]
+    return Z, names, [columns[name] for name in component_names(pca.n_components_)]
 
 
 def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:

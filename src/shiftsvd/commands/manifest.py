@@ -4,7 +4,7 @@ import json
 import warnings
 from hashlib import file_digest
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 from shiftsvd.model_file import load_model
 from shiftsvd.runs.outputs import Outputs
@@ -14,6 +14,7 @@ HASHES: Final = "sha256"
 # Files up to so many bytes are held against their hashes; larger ones would take longer than what is asked for.
 MOST: Final = 2**26
 Model = TypeVar("Model")
+Other = TypeVar("Other")
 
 
 def write(document: dict[str, Any], outputs: Outputs, paths: dict[str, Path]) -> None:
@@ -26,9 +27,17 @@ def write(document: dict[str, Any], outputs: Outputs, paths: dict[str, Path]) ->
     outputs.part(paths["result"]).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def model_in(path: str | Path, kind: type[Model]) -> Model:
-    """A model of a kind; warns where the folder that it is in holds files of several runs."""
-    model = load_model(path, kind)
+@overload
+def model_in(path: str | Path, kind: type[Model]) -> Model: ...
+
+
+@overload
+def model_in(path: str | Path, kind: type[Model], other: type[Other]) -> Model | Other: ...
+
+
+def model_in(path: str | Path, kind: type[Any], other: type[Any] | None = None) -> Any:
+    """A model of one of these kinds; warns where the folder that it is in holds files of several runs."""
+    model = load_model(path, kind if other is None else (kind, other))
     folder = Path(path).parent
     if others := _changed(folder):
         warnings.warn(

@@ -71,7 +71,7 @@ class Samples(NamedTuple):
 def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     A, names, known, cohort = samples
-    table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
+    table = Table(component_names(pca.n_components_), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
         writes: list[Any] = []
         if "scores" in paths:
@@ -95,9 +95,9 @@ def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, pat
     return raster
 
 
-def component_names(pca: PCA) -> list[str]:
+def component_names(k: int) -> list[str]:
     """Names of components in tables: PC1, PC2 and so on."""
-    return [f"PC{j + 1}" for j in range(pca.n_components_)]
+    return [f"PC{j + 1}" for j in range(k)]
 
 
 def score_raster(pca: PCA) -> Any:

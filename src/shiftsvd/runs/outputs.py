@@ -68,6 +68,7 @@ class Outputs:
                     self._make_parents(folder)
                     self._lock(folder)
                 if folder.exists():  # by now, maybe
+                    _free(folder)
                     for path in self._in(folder):
                         self._lock(path)
                 self._stage(folder, self._in(folder)[0] if folder.exists() else folder)
@@ -135,6 +136,14 @@ class Outputs:
         for folder in self._made:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def _free(folder: Path) -> None:
+    """Remove the lock of a folder that a run left which was killed when the folder had just appeared."""
+    lock = folder.with_name(f".{folder.name}.lock") if folder.name else folder
+    if lock.is_file():
+        with suppress(OSError), held(lock, folder):  # unless it is another run's
+            pass
 
 
 def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
