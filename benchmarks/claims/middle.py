@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import shiftsvd as ss
 from benchmarks import data
+from benchmarks.places import WORK
 
 REAL = Path(os.environ.get("SHIFTSVD_TEST_DATA", "."))
 
@@ -138,8 +139,7 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="show where the time of a further run goes")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    kept = Path(os.environ.get("TMPDIR", "/tmp")) / "shiftsvd-middle"
-    kept.mkdir(exist_ok=True)
+    kept = place()
     print(f"{'':10}{'entries':>10}{'k':>5}{'ARPACK':>9}{'ours':>9}{'ratio':>7}{'error':>9}{'passes':>7}{'others':>8}")
     ratios = []
     for name in args.only:
@@ -181,6 +181,13 @@ def main() -> None:
             pstats.Stats(profile).sort_stats("tottime").print_stats(22)
     if len(ratios) > 1 and not args.no_peer:
         print(f"geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f}")
+
+
+def place() -> Path:
+    """The folder where sets are kept."""
+    kept = WORK / "middle"
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept
 
 
 def loaded(kept: Path, name: str, make: Callable[[], object]) -> object:

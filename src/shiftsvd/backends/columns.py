@@ -20,8 +20,9 @@ from shiftsvd.runs.memory import affordable, limit_of
 
 # Where whoever has read all of a file leaves how many numbers are stored in each of its columns, or of its rows.
 IN_COLUMNS, IN_ROWS = "stored in columns", "stored in rows"
-# The part of the limit that may hold what is kept of a file: its entries, changed ones beside them.
-HELD = 2
+# The part of the limit that may hold what is kept of a file: its entries, changed ones beside them. What solvers hold
+# beside it, for each line of its short side: numbers of the basis and of panels, of some hundred components.
+HELD, PANELS = 2, 2500
 
 
 @singledispatch
@@ -103,13 +104,16 @@ def _of_file(A: DiskRows, source: RowSource, stored: Vector | None, places: Plac
         held: Operator = A.memo["held"][1]
         return held
     limit = limit_of(A.memory_limit)
-    if n_stored is None or limit is None or 16 * n_stored + 8 * B.shape[0] > limit // HELD:
+    if n_stored is None or limit is None:
         return B
-    A.memo["held"] = source.fingerprint, _held(B, n_stored)
+    needed = 16 * n_stored + 8 * B.shape[0]
+    if needed > limit // HELD or needed + 8 * PANELS * min(B.shape) > limit:
+        return B
+    A.memo["held"] = source.fingerprint, replace(_held(B, n_stored), held_bytes=needed)
     return _of_file(A, source, stored, places)
 
 
-def _held(B: DiskRows, n_stored: int) -> Operator:
+def _held(B: DiskRows, n_stored: int) -> SparseRows:
     """What a streamed matrix of so many entries reads, in memory; one read, in which no entry is held twice."""
     index = np.int32 if max(n_stored, B.shape[1]) <= np.iinfo(np.int32).max else np.int64
     indices, ends, used = np.empty(n_stored, index), [np.zeros(1, index)], 0

@@ -10,9 +10,22 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.entries import SUMMED, bare, entries
 from shiftsvd.backends.reread import OURS, Reread
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.numerics.entrywise import told
+from shiftsvd.kernels import default_threads
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.grouped import Grouped, Parts
 from shiftsvd.operators import Adjoint, Operator
+
+# Vectors of entries that are looked at, which a thread has at once, and arrays as long as the columns.
+VECTORS, LONG = 12, 4
+
+
+def group_bytes(A: Operator, n_groups: int, n_looks: int) -> int:
+    """What `group_moments` of so many groups and numbers takes at most, beside the data."""
+    threads = A.costs.n_threads or default_threads()
+    width = A.shape[1] * n_groups
+    each = 8 * (VECTORS * max(SUMMED, width) + LONG * width)
+    parts = 8 * (1 + 2 * n_looks) * width * (2 * threads + 4)  # of blocks in work, that wait, and merged
+    return A.costs.working_bytes + (threads + 1) * each + parts
 
 
 @singledispatch
@@ -61,7 +74,7 @@ def _of_blocks(A: Reread, what: Grouped) -> Parts:
         return {"rows": sums, "columns": moments}
 
     name = f"moments of {what.n_groups} groups {told(what.f)} {what.across}"
-    record = A._once(name, (what.codes, what.R, what.C), read)
+    record = A.once(name, (what.codes, what.R, what.C), read)
     A.memo[IN_ROWS if what.across else IN_COLUMNS] = record["columns"][0].sum(axis=1)
     return record["rows"], record["columns"]
 

@@ -9,14 +9,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.algebra.generic import registered, row_means
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
 from shiftsvd.kernels.sums import HELD, add_up
 from shiftsvd.kernels.twin import CSR, sum_by
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import apart, joined
+from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
 from shiftsvd.runs.memory import spare
@@ -51,11 +52,12 @@ class SparseRows(Blocked):
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
-    memo: dict[str, Moments] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
+    held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
     inside: Entries = field(init=False)  # the stored entries, full lines shifted
     outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
 
@@ -76,7 +78,7 @@ class SparseRows(Blocked):
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": self._bytes_of_blocks + (self._bytes_beside if wide else 0),
+            "working_bytes": self.held_bytes + self._bytes_of_blocks + (self._bytes_beside if wide else 0),
             # Single data, and double ones where their panels leave the cache.
             "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
             # Pairs of stored entries in a row, each once.
@@ -85,7 +87,7 @@ class SparseRows(Blocked):
 
     @property
     def kernels(self) -> Kernels:
-        """What multiplies."""
+        """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
 
     @property
@@ -111,18 +113,24 @@ class SparseRows(Blocked):
         size = self.X.dtype.itemsize if self.inside.full is None else self.inside.dtype.itemsize
         return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
 
+    @property
+    def fingerprint(self) -> str:
+        """Of all stored numbers, and of how they are taken."""
+        if "fingerprint" not in self.memo:
+            self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
+        return str(self.memo["fingerprint"])
+
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         m, n = self.shape
         # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
         entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
         entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
-        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries))
-        edges = np.unique(np.concatenate([[0], edges[edges < m], [m]]))
-        return [(int(lo), int(hi)) for lo, hi in pairwise(edges)]
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``: stored entries by the kernels, the shift by its factors."""
         if self._comes_apart(V):
             return joined(self.matmat(apart(V)))
         P = self.kernels.panel(V, np.float64)
@@ -138,8 +146,9 @@ class SparseRows(Blocked):
             pass
         return Y
 
+    @kept
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
@@ -155,6 +164,7 @@ class SparseRows(Blocked):
             self._add_up(scattered, Z[:, lo : lo + at_once])
         return Z
 
+    @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass, in the precision of V."""
         if self._comes_apart(V):
@@ -172,6 +182,7 @@ class SparseRows(Blocked):
         dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
         return self._add_up(part, np.empty((self.shape[1], V.shape[1]), dtype))
 
+    @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
         L, R = self.outside.L, self.outside.R
@@ -181,10 +192,14 @@ class SparseRows(Blocked):
             X, place = self.inside.block(rows)
             return self.kernels.outer(X, place, slice_of(weights, rows))
 
-        lower: Panel = self._sum(part)
-        G = lower + np.tril(lower, -1).conj().T
+        G: Panel = self._sum(part)
+        mirror(G)
         XL = (self._replace_shift(None) if self.inside.full is None else self._alone()).rmatmat(wL)
-        return np.asarray(G - R @ XL.conj().T - XL @ R.conj().T + R @ (L.conj().T @ wL) @ R.conj().T)
+        G = G.astype(np.result_type(G, XL, R), copy=False)
+        # Each product is as large as G: one at a time, since threads that read a file have a G each.
+        for left, right in ((R, XL), (XL, R), (R @ (L.conj().T @ -wL), R)) if L.shape[1] else ():
+            G -= left @ right.conj().T
+        return G
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns; of a shifted matrix, the mean alone."""

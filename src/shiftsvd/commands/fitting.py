@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends.holding import left_beside
-from shiftsvd.commands import components, genotypes
+from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, ddof_of, known_of
@@ -19,7 +19,7 @@ from shiftsvd.commands.checks import within
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.cohorts import Told, tell_removed
 from shiftsvd.commands.columns import label_of
-from shiftsvd.commands.opened import everybody, opened_samples
+from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
 from shiftsvd.commands.ranking import ranked, write_features
 from shiftsvd.commands.results import Result, printed
@@ -62,11 +62,12 @@ def run(options: Fit) -> None:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
         if options.checkpoint:
+            tell_unless_kept(A, options)
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
             if options.top_features:
-                known = ranked(known, A, names, options, as_transforms(options.preprocess))
+                known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
@@ -86,6 +87,7 @@ def run(options: Fit) -> None:
         write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
+        manifest.write(result.document, outputs, paths)
     if cohort is not None:
         tell_removed(cohort, options.quiet)
     tell(result, options)

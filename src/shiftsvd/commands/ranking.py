@@ -8,7 +8,9 @@ from typing import Any, Final
 import click
 import numpy as np
 
+from shiftsvd.backends.columns import some_columns
 from shiftsvd.commands.cells import Known, place_of
+from shiftsvd.commands.spreadsheet import texts_for
 from shiftsvd.events import passes_so_far
 from shiftsvd.features.batches import Batches
 from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
@@ -17,6 +19,8 @@ from shiftsvd.io.annotations import of_samples
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import FlavorName
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import affordable
+from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.named import as_transforms
 from shiftsvd.transforms.residuals import NullModel
@@ -82,14 +86,18 @@ def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> Flavor
     return flavor or usual
 
 
-def ranked(known: Known, A: Observed, names: Names, options: Any, steps: tuple[Transform, ...]) -> Known:
+def ranked(
+    known: Known, A: Observed, names: Names, k: int | float, options: Any, steps: tuple[Transform, ...]
+) -> Known:
     """What is known of a fit, with the features that vary most in place of all."""
     if options.filled or not isinstance(A, Operator):
         raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
     asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
+    _affordable_later(A, k, options)
     labels = None if options.batch is None else of_samples(place_of(vars(options), options.files), options.batch)
     batches, before = Batches.of(labels, A.shape[0]), passes_so_far()
-    found = rank(A, asked, steps if asked.of_logarithms else (), batches, names.features)
+    steps = steps if asked.of_logarithms else ()
+    found = rank(A, asked, steps, batches, names.features, memory_limit=options.memory)
     after = passes_so_far()
     reads = None if before is None or after is None else after - before
     places = np.flatnonzero(found.mask)
@@ -97,14 +105,22 @@ def ranked(known: Known, A: Observed, names: Names, options: Any, steps: tuple[T
     return replace(known, places=places, width=len(places), ranked=account)
 
 
+def _affordable_later(A: Operator, k: int | float, options: Any) -> None:
+    """Refuse components that would not fit into the memory, before features are ranked: of as many, whichever."""
+    some = some_columns(A, np.arange(min(options.top_features, A.shape[1])))
+    solver = solver_named(options.solver, some, k, options.tol, options.memory)
+    what = f"finding components of {some.shape[1]} features"
+    affordable(solver.peak_bytes(some, asked_for(some, k)), options.memory, what)
+
+
 def write_features(path: Path, found: Ranking, names: Any) -> None:
     """features.csv: what the ranking knows of every feature, and whether it is taken."""
     columns = [(name, _texts(values)) for name, values in found.columns.items()]
     labels = range(len(found.mask)) if names is None else names
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8") as file, texts_for("features") as text:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["feature", *(name for name, _ in columns)])
-        writer.writerows(zip(labels, *(texts for _, texts in columns), strict=True))
+        writer.writerows(zip(map(text, labels), *(texts for _, texts in columns), strict=True))
 
 
 def _texts(values: Any) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from shiftsvd.backends.grouped import group_moments
+from shiftsvd.backends.grouped import group_bytes, group_moments
 from shiftsvd.features.batches import Batches, chosen_by_rank
 from shiftsvd.features.dispersion import Columns, Cutoffs, normalised, of_batches
 from shiftsvd.features.looks import Counts, Logarithms
@@ -16,6 +16,7 @@ from shiftsvd.numerics.grouped import Grouped, all_groups, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 from shiftsvd.operators import Operator
+from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.warned import warn
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
@@ -111,6 +112,7 @@ def rank(
     batches: Batches | None = None,
     names: Vector | None = None,
     base: float = 1.0,
+    memory_limit: int | str | None = None,
 ) -> Ranking:
     """Rank the columns of A.
 
@@ -126,6 +128,8 @@ def rank(
         Of the features: they decide between those that are ranked alike, as in scanpy.
     base : float
         The natural logarithm of the base of logarithms.
+    memory_limit : int (bytes) or str, optional
+        What would need more is refused before anything is read.
 
     Notes
     -----
@@ -135,6 +139,8 @@ def rank(
     asked.check_steps(steps)
     batches = Batches.of(None, A.shape[0]) if batches is None else batches
     A = checked(A)
+    in_groups = f"ranking {A.shape[1]} features in {batches.n} {'batches' if batches.given else 'group'}"
+    affordable(group_bytes(A, batches.n, 2), memory_limit, in_groups, "batches or threads")
     if asked.of_logarithms:
         return _by_dispersion(A, asked, steps, batches, names, base)
     sums, stored = group_moments(A, _look(A, Counts(asked.flavor), batches))

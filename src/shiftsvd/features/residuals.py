@@ -13,7 +13,7 @@ from shiftsvd.transforms.smooth import chebyshev, interpolation
 
 # Accuracy of the interpolated sums over zeros, of the largest residual that a zero can have.
 ACCURACY = 1e-13
-AT_ONCE = 2**20  # residuals of zeros that are held at a time
+AT_ONCE = 2**17  # residuals of zeros that are held at a time
 
 
 def residual_variances(

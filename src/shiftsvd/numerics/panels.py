@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
+AT_ONCE = 256  # rows of a square matrix that are copied at a time
 
 
 class Mixer(Protocol):
@@ -38,3 +39,12 @@ def apart(V: Panel) -> Panel:
 def joined(V: Panel) -> Panel:
     """The complex panel of such columns."""
     return np.ascontiguousarray(V).view(np.complex128)
+
+
+def mirror(G: Panel) -> None:
+    """Fill the upper triangle of a Hermitian matrix from the lower one, a few rows at a time."""
+    for lo in range(0, len(G), AT_ONCE):
+        hi = lo + AT_ONCE
+        square = np.tril(G[lo:hi, lo:hi])
+        G[lo:hi, lo:hi] = square + np.tril(square, -1).conj().T
+        G[lo:hi, hi:] = G[hi:, lo:hi].conj().T

@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from shiftsvd.kernels import thread_count
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 MOST = 2**14  # bytes that are read of what the system tells: all of a process, and the first lines of the memory
 
@@ -43,25 +45,28 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
     return limit is None or needed <= limit
 
 
-def affordable(needed: int, memory_limit: int | str | None, what: str) -> None:
+def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
     """Refuse a step that would pass the memory limit (default: half of the available memory)."""
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
         raise ValueError(
             f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
-            "raise memory_limit or ask for fewer components"
+            f"raise memory_limit or ask for fewer {fewer}"
         )
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a caller lets a run take, as it was given: whoever takes it refuses what cannot be.
+    """What a caller lets a run take, as it was given; threads that there cannot be are refused.
 
     Public functions have arguments of these two names: ``as_operator(X, **vars(resources))``.
     """
 
     memory_limit: int | str | None = None
     n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        thread_count(self.n_threads)
 
 
 class MemoryWatch:

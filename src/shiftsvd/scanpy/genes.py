@@ -126,7 +126,7 @@ def highly_variable(
     A, names, labels, base = _given(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
     with threads(n_threads):
-        found = rank(A, asked, steps, batches, names, 1.0 if steps else base)
+        found = rank(A, asked, steps, batches, names, 1.0 if steps else base, memory_limit)
     if not is_annotated(data):
         return ({} if names is None else {"names": names}) | found.columns
     columns = as_scanpy(found)

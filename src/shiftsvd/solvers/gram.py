@@ -121,7 +121,9 @@ class Gram(Solver):
         """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
         n = min(A.shape)
         threads = A.costs.n_threads or default_threads()
-        return 8 * ((threads + 4) * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
+        # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
+        squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
+        return 8 * (squares * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
@@ -151,15 +153,15 @@ class Formed(Operator):
         return Costs.of(self, gram_reads=0)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``G V``."""
+        """``G V``, G being the Gram matrix that was formed."""
         product = np.zeros(V.shape, np.result_type(self.G, V))
         subtract_product(product, self.G, -V)
         return product
 
     def matmat(self, V: Panel) -> Panel:
-        """Not known."""
+        """Refuse the product, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")
 
     def rmatmat(self, W: Panel) -> Panel:
-        """Not known."""
+        """Refuse the product of the adjoint, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")

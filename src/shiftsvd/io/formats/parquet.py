@@ -1,5 +1,6 @@
 """Parquet files: triplets in memory; a matrix of numbers as rows, its row groups the parts that are read."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,18 +18,23 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import triplets
 from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
-from shiftsvd.io.limits import labels, plausible_shape
+from shiftsvd.io.limits import TRANSPOSED, bounded, bounded_width, labels, plausible_shape
 from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
 
 _BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
 _BUFFER = 1 << 20  # bytes of a column that are read at once
+# Bytes of memory for each column, and for each byte of the footer.
+_COLUMN, _PARSED = 12_000, 16
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
     """The matrix of a Parquet file."""
+    _bounded_footer(path, memory_limit)
     file = opened(path)
     names = file.schema_arrow.names
+    bounded_width(path, len(names), memory_limit, _COLUMN)
     where = triplets.positions(names, key)
     if where:
         choices.refuse_for("triplets")
@@ -47,6 +53,14 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         tell_columns(path, {names[j]: values for j, values in _suspects(file, form, choices)})
         tell_total(path, found.rows)
     return found
+
+
+def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
+    """Refuse a footer that would not fit: it tells of every column in every row group."""
+    with path.open("rb") as file:
+        file.seek(-min(8, path.stat().st_size), os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+    bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
 
 
 def _classes(file: Any, form: Layout) -> dict[int, Sequence[str]]:
@@ -124,7 +138,7 @@ class ParquetRows(RowSource):
         self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)
-        self.fingerprint = fingerprint_of(path)
+        self.fingerprint = fingerprint_of(path, told(form))
         self._path, self._metadata, self._form, self._batch = path, metadata, form, batch
         self._ends: list[int] = ends.tolist()
         self._turns = _Turns()
@@ -181,7 +195,7 @@ class _Cursor:
         self._left: Any = None
 
     def take(self, count: int) -> npt.NDArray[Any]:
-        """The next rows."""
+        """The next so many rows, as numbers, (count, n)."""
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):
