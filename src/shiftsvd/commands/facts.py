@@ -23,8 +23,8 @@ from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe
-from shiftsvd.runs.plain import plain
 from shiftsvd.runs.memory import PROGRAM
+from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]

@@ -229,7 +229,7 @@ memory = under(
         "--memory",
         metavar="SIZE",
         callback=_memory,
-        help="Memory for data and results, such as 2G, beside the program itself (0.15 GB).  [default: half of the free]",
+        help="Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
     ),
 )
 dtype = under(
