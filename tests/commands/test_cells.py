@@ -192,6 +192,15 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     assert "0 features that the model does not know left out, 1 of 40 absent" in result.stderr
     L = np.log1p(N * 1e4 / np.delete(N, 1, axis=1).sum(axis=1, keepdims=True))[:, MASK]
     assert_alike(np.load(tmp_path / "few.npy"), Dense(D, ONES, 3).scores(L, np.ones((30, 1))))
+    few = adata[:, 1:].copy()  # of the components, and of the sums of cells
+    written(tmp_path / "few.h5ad", few)
+    result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
+    assert "features of the components absent, and unobserved" in result.stderr
+    reference = anndata.read_h5ad(tmp_path / "X.h5ad")
+    pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
+    with pytest.warns(UserWarning, match="absent"):
+        project(few, reference)
+    assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
     for genes, message in (([0, 1], "lacks features of the model: gene0"), (range(9), "9 of 40 features of the model")):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
         result = invoke("transform", model, written(tmp_path / "no.h5ad", lacking), "-o", tmp_path / "no.npy")
