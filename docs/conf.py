@@ -1,6 +1,7 @@
 """Settings of the documentation."""
 
 import re
+from importlib.metadata import metadata
 from importlib.metadata import version as installed
 
 project = "shiftsvd"
@@ -66,7 +67,11 @@ html_theme_options = {
     "show_nav_level": 2,
     "pygments_light_style": "tango",
 }
-html_sidebars = {"index": [], "installation": [], "how_it_works": [], "operators": []}
+# The address of the repository is in pyproject.toml, once there is one.
+urls = dict(line.split(", ", 1) for line in metadata("shiftsvd").get_all("Project-URL") or [])
+if "Repository" in urls:
+    html_theme_options["icon_links"] = [{"name": "Repository", "url": urls["Repository"], "icon": "fa-solid fa-code"}]
+html_sidebars = {"index": [], "installation": [], "stability": [], "how_it_works": [], "operators": []}
 
 # Between brackets, `n_components_` is a name, and not a link as a word that ends so is otherwise.
 NAME = re.compile(r"``.*?``|`.*?`|(?<=[( ])(\w+)_(?=[,)])")

@@ -31,13 +31,15 @@ SETS = {
     "oldest": Companions(
         "python3.11",
         ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.6.*", "pandas==2.2.*", *SCANPY],
-        ["scanpy/test_scanpy.py"],
+        ["scanpy/test_scanpy.py", "scanpy/test_stored.py", "scanpy/test_projection.py"],
     ),
     "newest": Companions(
         "python3.13",
         ["anndata", "scanpy", "scikit-bio", "scikit-misc"],
         [
             "scanpy/test_scanpy.py",
+            "scanpy/test_stored.py",
+            "scanpy/test_projection.py",
             "scanpy/test_covariates.py",
             "scanpy/test_preprocess.py",
             "scanpy/test_genes.py",

@@ -35,7 +35,7 @@ class Command(click.Group):
     """A group whose commands end with 130 when interrupted, and clean up when terminated."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand."""
+        """Run the subcommand that was named, with exit codes for interrupts and errors."""
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
             return super().invoke(ctx)

@@ -40,7 +40,7 @@ class SupportsArray(Protocol):
     """What NumPy makes an array of: arrays, columns of data frames."""
 
     def __array__(self) -> Any:
-        """The array."""
+        """The values as a NumPy array, as `numpy.asarray` asks for them."""
 
 
 # Unlike NumPy's ArrayLike a text is none of these, so that no misspelt name passes for an array.
@@ -54,7 +54,7 @@ class Lazy(Protocol):
         """How it will be computed."""
 
     def compute(self) -> Any:
-        """The numbers."""
+        """The values that a lazy array stands for."""
 
 
 LazyArray = TypeVar("LazyArray", bound=Lazy)

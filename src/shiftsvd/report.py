@@ -17,6 +17,7 @@ from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.plain import plain_lines
 from shiftsvd.solvers.base import TOL
 
 __all__ = ["write"]
@@ -110,7 +111,7 @@ def write(
         "command": command,
         "facts": _facts(fit, seconds, peak_bytes),
     }
-    text = str(template.render(page))
+    text = plain_lines(str(template.render(page)))
     with Outputs([target], force) as outputs:
         outputs.part(target).write_text(text, encoding="utf-8", errors="replace")
 

@@ -73,11 +73,11 @@ class Info:
         digits; where the rest is a tiny share of the squares (1e-10 of double precision data, 1e-4 of single ones) it
         takes a product more, or in the end a pass that forms the residual piece by piece. Operators with more than 1000
         columns that only multiply have a floor instead: some ``1e-7 ||A||_F``.
-    seconds : float
-        Wall time of the solver.
+    seconds : float or None
+        Wall time of the solver; None in a model that was read from a file: the same fit gives the same file.
     peak_bytes : int or None
         By how much the process grew past its size at the start; None where the system does not tell or the
-        process had been larger before.
+        process had been larger before, and in a model that was read from a file.
     vector_errors : array of shape (k,), or None
         Bounds of the sine of the angle of each vector, left or right, to the exact space of its value and of those that
         its residual does not tell from it; 1 where no gap beyond rounding says anything, and for values reported as 0.
@@ -103,7 +103,7 @@ class Info:
     value_errors: Vector | None
     converged: bool | None
     frobenius_error: float | None
-    seconds: float
+    seconds: float | None
     peak_bytes: int | None
     vector_errors: Vector | None = None
     missed_below: float | None = None
@@ -153,12 +153,12 @@ class SVDResult(Operator):
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """(m, n)."""
+        """Rows and columns (m, n) of the matrix ``U S Vh``."""
         return self.U.shape[0], self.Vh.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Of the factors."""
+        """The kind of numbers of the factors U and Vh."""
         return np.dtype((self.Vh if not callable(self._Vh) else self.U).dtype)
 
     def __iter__(self) -> Iterator[Panel]:
@@ -187,7 +187,7 @@ class SVDResult(Operator):
 
     @property
     def H(self) -> "SVDResult":
-        """The conjugate transpose."""
+        """The decomposition of the conjugate transpose: U and Vh exchanged."""
         return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
 
     def truncate(self, k: int) -> "SVDResult":

@@ -38,7 +38,7 @@ class Gaussian(Sketch):
     """Independent standard normal entries (Halko, Martinsson & Tropp 2011)."""
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """Standard normals."""
+        """An n x ell matrix of independent standard normal numbers."""
         return rng.standard_normal((n, ell))
 
 
@@ -47,7 +47,7 @@ class Rademacher(Sketch):
     """Independent signs, +1 or -1."""
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """Random signs."""
+        """An n x ell matrix of independent random signs."""
         return rng.integers(0, 2, (n, ell)).astype(np.float64) * 2 - 1
 
 
@@ -105,7 +105,7 @@ class FourierMixer:
     ell: int
 
     def to_array(self) -> Panel:
-        """Omega itself."""
+        """The test matrix Omega, formed, (n, ell): for tests and for small n."""
         n = len(self.signs)
         angle = 2 * np.pi / n * (np.outer(np.arange(n), self.paired) % n)
         alone = 2 * np.pi / n * (np.outer(np.arange(n), self.single) % n)

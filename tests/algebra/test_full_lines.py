@@ -1,6 +1,7 @@
 """Rows and columns of sparse single precision data that are full: shifted in double precision, and kept in it."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from shiftsvd.backends.disk import DiskRows
 from shiftsvd.solvers import Solver
 from tests.support.containers import Held
 from tests.support.matrices import EPS, Array, in_double
+from tests.support.sampling import pairs
 
 K = 10
 SOLVERS: dict[str, Solver] = {
@@ -39,16 +41,20 @@ def with_full_lines(seed: int, rows: bool) -> Array:
     return D.astype(np.float32)
 
 
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("rows", [False, True])
+@cache
+def shifted(seed: int, rows: bool, shift: str) -> tuple[Array, Array]:
+    """The numbers, and the leading values of them without their means."""
+    D = with_full_lines(seed, rows)
+    X = in_double(D)
+    C = X - X.mean(axis=0) - (X.mean(axis=1)[:, None] - X.mean() if shift == "both" else 0)
+    return D, np.linalg.svd(C, compute_uv=False)[:K]
+
+
+@pytest.mark.parametrize(("name", "stored", "rows"), pairs(SOLVERS, STORED, [False, True]))
 def test_full_lines_of_single_data_lose_nothing_that_the_bounds_do_not_know(name: str, stored: str, rows: bool) -> None:
     for seed in range(2):
-        D = with_full_lines(seed, rows)
-        X = in_double(D)
-        shifted = {"mean": X - X.mean(axis=0), "both": X - X.mean(axis=0) - X.mean(axis=1)[:, None] + X.mean()}
-        for shift, C in shifted.items():
-            values = np.linalg.svd(C, compute_uv=False)[:K]
+        for shift in ("mean", "both"):
+            D, values = shifted(seed, rows, shift)
             for turn in (np.asarray, np.transpose) if shift == "both" else (np.asarray,):
                 F = ss.svd(STORED[stored](np.ascontiguousarray(turn(D))), K, shift=shift, solver=SOLVERS[name], rng=0)
                 errors = np.abs(F.S - values) / values

@@ -182,6 +182,11 @@ class TestLowRank:
         assert_close(S.merge(T) @ np.eye(4), S @ np.eye(4) + T @ np.eye(4), 20 * EPS * 10)
         assert S.merge(None) is S
 
+    def test_less_another_it_is_their_difference(self) -> None:
+        S, T = ss.LowRank(panel(5, 1), panel(4, 1)), ss.LowRank(panel(5, 2, seed=1), panel(4, 2, seed=2))
+        for difference in (S - T, S.with_shift(T)):
+            assert_close(difference @ np.eye(4), S @ np.eye(4) - T @ np.eye(4), 20 * EPS * 10)
+
     @pytest.mark.parametrize(
         ("L", "R", "message"),
         [

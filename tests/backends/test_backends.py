@@ -41,6 +41,21 @@ def test_many_blocks_equal_the_dense_matrix(name: str, kind: str) -> None:
     assert content(X) == before
 
 
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("shift", [None, "mean"])
+def test_every_block_is_weighted_by_the_weights_of_its_own_rows(make, shift: str | None) -> None:
+    D, w, V = values((90, 8), seed=1), np.random.default_rng(2).random(90), panel(8, 3)
+    A = ss.as_operator(make(D)) if shift is None else ss.centered(make(D))
+    E = D if shift is None else D - D.mean(axis=0)
+    assert len(A.blocks()) > 3
+    bound = 100 * EPS * np.linalg.norm(E) ** 2
+    assert_close(A.gram(V, w), E.T @ (w[:, None] * (E @ V)), bound * np.linalg.norm(V))
+    assert_close(A.gram_matrix(w), E.T @ (w[:, None] * E), bound)
+    assert_close(A.column_squares(w), w @ E**2, bound)
+    assert_close(A.moments(w).mean, w @ E / w.sum(), bound)
+
+
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_operator_of_a_container_passes_the_check_for_authors(name: str) -> None:
     D = matrix("tall", CONTAINERS[name].dtype, seed=5)

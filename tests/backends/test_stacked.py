@@ -327,9 +327,9 @@ def test_nan_is_told_by_its_file_and_row(tmp_path: Path) -> None:
 def test_indices_that_leave_their_file_do_not_reach_the_next(tmp_path: Path) -> None:
     X = counts()
     bad = sparse.csr_array((X.data, np.where(X.indices == N - 1, N, X.indices), X.indptr), shape=(M, N + 1))
-    bad = HeldRows(bad, "bad", "1")
+    bad = HeldRows(bad, "bad")
     bad.shape = (M, N)
-    A = DiskRows(SideBySide([bad, HeldRows(X, "good", "2")]))
+    A = DiskRows(SideBySide([bad, HeldRows(X, "good")]))
     with pytest.raises(ValueError, match=r"bad: (column indices|rows 0 to)"):
         A.gram(np.ones((2 * N, 1)))
 
@@ -339,7 +339,7 @@ def test_blocks_side_by_side_keep_to_the_bytes_that_are_asked_for(tmp_path: Path
     rng = np.random.default_rng(0)
     above, below = (np.zeros((4000, 50)) for _ in range(2))
     above[:400], below[3600:] = rng.standard_normal((400, 50)), rng.standard_normal((400, 50))
-    parts = [HeldRows(sparse.csr_array(D), "held", "") for D in (above, below)]
+    parts = [HeldRows(sparse.csr_array(D), "held") for D in (above, below)]
     parts[0].edges = parts[1].edges = None  # type: ignore[assignment,method-assign]
     for part in parts:
         ends = np.searchsorted(part.X.indptr, np.arange(0, part.stored, part.stored // 20))

@@ -26,6 +26,13 @@ def test_info_names_the_kernels_and_the_threads() -> None:
     facts = json.loads(invoke("info", "--json").output)
     assert facts["kernels"] == instruction_set()
     assert facts["threads"] >= 1
+    assert "kernels_lacking" not in facts
+
+
+def test_info_says_what_helps_where_the_kernels_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.commands.facts.lacking", "missing: do this")
+    assert "missing: do this" in invoke("info").output
+    assert json.loads(invoke("info", "--json").output)["kernels_lacking"] == "missing: do this"
 
 
 @pytest.mark.parametrize("name", ["X.npz", "X.npy", "X.mtx"])

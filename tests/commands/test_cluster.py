@@ -107,7 +107,7 @@ def test_a_scheduler_that_is_not_there_is_named_at_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["X.npy", "X.h5ad", "X.zarr"])
+@pytest.mark.parametrize("name", ["X.npy", "X.zarr"])  # others: tests/backends/dask/test_dask_sources.py
 def test_workers_write_what_one_process_writes(name: str, stores: Path, tmp_path: Path) -> None:
     line = ("fit", stores / name, "-k", 4, "--tol", 1e-12, "--scores", "npy", "--no-report", "--json")
     plain = invoke(*line, "-o", tmp_path / "plain")

@@ -28,6 +28,15 @@ def done(*args: object) -> Any:
 
 
 @pytest.fixture
+def G() -> Any:
+    """Genotypes with gaps, two monomorphic variants, and one of which nothing is known."""
+    G = genotypes(60, 300)
+    G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
+    G[3, 5] = np.nan
+    return G
+
+
+@pytest.fixture
 def bed(tmp_path: Path, G: Any) -> Path:
     return write(tmp_path / "cohort.bed", G)
 

@@ -210,7 +210,9 @@ def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
     PCA.save(tmp_path / "model.safetensors")
     loaded = ss.load_model(tmp_path / "model.safetensors")
     time = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC")
-    assert time.sub("", page(tmp_path, loaded).source) == time.sub("", page(tmp_path).source)
+    measured = {"seconds": 1.5, "peak_bytes": 10**6}  # which are not in the file
+    found, expected = (page(tmp_path, pca, **measured).source for pca in (loaded, PCA))
+    assert time.sub("", found) == time.sub("", expected)
 
 
 def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
@@ -377,7 +379,7 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
     odd = b"\xff.npz".decode("utf-8", "surrogateescape")
     found = page(tmp_path, source={"path": odd}, command=f"shiftsvd fit {odd}", names=[odd] * 12)
     assert "\N{REPLACEMENT CHARACTER}.npz" in found.text
-    assert "shiftsvd fit ?.npz" in found.text
+    assert r"shiftsvd fit \udcff.npz" in found.text
 
 
 def test_settings_and_facts_are_short() -> None:

@@ -146,6 +146,21 @@ def test_relatives_are_projected_and_not_learned_from(families: tuple[Path, Any]
     assert repr(again) == repr(found)
 
 
+def test_saved_components_are_taken_by_the_command(found: GenotypePCA, cohort: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "m.safetensors", tmp_path / "scores.csv"
+    save_model(found, file)
+    result = CliRunner().invoke(main, ["transform", str(file), str(cohort), "-o", str(out)])
+    assert result.exit_code == 0, result.output
+    scores = np.loadtxt(out, delimiter=",", skiprows=1, usecols=range(1, 6))
+    want = found.project(cohort).eigenvectors * np.sqrt(found.eigenvalues * found.n_used)
+    np.testing.assert_allclose(scores, want, atol=1e-5 * np.abs(want).max())
+    assert CliRunner().invoke(main, ["info", str(file), str(cohort)]).exit_code == 0
+    np.save(tmp_path / "X.npy", np.ones((3, 4)))
+    result = CliRunner().invoke(main, ["transform", str(file), str(tmp_path / "X.npy"), "-o", str(tmp_path / "Z.csv")])
+    assert result.exit_code == 1
+    assert "give it a .bed or .pgen" in result.stderr
+
+
 def test_more_samples_than_pairs_are_counted_of_are_refused(
     families: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ import doctest
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,21 @@ from tests.support.places import DOCS
 
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
 PAGES = sorted([*DOCS.glob("*.rst"), *(DOCS / "guide").glob("*.rst")])
-# Draws as the pages do, and tells how many pictures there were.
+# One process draws several pages, each as if it were alone: to start, with all that they import, takes long.
+TOGETHER = 4
+# Draws as the pages do, and tells which one had no picture.
 DRAWN = """
 import runpy, sys
 import matplotlib
 matplotlib.use("agg")
 import matplotlib.pyplot as plt
-runpy.run_path(sys.argv[1], run_name="__main__")
-sys.exit(0 if plt.get_fignums() else "no picture")
+for page in sys.argv[1:]:
+    print(page, flush=True)
+    with plt.rc_context():
+        runpy.run_path(page, run_name="__main__")
+        if not plt.get_fignums():
+            sys.exit("no picture")
+        plt.close("all")
 """
 
 
@@ -33,25 +41,25 @@ def test_gallery_is_there():
     assert len(SCRIPTS) >= 10
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
-def test_page_of_the_gallery_runs_without_a_warning(script, tmp_path):
-    for package in sorted(packages(script) - {"shiftsvd"}):
-        if package == "gensim":
-            from shiftsvd.paper.corpus import gensim_sample
+def runs_here(script: Path) -> bool:
+    """Whether all that a page needs is installed."""
+    needed = packages(script) - {"shiftsvd"} - sys.stdlib_module_names
+    if "gensim" in needed:
+        from shiftsvd.paper.corpus import gensim_sample
 
-            if gensim_sample() is None:
-                pytest.skip("gensim, whose texts are read, is not installed")
-        elif package not in sys.stdlib_module_names:
-            pytest.importorskip(package)
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", DRAWN, str(script)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
+        return gensim_sample() is not None and all(find_spec(package) for package in needed)
+    return all(find_spec(package) for package in needed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(TOGETHER))
+def test_pages_of_the_gallery_run_without_a_warning(first, tmp_path):
+    scripts = [script for script in SCRIPTS[first::TOGETHER] if runs_here(script)]
+    if not scripts:
+        pytest.skip("what these pages need is not installed")
+    command = [sys.executable, "-W", "error", "-c", DRAWN, *map(str, scripts)]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, f"{run.stdout.splitlines()[-1:]}: {run.stderr}"
     assert not list(tmp_path.iterdir()), "a page leaves no files behind"
 
 

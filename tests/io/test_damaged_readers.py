@@ -119,9 +119,11 @@ def damaged_text(content: bytes, rng: np.random.Generator) -> bytes:
     return b"\n".join(lines)
 
 
-def mutations(folder: Path, name: str, content: dict[str, bytes], text: bool) -> Iterator[str]:
-    """Write damaged copies into a folder each, one file of each damaged, and say where."""
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
+def mutations(folder: Path, sound: Path) -> Iterator[str]:
+    """Write damaged copies of what lies beside a sound file, a folder each, one file damaged, and say where."""
+    name, root = sound.name, sound.parent
+    content = {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+    rng, hurt = np.random.default_rng(zlib.crc32(name.encode())), damaged_text if FORMATS[name][2] else damaged
     parts = sorted(content)
     for number in range(N_MUTATIONS):
         place = folder / str(number)
@@ -129,22 +131,17 @@ def mutations(folder: Path, name: str, content: dict[str, bytes], text: bool) ->
         for part in parts:
             file = place / part
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(
-                (damaged_text if text else damaged)(content[part], rng) if part == victim else content[part]
-            )
+            file.write_bytes(hurt(content[part], rng) if part == victim else content[part])
         yield str(place / name)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are those of Linux")
-@pytest.mark.parametrize("name", FORMATS)
-def test_damage_is_named_or_harmless(name: str, tmp_path: Path) -> None:
-    write, reader, text = FORMATS[name]
-    sound = tmp_path / "sound"
-    sound.mkdir()
-    write(sound / name)
-    content = {str(file.relative_to(sound)): file.read_bytes() for file in sound.rglob("*") if file.is_file()}
-    paths = [str(sound / name), *mutations(tmp_path, name, content, text)]
+@pytest.mark.parametrize("reader", sorted({reader for _, reader, _ in FORMATS.values()}))
+def test_damage_is_named_or_harmless(reader: str, tmp_path: Path) -> None:
+    """One process reads the files of all formats of a reader: its start takes as long as a hundred of them."""
+    sound = [written(tmp_path / f"sound of {name}", name) for name in FORMATS if FORMATS[name][1] == reader]
+    paths = {str(file): list(mutations(tmp_path / f"damaged {file.name}", file)) for file in sound}
     child = subprocess.run(
         [sys.executable, "-m", "tests.io.test_damaged_readers", reader],
         cwd=ROOT,
@@ -157,13 +154,22 @@ def test_damage_is_named_or_harmless(name: str, tmp_path: Path) -> None:
     *said, last = child.stdout.splitlines() or [""]
     assert child.returncode == 0, f"{child.returncode} at {last}\n{child.stderr[-3000:]}"
     outcome = [json.loads(line) for line in (*said, last) if line.startswith("{")]
-    assert len(outcome) == N_MUTATIONS + 1
-    assert outcome[0] == {"path": paths[0], "loaded": True}
-    errors = [found for found in outcome if "error" in found]
-    assert len(errors) > N_MUTATIONS / 10  # else this damages nothing
-    for found in errors:
-        assert found["kind"] in ("ValueError", "OSError", "FileNotFoundError"), found
-        assert found["error"].startswith(str(Path(found["path"]).with_suffix("") if reader == "bed" else found["path"]))
+    assert outcome[: len(sound)] == [{"path": path, "loaded": True} for path in paths]
+    assert len(outcome) == len(sound) * (N_MUTATIONS + 1)
+    for file in sound:
+        errors = [found for found in outcome if found["path"] in paths[str(file)] and "error" in found]
+        assert len(errors) > N_MUTATIONS / 10, file  # else this damages nothing
+        for found in errors:
+            assert found["kind"] in ("ValueError", "OSError", "FileNotFoundError"), found
+            path = found["path"]
+            assert found["error"].startswith(str(Path(path).with_suffix("") if reader == "bed" else path)), found
+
+
+def written(folder: Path, name: str) -> Path:
+    """A sound file, or folder, of a format."""
+    folder.mkdir()
+    FORMATS[name][0](folder / name)
+    return folder / name
 
 
 def child() -> None:
@@ -172,11 +178,12 @@ def child() -> None:
     as_operator = import_module("shiftsvd.backends").as_operator
     reading = import_module("shiftsvd.io.base").reading
     paths = json.loads(sys.stdin.read())
-    attempt(reader, as_operator, reading, Path(paths[0]))  # loads the libraries before memory is short
+    for path in paths:  # loads the libraries before memory is short
+        print(json.dumps({"path": path} | attempt(reader, as_operator, reading, Path(path))), flush=True)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    for path in paths:
+    for path in (damaged for copies in paths.values() for damaged in copies):
         print(path, flush=True)
         print(json.dumps({"path": path} | attempt(reader, as_operator, reading, Path(path))), flush=True)
 

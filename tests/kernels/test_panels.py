@@ -12,13 +12,9 @@ from shiftsvd.kernels import sums, twin
 from shiftsvd.kernels.groups import grouped
 from shiftsvd.numerics.orth import inner, subtract_product
 from tests.support.closeness import assert_close
+from tests.support.compiled import compiled, extension
 from tests.support.matrices import Array
 from tests.support.operators import panel
-
-_compiled = pytest.importorskip(
-    "shiftsvd.kernels._compiled", reason="the compiled kernels were not built", exc_type=ImportError
-)
-from shiftsvd.kernels import compiled
 
 quick = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 data_types = pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -100,9 +96,9 @@ def test_a_panel_that_must_not_be_written_to_is_not():
 @pytest.mark.parametrize("W", [np.ones((4, 16)), np.ones((5, 15)), np.ones((5, 32))[:, ::2]], ids=str)
 def test_panels_that_do_not_fit_are_refused(W):
     with pytest.raises(ValueError, match=r"W must have|fill registers"):
-        _compiled.inner(np.ones((5, 3)), W, np.zeros((3, W.shape[1])))
+        extension.inner(np.ones((5, 3)), W, np.zeros((3, W.shape[1])))
     with pytest.raises(ValueError, match=r"W must have|fill registers"):
-        _compiled.subtract_product(np.ones((5, 3)), np.ones((3, W.shape[1])), W)
+        extension.subtract_product(np.ones((5, 3)), np.ones((3, W.shape[1])), W)
 
 
 @data_types

@@ -1,8 +1,7 @@
-"""Components of AnnData objects: scanpy's places and numbers, from memory and from files."""
+"""Components of AnnData objects: scanpy's places and numbers, and what is refused."""
 
 import warnings
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,49 +10,14 @@ import pytest
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from shiftsvd.backends.selection import SomeColumns, SomeRows
 from shiftsvd.scanpy import pca, project
-from tests.support.containers import Held
+from tests.support.log_counts import CELLS, GENES, annotated, assert_near, chunks_of, counts, explicit
 from tests.support.subspaces import angle
 
 anndata = pytest.importorskip("anndata")
 
 # What the newest anndata asks of the newest pandas while it writes a file.
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
-
-CELLS, GENES = 120, 40
-
-
-def counts(cells: int = CELLS, genes: int = GENES, seed: int = 0, groups: int = 4) -> Any:
-    """Log counts of cells in groups, dense, in single precision."""
-    rng = np.random.default_rng(seed)
-    programmes = np.random.default_rng(99).gamma(0.6, 1.5, (groups, genes))
-    depth = rng.lognormal(0.0, 0.3, (cells, 1))
-    mean = rng.dirichlet(np.full(groups, 0.3), cells) @ programmes * depth
-    return np.log1p(rng.poisson(mean)).astype(np.float32)
-
-
-def annotated(X: Any) -> Any:
-    """An AnnData object of this matrix."""
-    adata = anndata.AnnData(X)
-    adata.obs_names = [f"cell{i}" for i in range(X.shape[0])]
-    adata.var_names = [f"gene{j}" for j in range(X.shape[1])]
-    return adata
-
-
-def explicit(X: Any, k: int, center: bool = True, scale: bool = False) -> tuple[Any, Any, Any]:
-    """Scores, components and variances by the definition, in double precision."""
-    X = np.asarray(X, np.float64)
-    deviations = X.std(axis=0, ddof=1)
-    X = X - X.mean(axis=0) if center else X
-    X = X / np.where(deviations > 0, deviations, 1) if scale else X
-    _, S, Vh = np.linalg.svd(X, full_matrices=False)
-    Vh = Vh[:k] * np.sign(Vh[np.arange(k), np.argmax(np.abs(Vh[:k]), axis=1)])[:, None]
-    return X @ Vh.T, Vh, S[:k] ** 2 / (len(X) - 1)
-
-
-def assert_near(got: Any, want: Any, bound: float = 2e-5) -> None:
-    assert np.linalg.norm(np.asarray(got, np.float64) - want) <= bound * np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("scale", [False, True])
@@ -273,238 +237,6 @@ def test_an_operator_has_no_genes_to_choose() -> None:
     operator = aslinearoperator(counts())
     with pytest.raises(TypeError, match="mask_var must be left out for an operator, which has no columns to choose"):
         pca(operator, 3, mask_var=np.arange(GENES) < 20)
-
-
-@pytest.mark.parametrize("streamed", [True, False])
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
-def test_a_backed_file_gives_what_memory_gives(
-    container: Any, streamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("h5py")
-    if streamed:  # what is held takes more than half of a limit of nothing, and is read in many blocks
-        monkeypatch.setattr("shiftsvd.io.opening.limit_of", lambda limit: 0)
-        monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 4096)
-        monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 4096)
-    X = counts(2000, 30)
-    mask = np.arange(30) % 4 != 1
-    adata = annotated(container(X))
-    adata.var["highly_variable"] = mask
-    adata.write_h5ad(tmp_path / "a.h5ad")
-    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
-    pca(backed, 2, scale=True)
-    scores, components, variances = explicit(X[:, mask], 2, scale=True)
-    assert_near(backed.obsm["X_pca"], scores, 1e-4)
-    assert_near(backed.varm["PCs"][mask].T, components, 1e-4)
-    assert_near(backed.uns["pca"]["variance"], variances)
-    with pytest.raises(ValueError, match="copy must be False for a backed AnnData object"):
-        pca(backed, 2, copy=True)
-    with pytest.raises(ValueError, match=r"call \.to_memory\(\) of it first"):
-        pca(backed[:50], 2)
-    backed.file.close()
-
-
-def test_the_layer_of_a_backed_file_is_taken(tmp_path: Path) -> None:
-    pytest.importorskip("h5py")
-    adata, other = annotated(counts()), counts(seed=1)
-    adata.layers["other"] = sparse.csr_matrix(other)
-    adata.write_h5ad(tmp_path / "a.h5ad")
-    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
-    pca(backed, 2, layer="other", key_added="mine")
-    assert_near(backed.obsm["mine"], explicit(other, 2)[0], 1e-4)
-    backed.file.close()
-
-
-def chunks_of(X: Any, container: Any) -> Any:
-    """A Dask array of blocks of 50 rows."""
-    array = pytest.importorskip("dask.array")
-    blocks = [array.from_array(container(X[lo : lo + 50]), asarray=False, chunks=-1) for lo in range(0, len(X), 50)]
-    return array.concatenate(blocks)
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csr_array])
-def test_chunked_matrices_give_the_same(container: Any) -> None:
-    X = counts()
-    held, chunked = annotated(container(X)), annotated(container(X))
-    chunked.X = chunks_of(X, container)
-    for adata in (held, chunked):
-        adata.var["highly_variable"] = np.arange(GENES) % 3 != 0
-        pca(adata, 3, scale=True)
-    assert_near(chunked.obsm["X_pca"], held.obsm["X_pca"].astype(np.float64), 1e-5)
-    assert_near(chunked.uns["pca"]["variance"], held.uns["pca"]["variance"].astype(np.float64), 1e-6)
-
-
-def test_a_layer_may_be_chunked() -> None:
-    X = counts()
-    adata = annotated(0 * X)
-    adata.layers["chunked"] = chunks_of(X, sparse.csr_matrix)
-    result = pca(adata, 2, layer="chunked", copy=True)
-    assert_near(result.obsm["X_pca"], explicit(X, 2)[0], 1e-4)
-    project(adata, result, layer="chunked")
-    assert_near(adata.obsm["X_pca"], result.obsm["X_pca"].astype(np.float64), 1e-5)
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("places", [[0], [4, 5, 19], [39], list(range(40))])
-def test_some_rows_and_some_columns_of_a_file_are_what_indexing_gives(container: Any, places: list[int]) -> None:
-    X = counts(40, 40)
-    chosen = np.array(places)
-    for source, want in (
-        (SomeRows(Held(container(X), 7), chosen), X[chosen]),
-        (SomeColumns(Held(container(X), 7), chosen), X[:, chosen]),
-    ):
-        edges = source.edges(1)
-        assert all(lo < hi for lo, hi in pairwise(edges))
-        parts = [source.read(lo, hi) for lo, hi in pairwise(edges)]
-        np.testing.assert_array_equal(np.vstack([sparse.csr_array(part).toarray() for part in parts]), want)
-        assert source.shape == want.shape
-        assert source.fingerprint != Held(container(X)).fingerprint
-
-
-def test_columns_of_a_damaged_file_are_refused() -> None:
-    X = sparse.csr_array(counts(40, 40))
-    X.indices[5] = 10**6
-    with pytest.raises(ValueError, match=r"held: column indices of the rows from 0 on must be in 0\.\.39, got 0"):
-        SomeColumns(Held(X, 40), np.array([1, 2])).read(0, 40)
-
-
-def test_results_survive_a_file(tmp_path: Path) -> None:
-    adata = annotated(sparse.csr_matrix(counts()))
-    pca(adata, 3, scale=True)
-    adata.write_h5ad(tmp_path / "a.h5ad")
-    again = anndata.read_h5ad(tmp_path / "a.h5ad")
-    np.testing.assert_array_equal(again.varm["PCs"], adata.varm["PCs"])
-    project(again, again)
-    assert_near(again.obsm["X_pca"], adata.obsm["X_pca"].astype(np.float64), 1e-6)
-
-
-@pytest.mark.parametrize("scale", [False, True])
-def test_new_cells_are_projected_by_the_means_of_the_reference(scale: bool) -> None:
-    X, new = counts(), counts(15, seed=3)
-    mask = np.arange(GENES) % 3 != 0
-    reference = annotated(sparse.csr_matrix(X))
-    pca(reference, 3, mask_var=mask, scale=scale)
-    order = np.random.default_rng(0).permutation(GENES)[: GENES - 1]  # an unneeded gene may be absent
-    order = np.union1d(order, np.flatnonzero(mask))[::-1]
-    query = annotated(sparse.csr_matrix(new))[:, order].copy()
-    project(query, reference)
-    used = X[:, mask].astype(np.float64)
-    deviations = used.std(axis=0, ddof=1) if scale else 1
-    _, components, _ = explicit(X[:, mask], 3, scale=scale)
-    assert_near(query.obsm["X_pca"], (new[:, mask] - used.mean(axis=0)) / deviations @ components.T, 1e-4)
-    assert not query.varm
-
-
-@pytest.mark.parametrize("kind", ["array", "csr_array", "csc_matrix", "view", "layer", "chunked", "backed"])
-def test_new_cells_may_be_of_any_kind(kind: str, tmp_path: Path) -> None:
-    X, new = counts(), counts(130, seed=3)
-    reference = annotated(sparse.csr_matrix(X))
-    pca(reference, 3, scale=True, key_added="mine")
-    containers = {"csr_array": sparse.csr_array, "csc_matrix": sparse.csc_matrix}
-    query = annotated(containers.get(kind, np.asarray)(new))
-    if kind == "view":
-        query = annotated(np.vstack([X, new]))[CELLS:]
-    elif kind == "layer":
-        query.X, query.layers["here"] = 0 * new, new
-    elif kind == "chunked":
-        query.X = chunks_of(new, sparse.csr_matrix)
-    elif kind == "backed":
-        pytest.importorskip("h5py")
-        query.write_h5ad(tmp_path / "new.h5ad")
-        query = anndata.read_h5ad(tmp_path / "new.h5ad", backed="r")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", anndata.ImplicitModificationWarning)
-        project(query, reference, layer="here" if kind == "layer" else None, key_added="mine")
-    if kind == "backed":
-        query.file.close()
-    seen = X.astype(np.float64)
-    _, components, _ = explicit(X, 3, scale=True)
-    assert_near(query.obsm["mine"], (new - seen.mean(axis=0)) / seen.std(axis=0, ddof=1) @ components.T, 1e-4)
-
-
-def test_new_cells_must_have_the_genes() -> None:
-    reference = annotated(counts())
-    query = annotated(counts(5))[:, 3:].copy()
-    with pytest.raises(ValueError, match=r"the reference must have varm\['PCs'\]; run shiftsvd\.scanpy\.pca"):
-        project(query, reference)
-    pca(reference, 2)
-    with pytest.raises(
-        ValueError, match="must have all 40 genes of the components, 3 are missing: gene0, gene1, gene2"
-    ):
-        project(query, reference, max_absent=0)
-    query = annotated(counts(5))
-    query.var_names = ["same", "same", *query.var_names[2:]]
-    with pytest.raises(ValueError, match="must be unique"):
-        project(query, reference)
-
-
-def test_names_of_genes_must_be_unique_where_cells_are_projected() -> None:
-    names = annotated(counts()).var_names
-    reference, query = annotated(counts()), annotated(counts(5))
-    reference.var_names = ["gene1", *names[1:]]
-    pca(reference, 2, mask_var=np.arange(GENES) != 1)
-    query.var_names = ["gene1", "other", *names[2:]]
-    project(query, reference)  # the other gene of this name is outside the mask
-    pca(reference, 2)
-    with pytest.raises(ValueError, match=r"genes of the reference must be unique, got 'gene1' twice; call \.var_names"):
-        project(query, reference)
-    query.var_names = ["gene2", *names[1:]]
-    with pytest.raises(ValueError, match="genes of the new cells must be unique, got 'gene2' twice"):
-        project(query, reference)
-
-
-def test_loadings_that_something_else_has_written_are_refused() -> None:
-    reference = annotated(counts())
-    pca(reference, 3, scale=True)
-    other = pca(reference, 3, copy=True)
-    reference.varm["PCs"] = other.varm["PCs"]  # as scanpy does: what belongs to the former ones stays
-    told = r"varm\['PCs'\], are not those that shiftsvd\.scanpy\.pca wrote: 40 of 40 genes differ; run it again"
-    with pytest.raises(ValueError, match=told):
-        project(annotated(counts(5)), reference)
-    pca(reference, 3)
-    project(annotated(counts(5)), reference)
-
-
-def test_loadings_may_be_rounded_cut_to_some_genes_and_of_the_first_version(tmp_path: Path) -> None:
-    reference, query = annotated(counts()), annotated(counts(5, seed=3))
-    pca(reference, 3, scale=True, dtype="float64")
-    project(query, reference)
-    want = query.obsm["X_pca"]
-    reference.varm["PCs"] = reference.varm["PCs"].astype(np.float32)
-    reference.varm["PCs_shift_scale"] = reference.varm["PCs_shift_scale"].astype(np.float32)
-    order = np.random.default_rng(0).permutation(GENES)
-    reference = reference[:, order].copy()
-    reference.write_h5ad(tmp_path / "a.h5ad")
-    reference = anndata.read_h5ad(tmp_path / "a.h5ad")
-    project(query, reference)
-    assert_near(query.obsm["X_pca"], want, 1e-6)
-    reference.varm["PCs_shift_scale"] = reference.varm["PCs_shift_scale"][:, :2]
-    project(query, reference)
-    assert_near(query.obsm["X_pca"], want, 1e-6)
-
-
-def test_components_of_an_obsm_are_for_no_genes() -> None:
-    reference = annotated(counts())
-    pca(reference, 3)
-    reference.obsm["D"] = counts(seed=1)[:, :10]
-    pca(reference, 3, obsm="D")
-    with pytest.raises(
-        ValueError, match=r"must be of its genes, but uns\['pca'\] is of obsm='D'; run shiftsvd\.scanpy"
-    ):
-        project(annotated(counts(5)), reference)
-    pca(reference, 3, key_added="mine")
-    project(annotated(counts(5)), reference, key_added="mine")
-
-
-def test_scores_of_the_reference_may_be_a_data_frame() -> None:
-    pandas = pytest.importorskip("pandas")
-    reference, query = annotated(counts()), annotated(counts(5))
-    pca(reference, 3, dtype="float64")
-    project(query, reference)
-    want = query.obsm["X_pca"]
-    reference.obsm["X_pca"] = pandas.DataFrame(reference.obsm["X_pca"], reference.obs_names, list("abc"))
-    project(query, reference)
-    np.testing.assert_array_equal(query.obsm["X_pca"], want)
-    assert want.dtype == query.obsm["X_pca"].dtype == np.float64
 
 
 @pytest.mark.parametrize(

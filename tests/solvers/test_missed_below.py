@@ -1,13 +1,16 @@
 """info.missed_below: what every solver says of the values that it did not return."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.solvers import missed
 from tests.support.matrices import EPS, Array, in_double, with_values
+from tests.support.sampling import pairs
 
 SPECTRA = {
     "geometric": 0.9 ** np.arange(100.0),
@@ -33,22 +36,29 @@ def next_value(D: Array, k: int) -> float:
     return float(np.append(np.linalg.svd(in_double(D), compute_uv=False), 0.0)[k])
 
 
+@cache
+def known(spectrum: str, shape: tuple[int, int], dtype: type) -> tuple[Array, Array]:
+    """A matrix, and its values by LAPACK with 0 after the last."""
+    D = with_values(shape, SPECTRA[spectrum], dtype, 3)
+    return D, np.append(np.linalg.svd(in_double(D), compute_uv=False), 0.0)
+
+
 # Values of rounding, of single precision data whose rank ends, are none that squares could tell.
 @pytest.mark.filterwarnings("ignore:.*did not converge")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    ("solver", "spectrum", "dtype"), pairs(SOLVERS, SPECTRA, [np.float32, np.float64, np.complex128])
+)
 def test_no_value_that_was_not_returned_exceeds_what_is_said(solver: str, spectrum: str, dtype) -> None:
     eps = float(np.finfo(dtype).eps)
     for shape in ((300, 100), (100, 300)):
-        D = with_values(shape, SPECTRA[spectrum], dtype, 3)
+        D, values = known(spectrum, shape, dtype)
         for X in (D, sparse.csr_array(D)):
             for k in (1, 8, 25, 60):
                 F = SOLVERS[solver](ss.as_operator(X), k, k, tol=1e-2)
                 if F.info.missed_below is None:
                     assert F.info.converged is not True
                     continue
-                assert F.info.missed_below >= next_value(D, k) * (1 - 1e-12) - 10 * eps
+                assert F.info.missed_below >= values[k] * (1 - 1e-12) - 10 * eps
                 if F.info.converged:
                     assert F.info.missed_below <= 1.05 * F.S[-1] * (1 + 1e-6) + 1e3 * np.sqrt(eps) * F.S[0]
 
@@ -94,8 +104,8 @@ def test_a_sample_that_missed_a_value_is_not_converged(shape: tuple[int, int], d
             F = solver(ss.as_operator(D), 10, seed)
             assert np.all(np.abs(F.S - np.linspace(5, 3, 10)) <= 1e-3)  # the value 4 is not among them
             assert not F.info.converged
-            missed = F.info.missed_below  # nothing is known where the probe found what is wrong at once
-            assert missed is None or missed >= next_value(D, 10) * (1 - 10 * float(np.finfo(dtype).eps))
+            level = F.info.missed_below  # nothing is known where the probe found what is wrong at once
+            assert level is None or level >= next_value(D, 10) * (1 - 10 * float(np.finfo(dtype).eps))
 
 
 @pytest.mark.parametrize("make", [ss.BlockLanczos, ss.Gram])
@@ -126,3 +136,14 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
     assert found[0].n_passes <= found[2].n_passes
     loose = replace(ss.BlockLanczos(missed_tol=0.05), miss_probability=0.1)(A, 10, 0).info
     assert loose.n_passes <= found[1].n_passes
+
+
+def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said(monkeypatch) -> None:
+    chances: list[float] = []
+    monkeypatch.setattr(missed, "Probe", lambda basis, columns, chance, noise: chances.append(chance))
+    run = missed.Missed(8, 1e-3)
+    while not run.used_up:
+        run.probe(None, 0.0)  # type: ignore[arg-type]
+    assert len(chances) == missed.PROBES
+    assert sum(chances) <= 1e-3
+    assert min(chances) > 0

@@ -10,6 +10,7 @@ from shiftsvd.solvers.probe import NEAREST, SOUGHT, Chain
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array
 from tests.support.probes import probe
+from tests.support.sampling import pairs
 
 
 def of(theta: Array, n: int, dtype: type, rng: np.random.Generator) -> Basis:
@@ -55,9 +56,7 @@ def made(R: Array, parts: list[tuple[Array, Array]], p: float) -> Chain:
 # --- how often a level is exceeded ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [float, complex])
-@pytest.mark.parametrize("p", [0.1, 0.01])
-@pytest.mark.parametrize("low", [0.9, 0.0, -1.0])
+@pytest.mark.parametrize(("low", "p", "dtype"), pairs([0.9, 0.0, -1.0], [0.1, 0.01], [float, complex]))
 def test_a_level_is_exceeded_no_more_often_than_is_said(dtype: type, p: float, low: float) -> None:
     """One value above a full bulk, where it is the hardest to tell: near the levels that there are without it."""
     runs, sweeps, n = 400, 4, 150

@@ -15,7 +15,8 @@ from sklearn import decomposition
 import shiftsvd as ss
 from shiftsvd.operators import LowRank
 from shiftsvd.runs import memory
-from shiftsvd.solvers.factors import PART
+from shiftsvd.solvers.factors import PART, squares_rounding
+from shiftsvd.solvers.gram import Gram
 from tests.support.blocks import cut_small
 from tests.support.matrices import EPS, with_values
 
@@ -298,3 +299,12 @@ def test_plain_arrays_are_refused_and_remembered_as_scikit_learn_does(dtype: typ
             model.transform(frame)
         with pytest.raises(ValueError, match="X has 4 features, but PCA is expecting 5 features as input"):
             model.transform(X[:, :4])
+
+
+def test_values_read_off_a_formed_matrix_own_up_to_its_rounding():
+    """A sum of many squares rounds by more than a product does, and nothing else is read afterwards."""
+    D = np.random.default_rng(1).standard_normal((4000, 20))
+    A = ss.as_operator(D)
+    F = Gram(last_pass=False)(A, 5, 0)
+    assert F.info.n_passes == 1
+    assert np.all(2 * F.S**2 * F.info.value_errors >= squares_rounding(A, D.T @ D) * (1 - 1e-9))

@@ -8,15 +8,6 @@ import pytest
 from tests.support.genotypes import genotypes
 
 
-@pytest.fixture
-def G() -> Any:
-    """Genotypes with gaps, two monomorphic variants, and one of which nothing is known."""
-    G = genotypes(60, 300)
-    G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
-    G[3, 5] = np.nan
-    return G
-
-
 def others() -> Any:
     """Genotypes of seven other samples, of which a third is missing."""
     G = genotypes(7, 300, seed=4, gaps=0)

@@ -27,6 +27,8 @@ def assert_same_values(found: Any, expected: Any, name: str) -> None:
             assert np.argmin(found.strides) == np.argmin(expected.strides), name
     elif isinstance(expected, ss.Info):
         for field in fields(expected):
+            if field.name in ("seconds", "peak_bytes") and getattr(found, field.name) is None:
+                continue  # what no two runs have alike is not in a file
             assert_same_values(getattr(found, field.name), getattr(expected, field.name), f"{name}.{field.name}")
     else:
         assert found == expected, name

@@ -24,11 +24,11 @@ class Adjoint(Derived):
         object.__setattr__(self, "shape", self.A.shape[::-1])
 
     def matmat(self, V: Panel) -> Panel:
-        """``A^H V``."""
+        """``A^H V``, (n, b), for V of shape (m, b): the adjoint times a panel."""
         return self.A.rmatmat(V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A W``."""
+        """``A W``, (m, b), for W of shape (n, b): the adjoint of the adjoint times a panel."""
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -42,7 +42,7 @@ class Adjoint(Derived):
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def least(self) -> float | None:
-        """As of A."""
+        """The least entry of A, which is that of its transpose; None where A does not tell it."""
         return generic.least(self.A)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
@@ -76,7 +76,7 @@ class Adjoint(Derived):
         return generic.column_exponents(self.A)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """``(diag(2^cols) A diag(2^rows))^H``."""
+        """``(diag(2^cols) A diag(2^rows))^H``: rows and columns of the adjoint times powers of two, by those of A."""
         B = generic.ldexp(self.A, cols, rows)
         return None if B is None else B.H
 
@@ -102,7 +102,7 @@ class Adjoint(Derived):
         return generic.transposed(self.A, passes) or self
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """``(A - shift^H)^H``."""
+        """``(A - shift^H)^H``, where A can subtract a shift itself; None where it cannot."""
         fused = self.A.with_shift(shift.H)
         return None if fused is None else fused.H
 
@@ -118,7 +118,7 @@ class Adjoint(Derived):
 
     @property
     def H(self) -> Operator:
-        """The operator itself."""
+        """The adjoint of the adjoint, which is the operator A itself."""
         return self.A
 
 

@@ -31,6 +31,8 @@ class Costs:
         The fewest and the most columns of a panel that products are at their best with.
     working_bytes : int
         Memory that a product takes beside its panels.
+    block_bytes : int
+        Of a dense block in double precision that threads work on; 0: as of an array in memory.
     file_bytes : int
         How much one pass reads from a file; 0 where the data are in memory.
     square_bytes : float
@@ -49,6 +51,7 @@ class Costs:
     panel_columns: tuple[int, int]
     gram_reads: int = 2
     working_bytes: int = 0
+    block_bytes: int = 0
     file_bytes: int = 0
     square_bytes: float = 0.0
     strain: int = 0

@@ -25,15 +25,15 @@ class Deflated(Derived):
     V: Panel
 
     def matmat(self, V: Panel) -> Panel:
-        """``A (P V)``."""
+        """``A (P V)``: V is projected before it is multiplied."""
         return self.A.matmat(self._projected(V))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A (P V)``."""
+        """``A (P V)`` in double precision, where A can do that."""
         return matmat_in_double(self.A, self._projected(V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``P (A^H W)``."""
+        """``P (A^H W)``: what comes of the product is projected."""
         return self._projected(self.A.rmatmat(W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:

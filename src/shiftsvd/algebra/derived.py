@@ -34,5 +34,5 @@ class Derived(Operator):
         return {}
 
     def gram_seconds(self, V: Panel) -> float:
-        """As of A."""
+        """Seconds that ``A^H A V`` is expected to take, as the operator inside foresees them."""
         return gram_seconds(self.A, V)

@@ -46,11 +46,11 @@ class LowRank(Operator):
         vars(self).update(L=L, R=R, shape=(len(L), len(R)), dtype=np.result_type(L, R))
 
     def matmat(self, V: Panel) -> Panel:
-        """``L (R^H V)``."""
+        """``L (R^H V)``: the shift times a panel, in 2 (m + n) r b operations."""
         return np.asarray(self.L @ (self.R.conj().T @ V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``R (L^H W)``."""
+        """``R (L^H W)``: the adjoint of the shift times a panel."""
         return np.asarray(self.R @ (self.L.conj().T @ W))
 
     def rows(self, lo: int, hi: int) -> Panel:
@@ -85,7 +85,7 @@ class LowRank(Operator):
         return LowRank(-self.L, self.R)
 
     def with_shift(self, shift: "LowRank") -> "LowRank":
-        """The difference."""
+        """This matrix minus another of low rank, whose ranks add up."""
         return LowRank(shift.L, -shift.R).merge(self)
 
     def frobenius_norm(self) -> float:
@@ -97,7 +97,7 @@ class LowRank(Operator):
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
-        """Itself."""
+        """This matrix, as it has its thin factors already."""
         return self
 
     def column_exponents(self) -> Vector:
@@ -129,7 +129,7 @@ class LowRank(Operator):
 
     @property
     def H(self) -> "LowRank":
-        """``R L^H``."""
+        """The adjoint ``R L^H``, with the factors exchanged."""
         return LowRank(self.R, self.L)
 
 

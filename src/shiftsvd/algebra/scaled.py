@@ -68,7 +68,7 @@ class Scaled(Derived):
         return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
-        """As A."""
+        """The same scales around what A becomes for so many passes, such as a copy that is sorted for them."""
         return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
     @unwarned
@@ -141,7 +141,7 @@ class Scaled(Derived):
 
     @property
     def H(self) -> "Scaled":
-        """``D_c^H A^H D_r^H``."""
+        """The adjoint ``D_c^H A^H D_r^H``: scales of rows become those of columns."""
         return Scaled(self.A.H, conj(self.cols), conj(self.rows))
 
 

@@ -87,7 +87,7 @@ class Shifted(Derived):
 
     @property
     def H(self) -> "Shifted":
-        """``A^H - S^H``."""
+        """The adjoint ``A^H - S^H`` of the difference."""
         return Shifted(self.A.H, self.S.H)
 
 

@@ -9,7 +9,7 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.foreign import Foreign
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array, unannotated
-from shiftsvd.kernels import default_threads
+from shiftsvd.kernels import thread_count
 from shiftsvd.operators import Adjoint, Operator, repeated
 
 
@@ -45,6 +45,9 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     -----
     Costs one read of the data, to look for NaN and infinities.
 
+    Arrays are borrowed, not copied: nobody may write to them, or to the index arrays of a sparse matrix, while a fit
+    reads them. What was checked is not checked again, and places that another thread changes meanwhile are followed.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -53,9 +56,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     """
     if isinstance(X, Operator):
         return X
-    threads = default_threads() if n_threads is None else n_threads
-    if not isinstance(threads, int | np.integer) or threads < 1:
-        raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
+    threads = thread_count(n_threads)
     unannotated(X)
     if is_frame(X):
         X = from_frame(X)
@@ -64,12 +65,12 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
         return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):
-        C, by_columns = canonical(X, int(threads), memory_limit)
-        A = SparseRows(C, n_threads=int(threads), memory_limit=memory_limit)
+        C, by_columns = canonical(X, threads, memory_limit)
+        A = SparseRows(C, n_threads=threads, memory_limit=memory_limit)
         return Adjoint(A) if by_columns else A
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
         return Foreign(X)
-    return _dense(numeric_array(X), int(threads))
+    return _dense(numeric_array(X), threads)
 
 
 def is_lazy(X: Any) -> bool:

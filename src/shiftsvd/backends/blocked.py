@@ -2,8 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property, reduce
-from typing import Any
+from functools import cached_property, reduce, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -14,10 +14,32 @@ from shiftsvd.kernels import ordered
 from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
+from shiftsvd.runs import journal
 
+Matrix = TypeVar("Matrix", bound="Blocked")
+Given = ParamSpec("Given")
 Rows = tuple[int, int]  # first row and one past the last
 # Entries of a piece of a block that is made dense to look at what is left of it.
 PIECE = 2**18
+# A read multiplies some 1e9 to 1e10 pairs of numbers a second, and a disk takes 1e8 to 1e9 bytes, after 10 ms: its
+# result is worth keeping from so many products on, and so many more for each number of it.
+WORTH, WORTH_EACH = 2.5e7, 40
+
+
+def kept(
+    read: Callable[Concatenate[Matrix, Given], Panel],
+) -> Callable[Concatenate[Matrix, Given], Panel]:
+    """A read of a matrix in memory whose result the journal keeps, where that is cheaper than to read again."""
+
+    @wraps(read)
+    def once(A: Matrix, /, *panels: Given.args, **named: Given.kwargs) -> Panel:
+        given: tuple[Any, ...] = (*panels, *named.values())
+        width = next((panel.shape[1] for panel in given if np.ndim(panel) == 2), A.shape[1])
+        if not journal.kept() or not A.worth_keeping(width):
+            return read(A, *panels, **named)
+        return A.once(read.__name__, given, lambda: {"Z": read(A, *panels, **named)})["Z"]
+
+    return once
 
 
 @registered
@@ -29,7 +51,7 @@ class Blocked(Operator):
 
     n_threads: int
     shift: LowRank | None
-    memo: dict[str, Moments]  # of the stored matrix; shared by all that store the same
+    memo: dict[str, Any]  # of the stored matrix; shared by all that store the same
 
     @abstractmethod
     def blocks(self) -> list[Rows]:
@@ -56,6 +78,28 @@ class Blocked(Operator):
     def known_costs(self) -> dict[str, Any]:
         """What a kind of matrix knows better of its costs than that it is dense."""
         return {}
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Tells the data, and how they are cut, from others: for the journal; None where nothing of them is kept."""
+        return None
+
+    @property
+    def level(self) -> bool:
+        """Whether the rows of the shift are all the same."""
+        return self.shift is not None and self.shift.level
+
+    def worth_keeping(self, columns: int) -> bool:
+        """Whether the result of a product with a panel of so many columns is cheaper to keep than to make again."""
+        products = self.costs.stored * columns
+        return products > WORTH + WORTH_EACH * self.shape[1] * columns and self.fingerprint is not None
+
+    def once(self, what: str, panels: tuple[Any, ...], read: Callable[[], journal.Record]) -> journal.Record:
+        """A read that is not repeated where a broken run has made it."""
+        if not journal.kept():  # the fingerprint may be a read
+            return read()
+        shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
+        return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks."""
@@ -84,6 +128,7 @@ class Blocked(Operator):
         squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
         return Moments(parts[0].count, np.concatenate([part.mean for part in parts]), squares)
 
+    @kept
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
         """Squared column norms of ``A - A V W^H``, from dense pieces of the blocks in double precision."""
         Wh = W.conj().T

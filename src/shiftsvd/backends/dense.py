@@ -8,9 +8,10 @@ from typing import Any, cast
 import numpy as np
 
 from shiftsvd.algebra.generic import registered
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.groups import unwarned
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_block
 from shiftsvd.numerics.powers import Times, exponents_of
 from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
@@ -31,7 +32,7 @@ class DenseRows(Blocked):
     shift: LowRank | None = None
     conjugate: bool = False
     n_threads: int = 1
-    memo: dict[str, Moments] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
     _right: Panel = field(init=False)  # R^H of the shift, by rows
 
     def __post_init__(self) -> None:
@@ -40,6 +41,15 @@ class DenseRows(Blocked):
         shift = None if self.shift is None else LowRank(np.ascontiguousarray(self.shift.L), R)
         dtype = field_of(native_dtype(self.X.dtype), *parts)
         vars(self).update(shape=self.X.shape, dtype=dtype, shift=shift, _right=np.ascontiguousarray(R.conj().T))
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Of all numbers; None where the array is made anew for each product, as one with filled gaps is."""
+        if not isinstance(self.X, np.ndarray):
+            return None
+        if "fingerprint" not in self.memo:
+            self.memo["fingerprint"] = told((self.X, self.conjugate))
+        return str(self.memo["fingerprint"])
 
     def blocks(self) -> list[Rows]:
         """Blocks of about `BLOCK` entries."""
@@ -72,6 +82,7 @@ class DenseRows(Blocked):
         """``A V``, each block shifted and multiplied in double precision."""
         return self.matmat(V) if self.costs.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
+    @kept
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
 
@@ -81,6 +92,7 @@ class DenseRows(Blocked):
 
         return self._sum(part).astype(np.result_type(self.dtype, W.dtype), copy=False)
 
+    @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass and the precision of V; each block is formed once."""
         dtype = self.dtype if V.dtype.itemsize <= self.dtype.itemsize else panel_dtype(self.dtype)
@@ -94,6 +106,7 @@ class DenseRows(Blocked):
 
         return self._sum(part)
 
+    @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed in double precision from the shifted blocks; one pass."""
 

@@ -17,6 +17,7 @@ from shiftsvd.events import unheard
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.runs.journal import unkept
 from shiftsvd.runs.memory import parse_bytes
 
 # Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit.
@@ -44,7 +45,7 @@ class DiskRows(Reread):
 
     @property
     def data(self) -> RowSource:
-        """The file."""
+        """The file that is read, for what reads it again."""
         return self.source
 
     @property
@@ -75,7 +76,8 @@ class DiskRows(Reread):
 
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
-        working = {"working_bytes": 2 * (self.workers + 1) * self.block_bytes}
+        double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
+        working = {"working_bytes": 2 * (self.workers + 1) * self.block_bytes, "block_bytes": double}
         # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
@@ -94,7 +96,7 @@ class DiskRows(Reread):
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
         """Squared column norms of ``A - A V W^H``, a piece of each block after another; one read."""
         read = lambda: {"squares": Blocked.squares_beyond(self, V, W, weights)}  # noqa: E731
-        return self._once("beyond", (V, W, weights), read)["squares"]
+        return self.once("beyond", (V, W, weights), read)["squares"]
 
     def gram_seconds(self, V: Panel) -> float:
         """From some blocks, far apart."""
@@ -131,7 +133,7 @@ class DiskRows(Reread):
         """The blocks of the file; what the operators of the blocks read is in memory."""
 
         def part(rows: Rows) -> Any:
-            with unheard():
+            with unheard(), unkept():
                 return function(rows)
 
         return super()._each(part)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, reduce
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from shiftsvd.backends.source import RowSource, rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import CSR, take_rows
-from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of, told
+from shiftsvd.numerics.digests import told
+from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator, Panel
 from shiftsvd.runs.memory import spare
@@ -37,7 +37,7 @@ def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
 
 
 def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
-    """Block after block."""
+    """Sums over the entries of a matrix in memory, made block after block."""
     bare(A)
     parts = list(A._each(lambda rows: _part(A, terms, rows)))
     return np.concatenate([own for _, (own, _) in parts]), sum(shared for _, (_, shared) in parts)
@@ -87,7 +87,7 @@ def _of_blocks(A: Reread, terms: Terms) -> Sums:
             own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
             return {"rows": own, "columns": shared}
 
-        A.memo["sums"] = {asked: A._once(f"sums {terms.f!r}", (terms.R, terms.C), read)}
+        A.memo["sums"] = {asked: A.once(f"sums {asked}", (), read)}
     record = A.memo["sums"][asked]
     return record["rows"], record["columns"]
 
@@ -112,7 +112,7 @@ def bare(A: Blocked) -> None:
 
 
 def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
-    """Block after block."""
+    """The table of values of a matrix in memory, made block after block."""
     bare(A)
 
     def piece(rows: Rows) -> Table:
@@ -142,12 +142,12 @@ def _values_of_blocks(A: Reread, values: Values) -> Table:
         table = A._total("entry_values", (values.rows(0, 0),), own, _joined)
         return dict(zip(("lines", "values", "counts"), table, strict=True))
 
-    record = A._once("values", (values.R, values.C), read)
+    record = A.once(f"values {told(values)}", (), read)
     return record["lines"], record["values"], record["counts"]
 
 
 def _joined(a: Table, b: Table) -> Table:
-    """Of both."""
+    """One table of what two blocks have counted."""
     return table_of(*(np.concatenate(both) for both in zip(a, b, strict=True)))
 
 
@@ -172,10 +172,7 @@ class InMemory(RowSource):
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         """Of all numbers, and where they are: only a journal asks."""
-        digest = blake2b(digest_size=16)
-        for part in (self.X.data, self.X.indices, self.X.indptr) if self.sparse else (self.X,):
-            digest.update(np.ascontiguousarray(part).tobytes())
-        return digest.hexdigest()
+        return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Equal ranges of rows."""
@@ -285,7 +282,7 @@ def _room(A: SparseRows | DenseRows, needed: float) -> bool:
 
 
 def _limit(A: SparseRows | DenseRows) -> int | str | None:
-    """Of the memory."""
+    """The limit of the memory that an operator was given, or None."""
     return getattr(A, "memory_limit", None)
 
 

@@ -17,7 +17,7 @@ FEW = 4  # random vectors that tell how large the entries are
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
-    """Somebody else's operator."""
+    """An operator of another package (SciPy's LinearOperator, or what has its methods) as one of this."""
 
     A: Any
 
@@ -33,11 +33,11 @@ class Foreign(Operator):
         vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``, by the other package's own method."""
         return np.asarray(self.A.matmat(V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``, by the other package's own method."""
         return np.asarray(self.A.rmatmat(W))
 
     def column_exponents(self) -> Vector:

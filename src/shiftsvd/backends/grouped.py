@@ -11,7 +11,7 @@ from shiftsvd.backends.entries import SUMMED, bare, entries
 from shiftsvd.backends.reread import OURS, Reread
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
-from shiftsvd.numerics.entrywise import told
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.grouped import Grouped, Parts
 from shiftsvd.operators import Adjoint, Operator
 
@@ -74,7 +74,7 @@ def _of_blocks(A: Reread, what: Grouped) -> Parts:
         return {"rows": sums, "columns": moments}
 
     name = f"moments of {what.n_groups} groups {told(what.f)} {what.across}"
-    record = A._once(name, (what.codes, what.R, what.C), read)
+    record = A.once(name, (what.codes, what.R, what.C), read)
     A.memo[IN_ROWS if what.across else IN_COLUMNS] = record["columns"][0].sum(axis=1)
     return record["rows"], record["columns"]
 

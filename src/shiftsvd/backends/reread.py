@@ -2,8 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from hashlib import blake2b
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +16,7 @@ from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
 from shiftsvd.events import read_part
 from shiftsvd.kernels import best
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import journal
@@ -71,15 +70,14 @@ class Reread(Blocked):
         dtype = field_of(native_dtype(self.data.dtype), *parts)
         vars(self).update(shape=tuple(map(int, self.data.shape)), dtype=dtype)
 
-    @cached_property
-    def level(self) -> bool:
-        """Whether the rows of the shift are all the same."""
-        return self.shift is not None and self.shift.level
-
     @property
     @abstractmethod
     def stored(self) -> int:
         """How many numbers are read."""
+
+    def worth_keeping(self, columns: int) -> bool:
+        """All that is added up over the blocks is kept."""
+        return True
 
     def known_costs(self) -> dict[str, Any]:
         """The numbers, and where they are if they are sparse: all of it is loaded for every read.
@@ -98,7 +96,7 @@ class Reread(Blocked):
         """Stored entries of each column, and how many rows are nearly full; takes a read unless it is known."""
         if "counts" not in self.memo:
             bare = self._replace_shift(None)
-            self.memo["counts"] = self._once("counts", (), lambda: {"counts": bare._total("counts")})["counts"]
+            self.memo["counts"] = self.once("counts", (), lambda: {"counts": bare._total("counts")})["counts"]
         counts: Vector = self.memo["counts"]
         return counts
 
@@ -108,7 +106,7 @@ class Reread(Blocked):
         return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``, in one read of the data."""
         return self._panel("matmat", V)
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -127,26 +125,26 @@ class Reread(Blocked):
         return self._rows("matmat", V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
-        return self._once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
+        """``A^H W``, in one read of the data, the blocks' products added up."""
+        return self.once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one read."""
         read = lambda: {"Z": self._total("gram", (V,), (in_double(weights),))}  # noqa: E731
-        return self._once("gram", (V, weights), read)["Z"]
+        return self.once("gram", (V, weights), read)["Z"]
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed in one read."""
         read = lambda: {"G": self._total("gram_matrix", own=(in_double(weights),))}  # noqa: E731
-        return self._once("gram_matrix", (weights,), read)["G"]
+        return self.once("gram_matrix", (weights,), read)["G"]
 
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read."""
-        return self._once("triangle", (weights,), lambda: {"R": generic.by_blocks(self, weights)})["R"]
+        return self.once("triangle", (weights,), lambda: {"R": generic.by_blocks(self, weights)})["R"]
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         """The same of the adjoint, all of which is held."""
-        return self._once("adjoint_triangle", (weights,), lambda: {"R": generic.by_blocks(self.H, weights)})["R"]
+        return self.once("adjoint_triangle", (weights,), lambda: {"R": generic.by_blocks(self.H, weights)})["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks; one read."""
@@ -157,7 +155,7 @@ class Reread(Blocked):
             found, counts = self._total("moments", own=(in_double(weights),), merge=merged)
             return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
 
-        record = self._once("moments", (weights,), read)
+        record = self.once("moments", (weights,), read)
         moments = Moments(float(record["count"]), record["mean"], record["M2"])
         if self.sparse:
             self.memo["counts"] = record["stored"]
@@ -187,12 +185,12 @@ class Reread(Blocked):
         if known is not None:
             return known
         read = lambda: {"squares": self._total("column_squares", own=(in_double(weights),))}  # noqa: E731
-        return self._once("squares", (weights,), read)["squares"]
+        return self.once("squares", (weights,), read)["squares"]
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
         """Squared column norms of ``A - A V W^H``; one read."""
         read = lambda: {"squares": self._total("squares_beyond", (V, W), (in_double(weights),))}  # noqa: E731
-        return self._once("beyond", (V, W, weights), read)["squares"]
+        return self.once("beyond", (V, W, weights), read)["squares"]
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         """Those of the block, read once."""
@@ -235,13 +233,6 @@ class Reread(Blocked):
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Reread":
         """The same stored matrix with another shift."""
-
-    def _once(self, what: str, panels: tuple[Vector | None, ...], read: Callable[[], journal.Record]) -> journal.Record:
-        """A read that is not repeated where a broken run has made it."""
-        if not journal.kept():  # the fingerprint may be a read
-            return read()
-        shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
-        return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
 
 def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:
@@ -310,17 +301,13 @@ def _counts(A: Operator) -> Vector:
 
 
 def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
-    """Moments and counts."""
+    """Moments of the rows, and how many entries each column has stored."""
     return A.moments(weights), _counts(A)
 
 
 def _digest(A: Operator) -> bytes:
     """Tells the contents of a block from others."""
-    digest = blake2b(digest_size=16)
-    X: Any = A.X  # type: ignore[attr-defined]
-    for part in (X.data, X.indices, X.indptr) if isinstance(A, SparseRows) else (X,):
-        digest.update(np.ascontiguousarray(part).tobytes())
-    return digest.digest()
+    return told(A.X).encode()  # type: ignore[attr-defined]
 
 
 def _least(A: Operator) -> float:

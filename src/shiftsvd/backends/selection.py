@@ -7,6 +7,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import Changed, RowSource, inside_rows_of
+from shiftsvd.numerics.digests import told
 
 Places = npt.NDArray[np.intp]  # of rows: ascending, without repeats
 
@@ -63,10 +64,3 @@ class Among(Changed):
         wide = np.zeros((hi - lo, self.shape[1]), X.dtype)
         wide[:, self._places] = X
         return wide
-
-
-def told(places: Places) -> str:
-    """Which places these are, in few letters."""
-    from hashlib import blake2b
-
-    return blake2b(places.astype(np.int64).tobytes(), digest_size=8).hexdigest()

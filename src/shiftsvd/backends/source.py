@@ -100,7 +100,12 @@ class Changed(RowSource):
     def __init__(self, source: RowSource, how: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self.sparse, self.stored, self.name = source.sparse, source.stored, source.name
-        self.fingerprint = f"{source.fingerprint} {how}"
+        self._how = how
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Of the source and of the change."""
+        return f"{self.source.fingerprint} {self._how}"
 
     def edges(self, n_bytes: int) -> list[int]:
         """Those of the source."""

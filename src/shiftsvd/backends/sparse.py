@@ -9,12 +9,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.algebra.generic import registered, row_means
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
-from shiftsvd.kernels.sums import add_up
+from shiftsvd.kernels.sums import HELD, add_up
 from shiftsvd.kernels.twin import CSR, sum_by
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
@@ -31,6 +32,8 @@ SUMS = 64
 PANEL_CACHE = 2**20
 # Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
 ACCUMULATOR = 2**24
+# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+SHIFTED = 64
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
@@ -49,7 +52,7 @@ class SparseRows(Blocked):
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
-    memo: dict[str, Moments] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
@@ -70,12 +73,12 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries; of a wide matrix, also the copy that is sorted the other way, where there is room."""
-        wide, size, real = self.shape[0] < self.shape[1], self._bytes_the_other_way, self.dtype.kind == "f"
+        """Of the stored entries; of a wide matrix, also what its `gram` takes."""
+        wide, real = self.shape[0] < self.shape[1], self.dtype.kind == "f"
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": self.held_bytes + (size if wide and spare(size, self.memory_limit) else 0),
+            "working_bytes": self.held_bytes + self._bytes_of_blocks + (self._bytes_beside if wide else 0),
             # Single data, and double ones where their panels leave the cache.
             "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
             # Pairs of stored entries in a row, each once.
@@ -84,14 +87,38 @@ class SparseRows(Blocked):
 
     @property
     def kernels(self) -> Kernels:
-        """What multiplies."""
+        """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
+
+    @property
+    def _bytes_beside(self) -> int:
+        """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
+        size = self._bytes_the_other_way
+        if spare(size, self.memory_limit):
+            return size
+        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
+
+    @property
+    def _bytes_of_blocks(self) -> int:
+        """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
+        if self.inside.ready is not None:
+            return 0
+        largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
+        each = self.dtype.itemsize if self.inside.full is None else SHIFTED
+        return (self.n_threads + 1) * each * largest
 
     @property
     def _bytes_the_other_way(self) -> int:
         """What the adjoint takes, sorted by its own rows."""
         size = self.X.dtype.itemsize if self.inside.full is None else self.inside.dtype.itemsize
         return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all stored numbers, and of how they are taken."""
+        if "fingerprint" not in self.memo:
+            self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
+        return str(self.memo["fingerprint"])
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
@@ -103,7 +130,7 @@ class SparseRows(Blocked):
         return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V``: stored entries by the kernels, the shift by its factors."""
         if self._comes_apart(V):
             return joined(self.matmat(apart(V)))
         P = self.kernels.panel(V, np.float64)
@@ -119,8 +146,9 @@ class SparseRows(Blocked):
             pass
         return Y
 
+    @kept
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``."""
+        """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
@@ -136,6 +164,7 @@ class SparseRows(Blocked):
             self._add_up(scattered, Z[:, lo : lo + at_once])
         return Z
 
+    @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass, in the precision of V."""
         if self._comes_apart(V):
@@ -153,6 +182,7 @@ class SparseRows(Blocked):
         dtype = P.flat.dtype if self.dtype.kind == "f" else np.result_type(P.flat, self.dtype)
         return self._add_up(part, np.empty((self.shape[1], V.shape[1]), dtype))
 
+    @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
         L, R = self.outside.L, self.outside.R

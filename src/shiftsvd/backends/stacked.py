@@ -11,7 +11,8 @@ from scipy.sparse import csr_array, hstack, issparse
 
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import Rows, RowSource, inside_rows_of
-from shiftsvd.backends.validation import numeric_array, sound_structure
+from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
+from shiftsvd.numerics.digests import told
 
 # Bytes of the rows that are put together at once where all of them are wanted.
 AT_ONCE = 2**25
@@ -20,13 +21,14 @@ AT_ONCE = 2**25
 class HeldRows(RowSource):
     """A matrix in memory, of a format that cannot be read in parts, beside others that stay in their files."""
 
-    def __init__(self, matrix: Any, name: str, fingerprint: str) -> None:
-        self.name, self.fingerprint, self.sparse = name, fingerprint, bool(issparse(matrix))
+    def __init__(self, matrix: Any, name: str) -> None:
+        self.name, self.sparse = name, bool(issparse(matrix))
         if not self.sparse:
             self.X: Any = numeric_array(matrix)
         else:
             if matrix.format in ("csr", "csc"):
                 sound_structure(matrix)
+            sound_places(matrix)
             self.X = csr_array(matrix)
             self.X.sum_duplicates()
         self.shape, self.dtype = self.X.shape, self.X.dtype
@@ -35,7 +37,12 @@ class HeldRows(RowSource):
     @property
     def H(self) -> "HeldRows":
         """The columns as rows, conjugated."""
-        return HeldRows(self.X.conj().T, self.name, self.fingerprint)
+        return HeldRows(self.X.conj().T, self.name)
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Of all numbers, since what is said of a table decides which they are: only a journal asks."""
+        return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Equal numbers of rows."""
@@ -55,13 +62,17 @@ class Stacked(RowSource):
     """Several sources as one; where some are sparse, all are read as sparse, and numbers as the type that holds all."""
 
     def __init__(self, parts: list[RowSource], how: str) -> None:
-        self.parts = parts
+        self.parts, self._how = parts, how
         self.sparse, self.stored = any(part.sparse for part in parts), sum(part.stored for part in parts)
         self.dtype = np.result_type(*(part.dtype for part in parts))
         if self.sparse and self.dtype == np.float16:  # which SciPy's sparse matrices have not
             self.dtype = np.dtype(np.float32)
         self.name = f"{parts[0].name} and {len(parts) - 1} more"
-        self.fingerprint = f"{how} {' | '.join(part.fingerprint for part in parts)}"
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        """Of all parts, in their order."""
+        return f"{self._how} {' | '.join(part.fingerprint for part in self.parts)}"
 
     @abstractmethod
     def _range(self, lo: int, hi: int) -> Any:
@@ -105,7 +116,7 @@ class OnTop(Stacked):
         return [0, *(int(first) + edge for first, edges in ends for edge in edges)]
 
     def place(self, row: int) -> tuple[str, int]:
-        """In the file."""
+        """The name of the file that a row of the stack is in, and its number there."""
         part, first = self._part(row)
         return part.place(row - first)
 

@@ -138,6 +138,7 @@ def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan:
         raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}")
     if X.format not in ("csr", "csc"):
         affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
+        sound_places(X)
         X = X.tocsr()
     sound_structure(X)
     by_columns = X.format == "csc"
@@ -188,6 +189,25 @@ def sorted_rows(X: CSR, n_threads: int) -> CSR:
 def _blocks(X: CSR) -> list[Rows]:
     """Equal ranges of rows that hold about `ENTRIES` entries, were they spread evenly."""
     return cut(X.shape[0], X.shape[0] // max(1, X.nnz // ENTRIES))
+
+
+def sound_places(X: Any) -> None:
+    """Refuse a COO, BSR or LIL that SciPy would follow out of its arrays when it makes a CSR of it; nothing else."""
+    kind = getattr(X, "format", None)
+    rule = f"corrupt {str(kind).upper()} structure: "
+    if kind == "coo":
+        for places, size in zip(X.coords, X.shape, strict=True):
+            if places.dtype.kind not in "iu" or places.shape != X.data.shape:
+                raise ValueError(f"{rule}coordinates must be {X.data.size} integers, got {places.size} {places.dtype}")
+            if len(places) and (places.min() < 0 or places.max() >= size):
+                raise ValueError(f"{rule}coordinates must be in 0..{size - 1}, got {places.min()}..{places.max()}")
+    elif kind == "bsr":
+        try:
+            X.check_format(full_check=True)
+        except ValueError as error:
+            raise ValueError(f"{rule}{error}; rebuild the matrix from its blocks") from None
+    elif kind == "lil" and any(len(places) != len(values) for places, values in zip(X.rows, X.data, strict=True)):
+        raise ValueError(f"{rule}every row must have as many values as places; rebuild the matrix")
 
 
 def sound_structure(X: Any) -> None:

@@ -9,7 +9,7 @@ from numpy.random import Generator
 from scipy.sparse import csr_array, issparse
 
 from shiftsvd.backends import as_operator, is_lazy
-from shiftsvd.backends.validation import from_frame, is_frame
+from shiftsvd.backends.validation import from_frame, is_frame, sound_places
 from shiftsvd.choosing.spectrum import Found, evidence
 from shiftsvd.front import decompose
 from shiftsvd.numerics.moments import Vector
@@ -60,6 +60,7 @@ def rows_of(
         raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
     X = from_frame(X) if is_frame(X) else X
     known_zeros = issparse(X)
+    sound_places(X)
     X = csr_array(X) if known_zeros else np.asarray(X)
     A = as_operator(X, **vars(resources))
     if entries:

@@ -147,10 +147,10 @@ def _frame(file: Any, name: str, labels: Any, count: int) -> None:
 
 
 def _group(parent: Any, name: str) -> Any:
-    """An empty mapping."""
+    """A new group that AnnData reads as an empty mapping."""
     return mark(parent.create_group(name), "dict", "0.1.0")
 
 
 def _array(parent: Any, name: str, values: Any) -> None:
-    """An array."""
+    """A new dataset that AnnData reads as an array."""
     mark(parent.create_dataset(name, data=np.ascontiguousarray(values)), "array", "0.2.0")

@@ -13,6 +13,7 @@ from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.cells import covariates_of, known_features
 from shiftsvd.commands.checks import tables
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.commands.writing import component_names, score_raster
@@ -20,6 +21,7 @@ from shiftsvd.estimators.aligned import aligned as by_names
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.several import filled, joined
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
@@ -28,7 +30,6 @@ from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.missing.gaps.opening import open_with_gaps
-from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
@@ -44,14 +45,18 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     _check_output(given["out"], given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA, GenotypePCA)
     if not _are_genotypes(given):
-        projecting.refuse_options(given)
-    if _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"]):
+        projecting.refuse_other_files(pca, model, given)
+    if isinstance(pca, GenotypePCA) or (
+        _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"])
+    ):
         table, blocks = projecting.projected(pca, given)
     else:
         pca, A, names = _opened(pca, given)
-        table = Table(component_names(pca), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples)
+        table = Table(
+            component_names(pca.n_components_), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples
+        )
         blocks = pca.iter_scores(A, covariates=covariates_of(pca, given))
     with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
         _write(given["out"], table, blocks, given)
@@ -61,7 +66,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     if hasattr(pca, "design_"):
         raise ValueError(
             f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
@@ -81,7 +86,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA)
     raster = score_raster(pca) if given["file"] is not None else None
     if raster is not None:
         Z, _, places = _open_scores(pca, given)
@@ -154,9 +159,9 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]
     if Z.shape[1] == pca.n_components_:
         return Z, names, slice(None)
     columns = {} if names.features is None else {str(name): j for j, name in enumerate(names.features)}
-    if not all(name in columns for name in component_names(pca)):
+    if not all(name in columns for name in component_names(pca.n_components_)):
         raise ValueError(f"{given['file']}: {Z.shape[1]} columns of scores, but the model has {pca.n_components_}")
-    return Z, names, [columns[name] for name in component_names(pca)]
+    return Z, names, [columns[name] for name in component_names(pca.n_components_)]
 
 
 def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shiftsvd.commands.opened import WHERE
+from shiftsvd.commands.options import as_given
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.stacking import several
 from shiftsvd.names import MissingName, ScaleName, SolverName
@@ -67,7 +68,7 @@ class Fit:
     @property
     def file(self) -> str:
         """What the files are called."""
-        return several([Path(file) for file in self.files])
+        return as_given(several([Path(file) for file in self.files]))
 
     @property
     def left_missing(self) -> MissingName:

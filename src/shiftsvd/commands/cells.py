@@ -65,7 +65,7 @@ class Known:
         return some_columns(A, self.places) if self.places is not None and isinstance(A, Operator) else A
 
     def shift(self, name: str) -> Any:
-        """What is subtracted."""
+        """What is subtracted: fits to covariates, nothing, or the mean of each column."""
         return Covariates() if self.design is not None else None if name == NONE else "mean"
 
     def told(self) -> dict[str, Any]:

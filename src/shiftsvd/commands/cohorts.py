@@ -89,7 +89,7 @@ class Told:
         return self.cohort.left.at(self._both)
 
     def document(self) -> dict[str, Any]:
-        """What result.json says."""
+        """What result.json says of the cohort: who was removed, what was absent, tests and scans."""
         told: dict[str, Any] = {"removed": {n: c for n, c in self.cohort.removed.items() if n != "chromosomes"}}
         told |= {"absent": self.cohort.absent} if self.cohort.absent else {}
         if self.tracy_widom is not None:
@@ -122,7 +122,7 @@ def _plain(values: Any) -> list[float | None]:
 
 
 def _write_test(path: Path, test: TracyWidom) -> None:
-    """tracy_widom.csv."""
+    """Write tracy_widom.csv: a line for each component, empty where nothing is known."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["component", "statistic", "p_value", "effective_markers", "standard_error"])

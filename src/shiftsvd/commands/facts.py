@@ -8,19 +8,22 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import taken
 from shiftsvd.commands.checks import within
-from shiftsvd.commands.options import where
+from shiftsvd.commands.manifest import model_in
+from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
-from shiftsvd.kernels import default_threads, instruction_set
+from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
-from shiftsvd.model_file import describe, load_model
+from shiftsvd.model_file import describe
+from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
@@ -30,9 +33,9 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 def lines(facts: Facts, as_json: bool) -> str:
     """One JSON object, or a line for each fact."""
     if as_json:
-        return json.dumps(facts)
+        return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1
-    return "\n".join(f"{name:{width}} {_shown(value)}" for name, value in facts.items())
+    return "\n".join(f"{name:{width}} {plain(as_given(_shown(value)))}" for name, value in facts.items())
 
 
 def _shown(value: Any) -> str:
@@ -49,8 +52,10 @@ def _shown(value: Any) -> str:
 
 
 def installation() -> Facts:
-    """Version, instruction set of the kernels, threads."""
-    facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set(), "threads": default_threads()}
+    """Version, instruction set of the kernels and what helps where they are missing, threads."""
+    facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set()}
+    facts |= {"kernels_lacking": lacking} if lacking else {}
+    facts |= {"threads": default_threads()}
     facts |= {"machine": platform.machine(), "python": platform.python_version()}
     return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
@@ -106,7 +111,7 @@ def _named(samples: Any, features: Any) -> Facts:
 
 def model(file: str) -> Facts:
     """What a model file holds."""
-    pca = load_model(file)
+    pca = model_in(file, object)
     if not isinstance(pca, PCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
@@ -144,7 +149,8 @@ def estimated(given: dict[str, Any]) -> Facts:
     )
     A = taken(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
-    foreseen = estimate(A, k, given["solver"], tol=given["tol"], probe=True, preprocess=given["preprocess"])
+    how = {name: given[name] for name in ("tol", "preprocess")}
+    foreseen = estimate(A, k, given["solver"], probe=True, memory_limit=left_beside(A, given["memory"]), **how)
     seconds = foreseen.seconds_per_pass
     return {
         "file": given["file"],

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, columns, options, selecting
+from shiftsvd.commands import checks, columns, options, selecting, spreadsheet
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -110,6 +110,7 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 @options.dtype
 @options.as_json
 @options.force
+@spreadsheet.option
 @options.progress
 @options.talk
 def fit(**given: Any) -> None:

@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 import click
 import numpy as np
 
-from shiftsvd.commands import components, genotypes
+from shiftsvd.backends.holding import left_beside
+from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, ddof_of, known_of
@@ -18,7 +19,7 @@ from shiftsvd.commands.checks import within
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.cohorts import Told, tell_removed
 from shiftsvd.commands.columns import label_of
-from shiftsvd.commands.opened import everybody, opened_samples
+from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
 from shiftsvd.commands.ranking import ranked, write_features
 from shiftsvd.commands.results import Result, printed
@@ -61,6 +62,7 @@ def run(options: Fit) -> None:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
         if options.checkpoint:
+            tell_unless_kept(A, options)
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
@@ -85,6 +87,7 @@ def run(options: Fit) -> None:
         write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
+        manifest.write(result.document, outputs, paths)
     if cohort is not None:
         tell_removed(cohort, options.quiet)
     tell(result, options)
@@ -99,7 +102,8 @@ def tell(result: Result, options: Fit) -> None:
 
 def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
     """The components, with bounds of their errors."""
-    solver = _solver(known.taken(A), k, options)
+    memory = left_beside(A, options.memory)
+    solver = _solver(known.taken(A), k, options, memory)
     pca = PCA(
         k,
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
@@ -111,7 +115,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         random_state=options.seed,
         missing=options.left_missing,
         n_threads=options.threads,
-        memory_limit=options.memory,
+        memory_limit=memory,
         unobserved=options.unobserved,
         penalty="auto" if options.penalty is None else options.penalty,
         max_iter=options.max_iter or MAX_ITER,
@@ -145,16 +149,16 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Observed, k: int | float, options: Fit) -> SolverName | Solver:
+def _solver(given: Observed, k: int | float, options: Fit, memory: int | str | None) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
-    named = solver_named(options.solver, A, k, options.tol)
+    named = solver_named(options.solver, A, k, options.tol, memory)
     LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
         return options.solver
     # Both factors and their products are held for that, in double precision: half of the limit at most. What is free
     # does not matter: the same command does the same again, which it must to go on from a checkpoint.
     count = k if isinstance(k, int) else min(A.shape)
-    room = spare(6 * 8 * count * sum(A.shape), options.memory or ROOM)
+    room = spare(6 * 8 * count * sum(A.shape), memory or ROOM)
     return replace(named, certify=room if options.certify is None else options.certify)

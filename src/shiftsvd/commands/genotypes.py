@@ -95,7 +95,7 @@ def vectors(path: Path, samples: Samples, pca: Any) -> Iterator[Write]:
 
 
 def values(path: Path, pca: Any) -> None:
-    """OUT.eigenval."""
+    """Write OUT.eigenval, an eigenvalue a line."""
     eigenval(path, _eigenvalues(pca))
 
 

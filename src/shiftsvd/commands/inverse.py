@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, options
+from shiftsvd.commands import checks, options, spreadsheet
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -22,6 +22,7 @@ Example:
 @options.resources
 @options.dtype
 @options.force
+@spreadsheet.option
 @options.talk
 def inverse(model: Path, **given: Any) -> None:
     """Write the samples that have given scores.

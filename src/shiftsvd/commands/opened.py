@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any, Final
 
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.backends.blocked import Blocked
 from shiftsvd.commands.cluster import asked_for
 from shiftsvd.commands.cohorts import all_samples, opened_cohort
 from shiftsvd.estimators.pca import PCA
@@ -11,10 +13,13 @@ from shiftsvd.genetics.several import Parts, joined
 from shiftsvd.io import Names
 from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps.file import FileGaps
 from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
+from shiftsvd.runs.warned import notice
 
+PANEL: Final = 16  # columns of the panels that most fits multiply by, about
 # What says which matrix of which files is meant.
 WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 
@@ -32,6 +37,18 @@ def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
         return genotypes_of(cohort.training, options), joined(cohort.parts).names, cohort
     B, names = open_chosen(files_of(options), stream=asked_for(options.scheduler, options.workers) or None, **where)
     return spread(B, options), names, None
+
+
+def tell_unless_kept(A: Observed, options: Any) -> None:
+    """Say so where --checkpoint keeps nothing, since reads of what is in memory are done again in less time."""
+    inner: Any = A.X if isinstance(A, FileGaps) else A
+    while isinstance(inner, Derived):
+        inner = inner.A
+    if not (isinstance(inner, Blocked) and inner.worth_keeping(PANEL)):
+        notice(
+            f"{options.file} is in memory, where its reads take no longer than to keep them: after a kill the fit "
+            "begins again"
+        )
 
 
 def files_of(options: Any) -> list[Path]:

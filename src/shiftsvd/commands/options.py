@@ -3,6 +3,8 @@
 A new one is declared with `under(heading, click.option(...))`: the heading says where long helps list it.
 """
 
+import os
+import stat
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -21,12 +23,34 @@ from shiftsvd.names import (
     SolverName,
     TransformName,
 )
+from shiftsvd.runs.plain import plain
 from shiftsvd.runs.progress import KINDS
 
+EXTERNAL = "shiftsvd.commands.external"  # where click keeps whether files may reach other files
+SPOOLED = "shiftsvd.commands.spooled"  # and which files stand for which pipes
 LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
+
+class Matrix(click.Path):
+    """A path of data: what comes through a named pipe becomes a file that can be read again, until the command ends."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or that of the file."""
+        path = os.fsdecode(super().convert(value, parameter, ctx))
+        if ctx is None or path == "-" or not stat.S_ISFIFO(os.stat(path).st_mode):
+            return path
+        from shiftsvd.io.spooling import spooled_pipe
+
+        try:
+            file = str(ctx.with_resource(spooled_pipe(Path(path))))
+        except (ValueError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+        ctx.meta.setdefault(SPOOLED, {})[file] = str(path)
+        return file
+
+
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
-MATRIX: Final = click.Path(exists=True, allow_dash=True)
+MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
 SOLVERS: Final = get_args(SolverName)
@@ -105,6 +129,11 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     if not all(names):
         raise click.BadParameter(f"{value!r} must be names with commas between them")
     return names
+
+
+def _allow(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Keep it for the whole command: every file that it opens asks."""
+    ctx.meta[EXTERNAL] = value
 
 
 components = under(
@@ -234,6 +263,13 @@ inside = under(
         callback=_names,
         help='Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
     ),
+    click.option(
+        "--allow-external",
+        is_flag=True,
+        expose_value=False,
+        callback=_allow,
+        help="Follow HDF5 and Zarr into other files, by links and virtual datasets, of data you trust.",
+    ),
 )
 stack = under(
     "Data",
@@ -287,7 +323,15 @@ def typed() -> str:
     return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
+def as_given(text: str) -> str:
+    """A text with the names of pipes in place of those of the files that stand for them."""
+    context = click.get_current_context(silent=True)
+    for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
+        text = text.replace(file, pipe)
+    return text
+
+
 def say(text: str, quiet: bool = False) -> None:
     """A line on stderr, for people."""
     if not quiet:
-        click.echo(text, err=True)
+        click.echo(plain(as_given(text)), err=True)

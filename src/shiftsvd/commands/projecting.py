@@ -9,26 +9,27 @@ import click
 import numpy as np
 
 from shiftsvd.commands.checks import tables
+from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say
 from shiftsvd.commands.tables import Block, Table
 from shiftsvd.commands.writing import component_names
 from shiftsvd.estimators.pca import PCA
+from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.alleles import Variants
 from shiftsvd.genetics.components import patterson
 from shiftsvd.genetics.projection import Basis, Scores, Target
 from shiftsvd.genetics.several import joined, parts_of
 from shiftsvd.genetics.strands import n_ambiguous
 from shiftsvd.io.stacking import several
-from shiftsvd.model_file import load_model
 from shiftsvd.names import ProjectName
 
 NUMBER, ERROR = "n_variants", "{}_se"  # columns beside those of the components
 _FEW = 0.5  # share of the variants of a model, below which a file has so few that it is warned of
 
 
-def knows_alleles(pca: PCA, model: Path, trust_order: bool) -> bool:
+def knows_alleles(pca: PCA | GenotypePCA, model: Path, trust_order: bool) -> bool:
     """Whether variants can be matched by alleles; a model without is refused, unless names are to be trusted."""
-    if hasattr(pca, "variants_"):
+    if isinstance(pca, GenotypePCA) or hasattr(pca, "variants_"):
         if trust_order:
             raise ValueError(f"{model} knows the alleles of its variants, and goes by them; leave out --trust-order")
         return True
@@ -40,21 +41,23 @@ def knows_alleles(pca: PCA, model: Path, trust_order: bool) -> bool:
     return False
 
 
-def refuse_options(given: dict[str, Any]) -> None:
-    """Refuse options of genotypes for other files."""
+def refuse_other_files(pca: PCA | GenotypePCA, model: Path, given: dict[str, Any]) -> None:
+    """Refuse models and options of genotypes for other files."""
+    if isinstance(pca, GenotypePCA):
+        raise ValueError(f"{model} holds components of genotypes, matched by alleles: give it a .bed or .pgen")
     for name in ("project", "match", "trust_ambiguous", "trust_order"):
         if given[name]:
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for a .bed with its samples as rows, got {given['files'][0]}")
 
 
-def projected(pca: PCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[int, Block]]]:
+def projected(pca: PCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[int, Block]]]:
     """The table of scores that is to be written, and its rows in blocks."""
     parts = parts_of([Path(file) for file in given["files"]], given["key"], given["memory"])
     target = Target.of(basis(pca), parts, given["match"] or "auto", given["trust_ambiguous"])
     file, method = several([path for path, _ in parts]), cast("ProjectName", given["project"] or "lsq")
     _tell(file, target, given["quiet"])
-    components, plain = component_names(pca), tables(given["out"]) == "npy"
+    components, plain = component_names(target.basis.loadings.shape[1]), tables(given["out"]) == "npy"
     beside = [] if method == "mean" else [ERROR.format(name) for name in components]
     columns = components if plain else [*components, *beside, NUMBER]
     names = joined(parts).columns
@@ -62,8 +65,10 @@ def projected(pca: PCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[in
     return table, _rows(target.scores(method, given["memory"]), plain, file)
 
 
-def basis(pca: PCA) -> Basis:
-    """What projections take of the model of the command."""
+def basis(pca: PCA | GenotypePCA) -> Basis:
+    """What projections take of a model: one of the command, or a `GenotypePCA` that was saved."""
+    if isinstance(pca, GenotypePCA):
+        return pca.basis
     components = pca.components_.astype(np.float64).T
     used = patterson(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
     scale = np.ones(len(used)) if pca.scale_ is None else pca.scale_
@@ -77,7 +82,7 @@ def known(variants: Variants) -> dict[str, int]:
 
 def held_against(model: str, files: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
     """What becomes of the variants of a model in .bed files, as `info` tells it."""
-    pca = load_model(model, PCA)
+    pca = model_in(model, PCA, GenotypePCA)
     knows_alleles(pca, Path(model), False)
     parts = parts_of([Path(file) for file in files], given["key"], given["memory"])
     target = Target.of(basis(pca), parts)

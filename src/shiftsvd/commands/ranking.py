@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.commands.cells import Known, place_of
+from shiftsvd.commands.spreadsheet import texts_for
 from shiftsvd.events import passes_so_far
 from shiftsvd.features.batches import Batches
 from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
@@ -116,10 +117,10 @@ def write_features(path: Path, found: Ranking, names: Any) -> None:
     """features.csv: what the ranking knows of every feature, and whether it is taken."""
     columns = [(name, _texts(values)) for name, values in found.columns.items()]
     labels = range(len(found.mask)) if names is None else names
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with path.open("w", newline="", encoding="utf-8") as file, texts_for("features") as text:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["feature", *(name for name, _ in columns)])
-        writer.writerows(zip(labels, *(texts for _, texts in columns), strict=True))
+        writer.writerows(zip(map(text, labels), *(texts for _, texts in columns), strict=True))
 
 
 def _texts(values: Any) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
+from shiftsvd.runs.plain import plain_lines
 
 SETTINGS = (
     "k",
@@ -164,7 +165,7 @@ def printed(result: Result) -> str:
         )
     if told["missed_below"] is not None:
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
-    return "\n".join(lines)
+    return plain_lines("\n".join(lines))
 
 
 def _taken(features: dict[str, Any]) -> str:
@@ -213,7 +214,7 @@ def _text(value: float | None, form: str) -> str:
 
 
 def variance_table(path: Path, result: Result) -> None:
-    """variances.csv."""
+    """Write variances.csv: a line for each component."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["component", *COLUMNS])

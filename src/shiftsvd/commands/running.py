@@ -15,14 +15,17 @@ import click
 
 from shiftsvd.commands.columns import joined
 from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import LINE, SCALES
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, as_given
 from shiftsvd.names import GENES
+from shiftsvd.runs.external import external_files
+from shiftsvd.runs.plain import plain, plain_lines
 from shiftsvd.runs.warned import NOTICE, Notice
 
 # What the library calls its arguments, and what they are called here.
 SPELLED = {
     "memory_limit": "--memory",
     "force=True": "--force",
+    "allow_external=True": "--allow-external",
     "stream=True": "--scheduler and --workers",
     "max_iter": "--max-iter",
     "trust_ambiguous=True": "--trust-ambiguous",
@@ -69,7 +72,8 @@ class Subcommand(click.Command):
         verbose = int(ctx.params.get("verbose", 0))
         try:
             quiet = bool(ctx.params.get("quiet"))
-            with _warnings_told(quiet), _log_told(verbose, quiet):
+            allowed = external_files(bool(ctx.meta.get(EXTERNAL)))
+            with allowed, _warnings_told(quiet), _log_told(verbose, quiet):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
@@ -77,7 +81,7 @@ class Subcommand(click.Command):
             if not isinstance(error, CAUGHT) and NO_THREAD not in str(error):
                 raise  # a fault of the program, which wants its traceback
             if verbose >= 2:
-                click.echo(traceback.format_exc(), err=True)
+                click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(error)) from None
 
 
@@ -92,12 +96,12 @@ def _line(error: BaseException) -> str:
         text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
-    text = _spelled(text)
-    return re.sub(r"\s*\n\s*", " ", text).strip() or type(error).__name__
+    return plain(re.sub(r"\s*\n\s*", " ", _spelled(text)).strip()) or type(error).__name__
 
 
 def _spelled(text: str) -> str:
     """A message with the names of options in place of those of arguments."""
+    text = as_given(text)
     for name, option in SPELLED.items():
         text = text.replace(name, option)
     return SAID.sub(_option, text)
@@ -124,7 +128,7 @@ def _warnings_told(quiet: bool) -> Iterator[None]:
             told.add(str(message))
             is_notice = issubclass(category, Notice)
             if not (is_notice and quiet):
-                click.echo(f"{'' if is_notice else 'warning: '}{_spelled(str(message))}", err=True)
+                click.echo(f"{'' if is_notice else 'warning: '}{plain(_spelled(str(message)))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -134,11 +138,19 @@ def _warnings_told(quiet: bool) -> Iterator[None]:
         yield
 
 
+class _Plain(logging.Formatter):
+    """Lines of the log without what steers a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One of them."""
+        return plain_lines(super().format(record))
+
+
 @contextmanager
 def _log_told(verbose: int, quiet: bool) -> Iterator[None]:
     """The library's log as lines on stderr: warnings, notices if not quiet, with -v what is done, twice the details."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_Plain("%(message)s"))
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel((logging.WARNING if quiet else NOTICE, logging.INFO, logging.DEBUG)[min(verbose, 2)])

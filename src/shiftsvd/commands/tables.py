@@ -10,6 +10,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from shiftsvd.commands.spreadsheet import texts_for
+from shiftsvd.runs.plain import plain
+
 Block = np.ndarray[Any, Any]
 # Numbers of a part that is written at once: as text, a hundred bytes each.
 ENTRIES: Final = 2**20
@@ -50,7 +53,7 @@ class Table:
 def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     """Comma separated text that reads back to the same numbers."""
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
-    csv.writer(text, lineterminator="\n").writerow(table.head)
+    terminal = plain if file.isatty() else str
     # %r is the shortest text of a double that reads back to it; nine digits do that for single precision.
     line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
 
@@ -58,11 +61,13 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
         lines = [line % tuple(row) for row in block.astype(table.dtype, copy=False).tolist()]
         if table.names is not None:
             texts = [each[first : first + len(block)] for each in (table.names, *(texts for _, texts in table.beside))]
-            named = (",".join(_quoted(str(text)) for text in row) for row in zip(*texts, strict=True))
+            named = (",".join(_quoted(terminal(name(text))) for text in row) for row in zip(*texts, strict=True))
             lines = [f"{names},{rest}" for names, rest in zip(named, lines, strict=True)]
         text.write("".join(lines))
 
-    yield write
+    with texts_for(f"{table.of}s") as name:
+        csv.writer(text, lineterminator="\n").writerow([terminal(name(head)) for head in table.head])
+        yield write
     text.detach()
 
 

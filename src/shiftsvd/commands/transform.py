@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, columns, options
+from shiftsvd.commands import checks, columns, options, spreadsheet
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
 
@@ -43,6 +43,7 @@ Examples:
 @options.dtype
 @options.progress
 @options.force
+@spreadsheet.option
 @options.talk
 def transform(model: Path, **given: Any) -> None:
     """Write the scores of new samples.

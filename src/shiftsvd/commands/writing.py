@@ -1,6 +1,5 @@
 """What `shiftsvd fit` writes into its folder: the names of all files first, then scores, then everything else."""
 
-import json
 import warnings
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.commands import components, genotypes
+from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, place_of
 from shiftsvd.commands.cohorts import Told, beside
@@ -33,7 +32,7 @@ def planned(options: Fit) -> dict[str, Path]:
     if kind in FORMATS:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
-    files |= components.planned(options.components) | {"variances": "variances.csv", "result": "result.json"}
+    files |= components.planned(options.components) | {"variances": "variances.csv"}
     if options.top_features:
         files["features"] = OUTPUT
     drawn = all(find_spec(name) for name in ("matplotlib", "jinja2"))
@@ -47,7 +46,8 @@ def planned(options: Fit) -> dict[str, Path]:
         files["anndata"] = "fit.h5ad"
     files |= {name: f"{name}.csv" for name in ("tracy_widom", "scan") if getattr(options, name)}
     _tell_of_others(Path(options.out), set(files.values()))
-    return {name: Path(options.out) / file for name, file in files.items()} | genotypes.planned(options)
+    paths = {name: Path(options.out) / file for name, file in files.items()}
+    return paths | genotypes.planned(options) | {"result": Path(options.out) / manifest.NAME}  # which is written last
 
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
@@ -71,7 +71,7 @@ class Samples(NamedTuple):
 def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     A, names, known, cohort = samples
-    table = Table(component_names(pca), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
+    table = Table(component_names(pca.n_components_), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
         writes: list[Any] = []
         if "scores" in paths:
@@ -95,9 +95,9 @@ def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, pat
     return raster
 
 
-def component_names(pca: PCA) -> list[str]:
-    """PC1, PC2, ..."""
-    return [f"PC{j + 1}" for j in range(pca.n_components_)]
+def component_names(k: int) -> list[str]:
+    """Names of components in tables: PC1, PC2 and so on."""
+    return [f"PC{j + 1}" for j in range(k)]
 
 
 def score_raster(pca: PCA) -> Any:
@@ -117,7 +117,7 @@ class Drawn(NamedTuple):
 def write_files(
     pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
 ) -> None:
-    """Everything but the scores."""
+    """Everything but the scores, and what is written of features and of the result after it."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
@@ -129,7 +129,6 @@ def write_files(
         genotypes.values(outputs.part(paths["eigenval"]), pca)
     if told is not None:
         told.write({name: outputs.part(path) for name, path in paths.items()})
-    outputs.part(paths["result"]).write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
     if "report" in paths:
         from shiftsvd import report
 

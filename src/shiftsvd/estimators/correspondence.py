@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from shiftsvd.algebra.generic import least
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.validation import sound_places
 from shiftsvd.estimators.features import Components, counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator, tolerance
@@ -195,7 +196,7 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:
-        """Coordinates of rows."""
+        """Coordinates (m, k) of new rows: their profiles times the components."""
         check_is_fitted(self, "components_")
         A = self._table(X, reset=False)
         F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
@@ -225,6 +226,7 @@ class CorrespondenceAnalysis(Components):
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""
         kinds = ("csr", "csc")
+        sound_places(X)
         return self._checked(X if is_unread(X) else check_array(X, accept_sparse=kinds, ensure_all_finite=False))
 
     def _checked(self, X: Any) -> Operator:

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
-from shiftsvd.backends.validation import unmasked
+from shiftsvd.backends.validation import sound_places, unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
 
@@ -70,6 +70,7 @@ def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
         count_columns(estimator, X, reset)
         return X
     unmasked(X)
+    sound_places(X)
     kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False, **kinds}
     return validate_data(estimator, X, reset=reset, **kinds)
 

@@ -35,7 +35,7 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        """Shape (n, n)."""
+        """The covariance of the model, (n, n): that of the components, and noise on the diagonal."""
         V = self.components.T.astype(np.float64)
         C = (V * (self._variance() - self.noise)) @ V.T
         C[np.diag_indices_from(C)] += self.noise

@@ -177,7 +177,7 @@ class LSA(Named):
         return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
 
     def _placed(self, weights: Any) -> Panel:
-        """Coordinates from weights."""
+        """Coordinates (m, k) of documents from the weights of their terms, of length 1 where that was asked for."""
         Z = np.asarray(self.svd_.transform(weights))
         if not self.normalize:
             return Z

@@ -17,7 +17,7 @@ from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.kernels import default_threads, ordered, threads
+from shiftsvd.kernels import ordered, thread_count, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
@@ -136,7 +136,7 @@ class PCoA(Estimator):
         return self
 
     def _set(self, found: Eigenpairs, means: Vector, exact: bool, names: Any) -> None:
-        """The fitted attributes."""
+        """Set the fitted attributes from the eigenpairs that were found."""
         self._means, self._vectors = means, _signed(found.vectors)
         # The diagonal of S is 0, so that the trace of -1/2 J S J is that of its mean alone.
         self.trace_ = float(means.sum() / 2)
@@ -196,7 +196,7 @@ class PCoA(Estimator):
         if D.shape[0] != D.shape[1]:
             raise ValueError(f"distances must be a square matrix, one row and column for each point, got {D.shape}")
         _distances(D)
-        return SquaredDistances(D, self.n_threads or default_threads())
+        return SquaredDistances(D, thread_count(self.n_threads))
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
         """All eigenvalues of a small B, formed."""
@@ -245,7 +245,7 @@ class SquaredDistances(Operator):
         return Costs.of(self, eps=float(np.finfo(np.float64).eps), n_threads=self.n_threads)
 
     def matmat(self, V: Panel) -> Panel:
-        """``S V``."""
+        """``S V``, S being the squared distances, made block after block."""
         blocks = cut(self.shape[0], BLOCK // self.shape[1])
         parts = ordered(lambda rows: np.square(self.D[slice(*rows)], dtype=np.float64) @ V, blocks, self.n_threads)
         return np.concatenate(list(parts))
@@ -269,7 +269,7 @@ class DoubleCentred(Derived):
 
 
 def _centred(V: Panel) -> Panel:
-    """``J V``."""
+    """``J V``, J being the projection onto what sums to zero."""
     return np.asarray(V - V.mean(axis=0))
 
 

@@ -17,7 +17,7 @@ class Counts:
     flavor: str
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """The entries."""
+        """The entries, after a look whether they are whole numbers of at least 0."""
         if x.size and x.min() < 0:
             raise ValueError(
                 f"flavor {self.flavor} ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"

@@ -174,11 +174,11 @@ class GenotypePCA:
         population genetic data.
         """
         parts = parts_of(beds(bed), None, None)
-        return projected(self._basis, parts, project, match, trust_ambiguous, memory_limit)
+        return projected(self.basis, parts, project, match, trust_ambiguous, memory_limit)
 
     @property
-    def _basis(self) -> Basis:
-        """What projections take of these components."""
+    def basis(self) -> Basis:
+        """What projections of new samples take of these components: variants, means, scales, loadings, lengths."""
         p = self.frequencies
         scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
         lengths = np.sqrt(self.eigenvalues * self.n_used)

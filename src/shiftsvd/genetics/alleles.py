@@ -32,19 +32,19 @@ class Variants(NamedTuple):
     second: Alleles
 
     def at(self, places: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "Variants":
-        """Some of them."""
+        """The variants at some places, in that order."""
         texts = (self.chromosomes[places], self.names[places], self.positions[places])
         return Variants(*texts, self.first[places], self.second[places])
 
 
 def read_samples(path: Path) -> Samples:
-    """The .fam file."""
+    """Families and names of the samples that a .fam file lists."""
     rows = _fields(path, (0, 1))
     return Samples(*(labels(path, column, None) for column in rows))
 
 
 def read_variants(path: Path) -> Variants:
-    """The .bim file."""
+    """Chromosomes, names, positions and alleles of the variants that a .bim file lists."""
     *told, first, second = _fields(path, (0, 1, 3, 4, 5))
     chromosomes, names, positions = (labels(path, column, None) for column in told)
     return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))

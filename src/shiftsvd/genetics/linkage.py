@@ -144,7 +144,7 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, G: Calls) -> Self:
-        """From whole numbers."""
+        """What correlations take, from calls 0, 1, 2 and -1 for a missing one."""
         X = G.astype(np.float32)
         X -= 1
         if G.min(initial=0) >= 0:

@@ -53,7 +53,7 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
 
 
 def _names(k: int) -> list[str]:
-    """PC1, PC2, ..."""
+    """Names of components in PLINK's files: PC1, PC2 and so on."""
     return [f"PC{j}" for j in range(1, k + 1)]
 
 

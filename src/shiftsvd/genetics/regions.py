@@ -65,7 +65,7 @@ def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
 
 
 def positions_of(variants: Variants) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Positions as numbers."""
+    """Positions of variants as whole numbers; refused with the first that is none."""
     try:
         return variants.positions.astype(np.int64)
     except ValueError:

@@ -112,7 +112,7 @@ def upper_tail(statistics: Any) -> Vector:
 
 
 def _tail(s: float) -> float:
-    """``1 - F_1(s)``."""
+    """``1 - F_1(s)``, the probability of a larger statistic."""
     if np.isnan(s):
         return float("nan")
     if s < _LOWEST:

@@ -55,7 +55,7 @@ class Place:
             return column_names(tree.root[frame])
 
     def column(self, path: Path, axis: str, name: str) -> Column:
-        """One of them."""
+        """The values of one column of `obs` or `var`, by its name."""
         frame = self.frame(path, axis)
         if frame is None:
             raise ValueError(f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do")

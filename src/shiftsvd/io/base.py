@@ -15,6 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.runs.plain import plain_lines
+
 # What the libraries below raise on damaged files, beside OSError.
 _DAMAGED = (
     ArithmeticError,
@@ -133,10 +135,13 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, *_DAMAGED) as error:
-        if str(error).startswith((str(path), *map(str, parts))):
-            raise
-        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise kind_of(error)(f"{path} cannot be read: {why}") from error
+        said = str(error)
+        if not said.startswith((str(path), *map(str, parts))):
+            why = getattr(error, "strerror", None) or said or type(error).__name__
+            raise kind_of(error)(plain_lines(f"{path} cannot be read: {why}")) from error
+        if said != plain_lines(said):
+            raise kind_of(error)(plain_lines(said)) from error
+        raise
 
 
 def kind_of(error: Exception) -> type[Exception]:

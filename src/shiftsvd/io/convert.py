@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
-from shiftsvd.io.opening import held_bytes, read_files, spooled
+from shiftsvd.io.opening import held_bytes, read_files
+from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
+from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import limit_of
 
 _SUFFIXES = (".h5ad", ".h5", ".zarr")
@@ -37,6 +39,7 @@ def convert(
     memory_limit: int | str | None = None,
     compression: str | None = None,
     choices: Choices = NOTHING,
+    allow_external: bool = False,
 ) -> None:
     """Write the matrix of a file, samples as rows, in the layout of AnnData.
 
@@ -58,6 +61,8 @@ def convert(
         None is the same as "none": the fastest to read.
     choices : Choices, optional
         What is said of a table: ``shiftsvd.io.Choices.of(ids="sample", drop="date")``, with arguments of `open_matrix`.
+    allow_external : bool
+        As in `open_matrix`.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def convert(
     """
     path_in, path_out = Path(path_in), Path(path_out)
     _refuse(path_out, force, compression)
-    with nullcontext(path_in) if str(path_in) != "-" else spooled(format) as path_in:
+    with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         opened = read_files(
             [path_in], None, format, key, orient, memory_limit, feature_types=feature_types, choices=choices
         )

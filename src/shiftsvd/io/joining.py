@@ -101,9 +101,5 @@ def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> O
     source = opened.matrix
     with reading(path):
         bounded(f"{path}, which is stored by features and has them in another order,", bytes_of(source), memory_limit)
-        held = (
-            source
-            if isinstance(source, HeldRows)
-            else HeldRows(source.read(0, source.shape[0]), source.name, source.fingerprint)
-        )
+        held = source if isinstance(source, HeldRows) else HeldRows(source.read(0, source.shape[0]), source.name)
     return replace(opened, matrix=held.H, transposed=not opened.transposed)

@@ -12,7 +12,13 @@ from shiftsvd.io.base import Labels
 from shiftsvd.runs.memory import limit_of
 
 _LONGEST_LINE = 1 << 28  # of a text file: a row of ten million numbers
+NAME = 100  # bytes of a name, as Python holds it and in an array
+COLUMN = 400  # bytes for each column of a text: its name, its cells in the first rows, and what is told of it
 _LONGEST_NAME = 1000  # characters; NumPy pads all names to the longest
+
+
+IN_PARTS = "convert the file to .h5ad where there is room: that is read in parts"
+TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each column of a table takes memory of its own"
 
 
 def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
@@ -30,13 +36,13 @@ def open_bytes(path: Path) -> IO[bytes]:
     return bz2.open(path, "rb") if kind == "bzip2" else open(path, "rb")
 
 
-def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None) -> None:
+def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = IN_PARTS) -> None:
     """Refuse a file that would take more memory than the limit (default: half of what is free)."""
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:
         raise ValueError(
             f"{path} would take about {n_bytes / 1e9:.3g} GB of memory, more than the limit of {limit / 1e9:.3g} GB; "
-            "raise the memory limit, or convert the file to .h5ad where there is room: that is read in parts"
+            f"raise the memory limit, or {remedy}"
         )
 
 
@@ -47,16 +53,39 @@ def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | 
     bounded(path, 8 * sum(int(size) for size in shape), memory_limit)
 
 
-def bounded_lines(path: Path, stream: IO[bytes], memory_limit: int | str | None, growth: int = 1) -> Iterator[bytes]:
-    """The lines of an open file, until what is made of them (`growth` bytes of each byte) would not fit."""
+def bounded_lines(
+    path: Path, stream: IO[bytes], memory_limit: int | str | None, growth: int = 2, *, kept: bool = True
+) -> Iterator[bytes]:
+    """The lines of an open file, until what is made of them (`growth` bytes of each byte) would not fit.
+
+    What is made of a line goes with it, unless it is `kept`.
+    """
     limit, used = limit_of(memory_limit), 0
-    while line := stream.readline(_LONGEST_LINE):
-        used += growth * len(line)
+    longest = longest_line(memory_limit, growth)
+    while line := stream.readline(longest):
+        used = growth * len(line) + (used if kept else 0)
         if len(line) == _LONGEST_LINE:
-            raise ValueError(f"{path} has a line of more than {_LONGEST_LINE} bytes; is it a text file?")
+            raise too_long(path, _LONGEST_LINE)
         if limit is not None and used > limit:
             bounded(path, used, memory_limit)
         yield line
+
+
+def longest_line(memory_limit: int | str | None, growth: int) -> int:
+    """Bytes of a line that is held, where each becomes so many bytes."""
+    limit = limit_of(memory_limit)
+    return _LONGEST_LINE if limit is None else min(_LONGEST_LINE, limit // growth + 1)
+
+
+def too_long(path: Path, longest: int) -> ValueError:
+    """What to say of a line that is longer."""
+    remedy = "" if longest == _LONGEST_LINE else ", and whether the memory limit may be raised"
+    return ValueError(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file{remedy}")
+
+
+def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None) -> None:
+    """Refuse a text of more columns than there is memory for, before they are cut apart."""
+    bounded(f"{path}: {n_columns:,} columns", COLUMN * n_columns, memory_limit, TRANSPOSED)
 
 
 def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> Labels:

@@ -1,11 +1,8 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
-import shutil
-import sys
-import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,16 +12,19 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import PIPED, Names, Opened, Orient, kind_of, reading
+from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns
 from shiftsvd.io.column import with_classes
 from shiftsvd.io.features import FeatureTypes, of_types
 from shiftsvd.io.joining import JOINS, Join
 from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import read_stack, several
-from shiftsvd.kernels import default_threads
+from shiftsvd.kernels import thread_count
 from shiftsvd.operators import Operator
+from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.warned import notice
 
@@ -52,6 +52,7 @@ def open_matrix(
     thousands: str | None = None,
     encoding: str | None = None,
     comment: str | None = None,
+    allow_external: bool = False,
 ) -> tuple[Operator, Names]:
     """The matrix in a file, samples as rows, and the names of its samples and features.
 
@@ -94,6 +95,10 @@ def open_matrix(
     sep, decimal, thousands, encoding, comment : str, optional
         Of a text: what is between cells; before fractions; between thousands; a codec of Python; what lines begin with
         that are left out. Default: as the first lines tell, and decimal points and UTF-8 where they do not.
+    allow_external : bool
+        Whether HDF5 (also .h5ad, 10x, NetCDF) and Zarr may lead to other files: by external links, virtual datasets,
+        external storage, symbolic links out of a folder. Such files can make any file of this machine look like data;
+        they are refused unless you trust them.
 
     Returns
     -------
@@ -136,7 +141,8 @@ def open_matrix(
     )
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join}
-    return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
+    with external_files(allow_external):
+        return open_chosen(path, choices, stream=stream, n_threads=n_threads, memory_limit=memory_limit, **where)
 
 
 def open_chosen(
@@ -159,13 +165,12 @@ def open_chosen(
     if stack not in (None, "rows", "columns"):
         raise ValueError(f'stack must be "rows" or "columns", what each file has of its own, got {stack!r}')
     paths = listed(path)
-    piped = str(paths[0]) == "-"
     with ExitStack() as spool:
-        if piped:
-            paths = [spool.enter_context(spooled(format))]
+        given, paths = paths, spool.enter_context(rereadable(paths, format))
         opened = read_files(paths, stack, format, key, orient, memory_limit, bool(stream), feature_types, join, choices)
         A, names = operator_of(paths, opened, Resources(memory_limit, n_threads), stream)
-        if piped and isinstance(opened.matrix, RowSource):  # which may be read again: the file goes when that goes
+        if paths != given and isinstance(opened.matrix, RowSource):
+            # It may be read again: the file goes when that goes.
             weakref.finalize(opened.matrix, spool.pop_all().close)
     return A, names
 
@@ -187,7 +192,7 @@ def operator_of(
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
         try:
-            A = as_operator(X, **vars(resources))
+            A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
         except ValueError as error:
             raise named_gaps(X, opened) or error from None
     return (A.H if opened.by_features else A), opened.names
@@ -256,6 +261,7 @@ def read_file(
     with reading(path):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
+        refuse_device(path)
         kind = format_of(path, format)
         reader = import_module(f"shiftsvd.io.formats.{FORMATS[kind].module}")
         if FORMATS[kind].module == "table":
@@ -283,22 +289,5 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
         limit = limit_of(resources.memory_limit)
         stream = limit is not None and held_bytes(matrix) > limit // 2
     if stream:
-        return DiskRows(matrix, n_threads=resources.n_threads or default_threads(), memory_limit=resources.memory_limit)
+        return DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
     return matrix.read(0, matrix.shape[0])
-
-
-@contextmanager
-def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
-    """Standard input as a file, which errors do not call by its name."""
-    if format is None or format not in FORMATS:
-        raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
-    if "folder" in FORMATS[format].contents:
-        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
-    with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
-        path = Path(folder) / PIPED
-        with path.open("wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file, 1 << 20)
-        try:
-            yield path
-        except (ValueError, OSError) as error:
-            raise kind_of(error)(str(error).replace(str(path), PIPED)) from error

@@ -13,7 +13,6 @@ from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, reading
 from shiftsvd.io.formats.genotypes import Genotypes
 from shiftsvd.io.joining import Join, common_features
-from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.runs.memory import parse_bytes
 
 Read = Callable[[Path, int | str | None], Opened]
@@ -124,7 +123,7 @@ def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
 def _held(path: Path, matrix: Any) -> HeldRows:
     """A matrix in memory."""
     with reading(path):
-        return HeldRows(matrix, str(path), fingerprint_of(path))
+        return HeldRows(matrix, str(path))
 
 
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:

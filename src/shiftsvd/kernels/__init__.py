@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftsvd.kernels import twin
 from shiftsvd.kernels.groups import Array, Groups
-from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, threads
+from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
 
 __all__ = [
     "Kernels",
@@ -21,8 +21,10 @@ __all__ = [
     "given_threads",
     "instruction_set",
     "kernels_for",
+    "lacking",
     "ordered",
     "stepwise",
+    "thread_count",
     "threads",
 ]
 
@@ -39,7 +41,7 @@ class Kernels(Protocol):
         """``Y = X[rows] V``."""
 
     def scatter(self, X: Any, rows: tuple[int, int], W: Array, dtype: Any) -> Groups:
-        """``X[rows]^H W``."""
+        """``X[rows]^H W`` for some rows of X: what a block adds to the product of the adjoint."""
 
     def gram(
         self, X: Any, rows: tuple[int, int], V: Groups, weights: Array | None, L: Array, C: Groups
@@ -82,27 +84,27 @@ class Kernels(Protocol):
         """(NaN, infinities, least and largest index, whether each row is strictly sorted)."""
 
 
-def _best() -> Kernels:
-    """The compiled kernels, if they are there and wanted."""
+def _best() -> tuple[Kernels, str | None]:
+    """The compiled kernels, if they are there and wanted; where they are wanted and missing, what to say of it."""
     wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
     if wanted not in ("auto", "require", "off"):
         raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
     if wanted == "off":
-        return twin
+        return twin, None
     try:
         from shiftsvd.kernels import compiled
-    except ImportError:
+    except ImportError as error:
+        from shiftsvd.kernels.missing import told
+
+        lacking = told(error)
         if wanted == "require":
-            raise
-        logging.getLogger("shiftsvd").warning(
-            "the compiled kernels are missing: sparse products are several times slower; "
-            "install a C++ compiler and reinstall shiftsvd"
-        )
-        return twin
-    return compiled
+            raise ImportError(lacking) from error
+        logging.getLogger("shiftsvd").warning(lacking)
+        return twin, lacking
+    return compiled, None
 
 
-best = _best()
+best, lacking = _best()
 
 
 def instruction_set() -> str:

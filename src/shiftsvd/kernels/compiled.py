@@ -37,7 +37,7 @@ def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
 
 
 def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
-    """``X[rows]^T W``."""
+    """``X[rows]^T W`` for some rows of X, in ranges that stay in cache."""
     W = _unit_stride(W, dtype)
     Z = zeros(X.shape[1], W.shape[1], dtype)
     for lo, hi in _ranges(X, rows):

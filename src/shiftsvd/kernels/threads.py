@@ -7,9 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from itertools import chain, islice
+from numbers import Integral
 from queue import Empty, SimpleQueue
 from threading import Thread, get_ident
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from shiftsvd.kernels.blas import limit_here, limited_here, one_thread, process
 
@@ -132,13 +133,21 @@ def default_threads() -> int:
     return given_threads() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
 
 
+def thread_count(n_threads: Any = None) -> int:
+    """The threads that are asked for, refused unless they are a positive integer; None: those of `default_threads`."""
+    count = default_threads() if n_threads is None else n_threads
+    if not isinstance(count, Integral) or count < 1:
+        raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
+    return int(count)
+
+
 @contextmanager
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
     """Run blocks in so many threads (None: as many as around this), and BLAS in one.
 
     The splitting that BLAS does by itself would make results depend on the number of threads.
     """
-    fit = _Fit(n_threads, pools)
+    fit = _Fit(None if n_threads is None else thread_count(n_threads), pools)
     with one_thread():
         try:
             _running.set(fit)

@@ -75,7 +75,7 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
 
 
 def add(part: Array, total: Array) -> None:
-    """``total += part``."""
+    """Add a block's product to the sum, in place."""
     total += part
 
 
@@ -155,7 +155,7 @@ def sum_by(groups: Array, values: Array, n_groups: int) -> Array:
 
 
 def _adjoint_times(X: CSR, Y: Array) -> Array:
-    """``X^H Y``."""
+    """``X^H Y`` by SciPy, which has no conjugate transpose without a copy."""
     return np.asarray((X.T @ Y.conj()).conj() if np.iscomplexobj(X.data) else X.T @ Y)
 
 

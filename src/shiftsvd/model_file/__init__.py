@@ -107,14 +107,18 @@ def load_model(path: str | os.PathLike[str]) -> "Stored": ...
 def load_model(path: str | os.PathLike[str], kind: type[Model]) -> Model: ...
 
 
-def load_model(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
+@overload
+def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], ...]) -> Any: ...
+
+
+def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], ...] = object) -> Any:
     """Read the model in a file that `save_model` wrote: the same attributes, bit for bit.
 
     Parameters
     ----------
     path : path
-    kind : type, optional
-        The class that it must be of.
+    kind : type or tuple of types, optional
+        The class that it must be of, or those that it may be of.
 
     Returns
     -------
@@ -140,7 +144,8 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     with reading(path):
         model = _decoded(*read(path))
         if not isinstance(model, kind):
-            raise ValueError(f"it holds a {type(model).__name__}, where a {kind.__name__} is wanted")
+            wanted = " or a ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+            raise ValueError(f"it holds a {type(model).__name__}, where a {wanted} is wanted")
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "

@@ -257,7 +257,7 @@ def _ufunc(name: str) -> np.ufunc:
 
 
 def _type(name: str) -> type[Any]:
-    """One of `VALUES`."""
+    """The class of that name, one of those in `VALUES`."""
     found: type[Any] = getattr(import_module(VALUES[name]), name)
     return found
 

@@ -34,11 +34,23 @@ def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None
             part.touch()
             mode = part.stat().st_mode  # as any file of this user's; safetensors makes files for the owner alone
             save_file(tensors, part, metadata)
+            _sort_header(part)
             part.chmod(mode)
     except (OSError, SafetensorError) as error:
         if isinstance(error, FileExistsError):
             raise
         raise OSError(f"{path} cannot be written: {error}") from error
+
+
+def _sort_header(part: Path) -> None:
+    """Have the texts of the header in one order: safetensors writes them in that of its hashes, new in each process."""
+    with part.open("rb+") as file:
+        size = int.from_bytes(file.read(8), "little")
+        written = file.read(size)
+        header = json.dumps(json.loads(written), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(header) <= size:
+            file.seek(8)
+            file.write(header.ljust(size))
 
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
@@ -117,5 +129,5 @@ def listed(names: Iterable[str]) -> str:
 
 
 def own_version() -> str:
-    """Of this package."""
+    """The version of this package, which a model file carries."""
     return version("shiftsvd")

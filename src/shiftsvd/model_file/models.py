@@ -1,5 +1,6 @@
 """A model taken apart into settings and fitted attributes, and put together again, everything checked."""
 
+from dataclasses import replace
 from inspect import signature
 from typing import Any, get_type_hints
 
@@ -9,6 +10,7 @@ from numpy.random import BitGenerator, Generator, RandomState, SeedSequence
 from shiftsvd.model_file.checking import Sizes, any_text, check_finite, check_type
 from shiftsvd.model_file.container import listed
 from shiftsvd.model_file.kinds import KINDS, Kind, Values, kind_class
+from shiftsvd.result import Info
 from shiftsvd.shifts import Covariates, GroupMeans
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
@@ -37,10 +39,15 @@ def parts(model: Any) -> tuple[Values, Sizes]:
     kind = KINDS[name]
     there = [name for name in kind.sometimes if getattr(model, name, None) is not None]
     settings = _settings(model, next(iter(kind.fitted)))
-    fitted = kind.taken(model, [*kind.fitted, *there])
+    fitted = {name: _timeless(value) for name, value in kind.taken(model, [*kind.fitted, *there]).items()}
     sizes = _check_fitted(kind, fitted)
     fitted = {name: parts(value)[0] if type(value).__name__ in KINDS else value for name, value in fitted.items()}
     return {"kind": name, "settings": settings, "fitted": fitted}, sizes
+
+
+def _timeless(value: Any) -> Any:
+    """A fitted attribute without what no two runs have alike: the same fit is to give the same bytes."""
+    return replace(value, seconds=None, peak_bytes=None) if isinstance(value, Info) else value
 
 
 def _settings(model: Any, attribute: str) -> Values:

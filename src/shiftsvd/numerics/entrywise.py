@@ -1,12 +1,11 @@
 """Functions of entries and of the row and the column that they are in: what every kind of matrix feeds blocks to."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
@@ -139,34 +138,6 @@ class Change(Sides):
     def told(self) -> str:
         """Tells this change from others, in few letters: for the journal."""
         return told((self.f, str(self.dtype), self.more, self.R, self.C))
-
-
-def told(value: Any) -> str:
-    """Tells a value from others by all that it holds: arrays by their bytes, functions by their names and code."""
-    digest = blake2b(digest_size=16)
-    for part in _parts(value):
-        digest.update(part)
-        digest.update(b"|")
-    return digest.hexdigest()
-
-
-def _parts(value: Any) -> Iterator[bytes]:
-    """What a value holds, one after the other."""
-    if isinstance(value, np.ndarray):
-        yield f"{value.dtype} {value.shape}".encode()
-        yield np.ascontiguousarray(value).tobytes()
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _parts(item)
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield type(value).__name__.encode()
-        for each in fields(value):
-            yield each.name.encode()
-            yield from _parts(getattr(value, each.name))
-    elif hasattr(value, "__code__"):
-        yield value.__qualname__.encode() + value.__code__.co_code + repr(value.__code__.co_consts).encode()
-    else:
-        yield repr(float(value) if type(value) is int else value).encode()
 
 
 @dataclass(frozen=True)

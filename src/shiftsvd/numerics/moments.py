@@ -80,5 +80,5 @@ def of_block(block: Vector, weights: Vector | None = None) -> Moments:
 
 
 def _square(x: Vector) -> Vector:
-    """``|x|^2``, real."""
+    """``|x|^2`` of each entry, real for complex ones too."""
     return np.asarray(x.real**2 + x.imag**2 if np.iscomplexobj(x) else x * x)

@@ -35,7 +35,7 @@ def _or_householder(Y: Panel) -> Panel:
 
 
 def qr(Y: Panel) -> tuple[Panel, Panel]:
-    """Economic Householder QR."""
+    """The economic QR factorization ``Y = Q R`` by Householder reflections (LAPACK's geqrf and orgqr)."""
     Q, R = linalg.qr(Y, mode="economic", check_finite=False)
     return Q, R
 

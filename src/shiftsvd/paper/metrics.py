@@ -35,7 +35,7 @@ def exact_sample(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> fl
 
 
 def squared_norm(A: ss.Operator) -> float:
-    """``||A||_F^2``."""
+    """``||A||_F^2``; refused where the operator cannot tell it."""
     norm = A.frobenius_norm()
     if norm is None:
         raise ValueError(f"the norm of {A!r} is not to be had; give an array or a sparse matrix")

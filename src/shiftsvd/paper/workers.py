@@ -50,7 +50,8 @@ def _in_processes(tasks: Sequence[Task], jobs: int, stack: ExitStack) -> Iterato
         chosen = [task for task in tasks if task.heavy is kind]
         if chosen:
             pool = stack.enter_context(_pool(workers))
-            futures |= {pool.submit(task.call): task for task in chosen}
+            with _interrupts_later():  # whoever is started has them waiting too, and begins by ignoring them
+                futures |= {pool.submit(task.call): task for task in chosen}
     for future in as_completed(futures):
         yield futures[future], future.result()
 
@@ -70,6 +71,22 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             child.terminate()
         raise
     pool.shutdown()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Have an interrupt wait for the end of this block, here and for good in the processes that it starts.
+
+    One that meets a process before it ignores interrupts, among its first imports, would print a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _start_worker() -> None:

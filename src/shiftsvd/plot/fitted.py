@@ -47,7 +47,7 @@ class Fit:
 
     @property
     def k(self) -> int:
-        """Number of components."""
+        """How many components the fit has."""
         return len(self.variances)
 
     @property

@@ -268,7 +268,7 @@ def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
 
 
 def _axis(component: int, share: float | None) -> str:
-    """PC1 (12.3 %)."""
+    """The label of an axis, such as "PC1 (12.3 %)"."""
     return f"PC{component}" if share is None else f"PC{component} ({100 * share:.3g} %)"
 
 

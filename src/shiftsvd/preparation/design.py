@@ -115,7 +115,7 @@ def _one_hot(name: str, values: Column, levels: Iterable[str]) -> Panel:
 
 
 def _numbers(name: str, values: Column) -> Column:
-    """Finite numbers."""
+    """The values of a column in double precision; refused where one is no finite number."""
     if values.dtype.kind not in "fiub":
         raise ValueError(f"{name!r} must be numbers, as in the rows that were learned from, got {values.dtype}")
     numbers = values.astype(np.float64)

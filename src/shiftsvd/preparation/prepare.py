@@ -103,7 +103,7 @@ class Own:
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:
-        """As `moments_in_units`."""
+        """Moments, those of the shift and the units, as `moments_in_units` gives them for the operator's own data."""
         return moments_in_units(self.B, self.S, self.known_moments, self.weights)
 
 

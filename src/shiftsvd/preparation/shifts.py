@@ -72,7 +72,7 @@ class Fixed:
     S: Operator
 
     def of(self, A: Operator, data: Any = None) -> Operator:
-        """The matrix."""
+        """The matrix that is subtracted, after a look whether its shape is that of A."""
         if not isinstance(self.S, Operator):
             raise TypeError(f"resolve of a shift must return a LowRank, got {type(self.S).__name__}")
         check_same_shape(A, self.S)
@@ -83,7 +83,7 @@ class Fixed:
         raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """The matrix, formed."""
+        """The matrix that is subtracted, formed, (m, n)."""
         return self.S.matmat(np.eye(self.S.shape[1]))
 
 

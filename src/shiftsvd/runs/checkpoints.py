@@ -3,28 +3,44 @@
 import io
 import json
 import os
+import platform
 import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
+from zipfile import BadZipFile
 
 import numpy as np
 
+from shiftsvd.kernels import instruction_set
 from shiftsvd.runs.journal import Record, kept_in
 from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.outputs import FULL, settle, settle_folder
 
-VERSION: Final = 2
+VERSION: Final = 3
 RUN: Final = "run.json"
 LOCK: Final = ".lock"
+UNREADABLE: Final = (
+    ValueError,
+    KeyError,
+    OSError,
+    EOFError,
+    AttributeError,
+    NotImplementedError,
+    BadZipFile,
+    zlib.error,
+)
 DIGEST: Final = 32  # bytes of the checksum that a record begins with
 
 
 @contextmanager
 def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
-    """Make fits of streamed data inside this block resumable.
+    """Make fits inside this block resumable.
 
     Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
     folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
@@ -53,8 +69,14 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Notes
     -----
-    Reads of matrices that are in memory are not kept: they are made again. On another machine type, or with other
-    versions of the libraries, panels differ in their last bits, and the folder is refused.
+    A result is known by all that it depends on: data, shift, scale, weights, what is read in place of missing entries,
+    transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the kernels
+    and the kind of machine. Where one of these is another after the kill, the folder is refused. Files are told by
+    their path, size and times: one that was written to, touched or restored is another one, whatever it holds.
+
+    Of matrices in memory only reads are kept that take longer than to keep them (of some ten million products on), and
+    products with their short side alone; the others are made again. What is read in blocks depends on the memory:
+    with a `memory_limit` both runs decide alike.
 
     Examples
     --------
@@ -78,17 +100,19 @@ class _Reads:
 
     def __init__(self, home: Path, run: str) -> None:
         self.home, self.number = home, 0
-        about = {"shiftsvd checkpoint": VERSION, "run": run}
+        about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
         for part in home.glob("*.part"):  # of a run that was killed while it wrote
             part.unlink()
         if file.exists():
-            if _known(file) != about:
-                raise ValueError(self._foreign())
-        else:
-            if set(home.iterdir()) - files_of(home / LOCK):
-                raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
-            self._write(file, json.dumps(about).encode())
+            if (known := _known(file)) == about:
+                return
+            nothing = set(home.iterdir()) - files_of(home / LOCK) == {file}  # as of a run that ended before any read
+            if not (nothing and isinstance(known, dict) and "shiftsvd checkpoint" in known):
+                raise ValueError(self._foreign(*_others(known)))
+        elif set(home.iterdir()) - files_of(home / LOCK):
+            raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
+        self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
         """The next record, if the broken run got that far and nothing has happened to it."""
@@ -103,9 +127,14 @@ class _Reads:
         if content[:DIGEST] != self._digest(content[DIGEST:]):
             self._damaged(file, "it is not as it was written")
             return None
-        with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
-            record = {name: stored[name] for name in stored.files}
-        if str(record.pop("what")) != what:
+        try:
+            with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
+                record = {name: stored[name] for name in stored.files}
+            kept = str(record.pop("what"))
+        except UNREADABLE as error:  # though its checksum is right
+            self._damaged(file, str(error))
+            return None
+        if kept != what:
             raise ValueError(self._foreign())
         self.number += 1
         return record
@@ -133,9 +162,8 @@ class _Reads:
 
     def _write(self, file: Path, *content: bytes | memoryview) -> None:
         """A file, complete or not there."""
-        part = file.with_name(f"{file.name}.part")
+        part = file.with_name(f"{file.name}.{token_hex(4)}.part")
         try:
-            part.unlink(missing_ok=True)  # a link there would be followed
             with part.open("xb") as out:
                 for piece in content:
                     out.write(piece)
@@ -146,7 +174,7 @@ class _Reads:
             with suppress(OSError):
                 part.unlink()
             if error.errno not in FULL:
-                raise
+                raise OSError(error.errno, error.strerror, str(file)) from None
             room = f"{self.home} has no room for the checkpoint: {error.strerror}"
             raise OSError(f"{room}; make room and repeat the command, or leave the checkpoint out") from None
 
@@ -154,12 +182,24 @@ class _Reads:
         """Where the next record is."""
         return self.home / f"read-{self.number:05}.npz"
 
-    def _foreign(self) -> str:
+    def _foreign(self, *others: str) -> str:
         """What to say of a folder that is not ours."""
-        return (
-            f"{self.home} holds the checkpoint of another run (other data, settings, seed, machine or versions); "
-            "repeat that run, or name another folder"
-        )
+        why = ", ".join(others) or "other data, settings, seed, machine or versions"
+        return f"{self.home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
+
+
+def _software() -> dict[str, str]:
+    """What the last bits of a read depend on besides data and settings."""
+    versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
+    return versions | {"kernels": instruction_set(), "machine": platform.machine()}
+
+
+def _others(known: object) -> list[str]:
+    """What made a checkpoint, where that is not what runs now."""
+    by = known.get("by") if isinstance(known, dict) else None
+    if not isinstance(by, dict):
+        return []
+    return [f"made by {name} {by.get(name)}, not {now}" for name, now in _software().items() if by.get(name) != now]
 
 
 def _known(file: Path) -> object:

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from hashlib import blake2b
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.events import holding
+from shiftsvd.numerics.digests import told
 
 Record = Mapping[str, npt.NDArray[Any]]
 
@@ -36,6 +35,11 @@ def kept_in(journal: Journal) -> AbstractContextManager[None]:
     return holding(_journal, journal)
 
 
+def unkept() -> AbstractContextManager[None]:
+    """Keep nothing of what happens inside this block: it is a part of a read that is kept as a whole."""
+    return holding(_journal, None)
+
+
 def kept() -> bool:
     """Whether somebody keeps the reads."""
     return _journal.get() is not None
@@ -46,12 +50,10 @@ def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[
     journal = _journal.get()
     if journal is None:
         return read()
-    digest = blake2b(what.encode(), digest_size=16)
-    for panel in panels:
-        digest.update(b"none" if panel is None else np.ascontiguousarray(panel).tobytes())
-    name = f"{what} {digest.hexdigest()}"
+    name = f"{what} {told(panels)}"
     record = journal.replay(name)
     if record is None:
-        record = read()
+        with unkept():
+            record = read()
         journal.keep(name, record)
     return record

@@ -2,17 +2,17 @@
 
 import errno
 import json
-import os
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+from filelock import FileLock, Timeout
+
+from shiftsvd.runs.lock_files import TakenError, guard_of, known, made, myself
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+_TRIES: Final = 20  # to make the folder of a lock, which those who end remove
 
 
 @contextmanager
@@ -24,10 +24,56 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     BlockingIOError
         If another process does, or another thread of this one; it says who.
     """
-    taken = _taken(lock, what)
+    with ExitStack() as stack:
+        try:
+            _enter(stack, lock)
+        except (Timeout, TakenError):
+            raise BlockingIOError(_busy(lock, what)) from None
+        yield
+
+
+def files_of(lock: Path) -> set[Path]:
+    """What stands in the folder of a lock for it."""
+    return {lock, _soft(lock), guard_of(_soft(lock))}
+
+
+def _soft(lock: Path) -> Path:
+    """A file that is there while somebody works, where the file system has no locks."""
+    return lock.with_name(f"{lock.name}-file")
+
+
+def _enter(stack: ExitStack, lock: Path) -> None:
+    """Take the lock, in a folder that is made for it."""
+    for tries in range(_TRIES):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _enter_there(stack, lock)
+            break
+        except FileNotFoundError:  # whoever has just ended removed the folder
+            if tries == _TRIES - 1:
+                raise
+
+
+def _enter_there(stack: ExitStack, lock: Path) -> None:
+    """Take the lock of the file system, or make a file in its place where there is none."""
+    try:
+        stack.enter_context(_of_system(lock))
+    except (OSError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
+            raise
+        with suppress(OSError):
+            lock.unlink()  # no lock, though it has the name of one
+        stack.enter_context(made(_soft(lock)))
+
+
+@contextmanager
+def _of_system(lock: Path) -> Iterator[None]:
+    """The lock of the file system, which a kill releases."""
+    taken = _file_lock(lock)
+    taken.acquire(timeout=0)
     try:
         with suppress(OSError):  # who holds it is told as far as it can be
-            lock.write_text(json.dumps(_myself()))
+            lock.write_text(json.dumps(myself()))
         yield
     finally:
         # While the lock is held: whoever has the file open already finds that it has no name any more, and tries anew.
@@ -36,55 +82,19 @@ def held(lock: Path, what: Path) -> Iterator[None]:
         taken.release()
 
 
-def files_of(lock: Path) -> set[Path]:
-    """What stands in the folder of a lock for it."""
-    return {lock, _soft(lock)}
-
-
-def _soft(lock: Path) -> Path:
-    """A file that is there while somebody works, where the file system has no locks."""
-    return lock.with_name(f"{lock.name}-soft")
-
-
-def _taken(lock: Path, what: Path) -> BaseFileLock:
-    """The lock; a file in its place where the file system has none."""
+def _file_lock(lock: Path) -> Any:
+    """The lock of filelock; where there is none it says so, and does not make a file that others would take from it."""
     try:
-        return _acquired(FileLock(lock, thread_local=False), lock, what)
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
-            raise
-        return _acquired(SoftFileLock(_soft(lock), thread_local=False), lock, what)
-
-
-def _acquired(taken: BaseFileLock, lock: Path, what: Path) -> BaseFileLock:
-    """The lock, or an error that says who has it."""
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            taken.acquire(timeout=0)
-        except FileNotFoundError:  # whoever has just ended removed the folder
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            taken.acquire(timeout=0)
-    except Timeout:
-        raise BlockingIOError(_busy(lock, what)) from None
-    return taken
-
-
-def _myself() -> dict[str, str | int]:
-    """What another process is told."""
-    return {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now().astimezone().isoformat(timespec="seconds"),
-    }
+        return FileLock(lock, thread_local=False, fallback_to_soft=False)
+    except TypeError:  # an older version, which says so always
+        return FileLock(lock, thread_local=False)
 
 
 def _busy(lock: Path, what: Path) -> str:
     """Who holds a lock, as far as is known."""
-    try:
-        known = json.loads(lock.read_text())
-        who = f"process {known['pid']} on {known['host']}, since {known['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        who = "another process"
-    stale = f"; if that process is dead, delete {_soft(lock)}" if _soft(lock).exists() else ""
+    soft = _soft(lock)
+    holder = known(soft) or known(lock)
+    named = {"pid", "host", "since"} <= set(holder)
+    who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}" if named else "another process"
+    stale = f"; if that process has ended, delete {soft}" if soft.exists() else ""
     return f"{what} is in use by {who}; wait for it, or give another name{stale}"

@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from shiftsvd.kernels import thread_count
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 MOST = 2**14  # bytes that are read of what the system tells: all of a process, and the first lines of the memory
 
@@ -55,13 +57,16 @@ def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: st
 
 @dataclass(frozen=True)
 class Resources:
-    """What a caller lets a run take, as it was given: whoever takes it refuses what cannot be.
+    """What a caller lets a run take, as it was given; threads that there cannot be are refused.
 
     Public functions have arguments of these two names: ``as_operator(X, **vars(resources))``.
     """
 
     memory_limit: int | str | None = None
     n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        thread_count(self.n_threads)
 
 
 class MemoryWatch:

@@ -2,16 +2,19 @@
 
 import errno
 import os
+import re
+import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from glob import escape
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Final, Self
 
 from shiftsvd.runs.locks import held
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # of a folder, on some file systems
 
 
 def refuse(paths: Iterable[Path], force: bool) -> None:
@@ -33,41 +36,43 @@ def refuse(paths: Iterable[Path], force: bool) -> None:
 
 
 class Outputs:
-    """Files that are written under other names first, and get their own together when all are complete.
+    """Files that are written in a folder beside their places first, and get these together when all are complete.
 
-    Where the block ends with an exception, what was there before is there still, and nothing else. Meanwhile no other
-    process can write files of these names.
+    A folder that is not there yet appears with all of its files in one step; in one that is there the files are
+    replaced one by one, in their order. Where the block ends with an exception, what was there before is there still,
+    and nothing else. Meanwhile no other process can write files of these names.
     """
 
     def __init__(self, paths: Iterable[Path], force: bool) -> None:
-        self._parts = {path: path.with_name(f".{os.getpid()}.part.{path.name}") for path in paths}
-        self._force = force
+        self._paths, self._force = list(paths), force
+        self._stages: dict[Path, Path] = {}  # of each folder, where its files are written
         self._made: list[Path] = []
         self._locks = ExitStack()
-        refuse(self._parts, force)
+        refuse(self._paths, force)
 
     def part(self, path: Path) -> Path:
-        """Where to write what will be at `path`; the suffix is the same."""
-        return self._parts[path]
+        """Where to write what will be at `path`; the name is the same."""
+        return self._stages[path.parent] / path.name
 
     def leave_out(self, path: Path) -> None:
         """Not write one of them after all."""
-        self._parts.pop(path).unlink(missing_ok=True)
+        self._paths.remove(path)
+        self.part(path).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        """Make the folders, and nothing in them but locks."""
+        """Make a folder for the parts of each folder, with a name that nobody can know before; lock what will be."""
         with ExitStack() as undone:
-            undone.callback(self._remove_folders)
-            for path in self._parts:
-                self._made += [parent for parent in path.parents if not parent.exists()]
-                path.parent.mkdir(parents=True, exist_ok=True)
-            locks = undone.enter_context(ExitStack())
-            for path in self._parts:
-                locks.enter_context(held(path.with_name(f".{path.name}.lock"), path))
-                for part in path.parent.glob(f".*.part.{escape(path.name)}"):  # of a run that was killed
-                    part.unlink()
-            refuse(self._parts, self._force)  # by now another process may have written them
-            self._locks = locks.pop_all()
+            undone.callback(self._undo)
+            for folder in dict.fromkeys(path.parent for path in self._paths):
+                if not folder.exists():
+                    self._make_parents(folder)
+                    self._lock(folder)
+                if folder.exists():  # by now, maybe
+                    _free(folder)
+                    for path in self._in(folder):
+                        self._lock(path)
+                self._stage(folder, self._in(folder)[0] if folder.exists() else folder)
+            refuse(self._paths, self._force)  # by now another process may have written them
             undone.pop_all()
         return self
 
@@ -77,25 +82,68 @@ class Outputs:
         """Rename everything, or remove everything."""
         try:
             if kind is None:
-                for part in self._parts.values():
-                    settle(part)
-                for path, part in self._parts.items():
-                    part.replace(path)
+                for path in self._paths:
+                    settle(self.part(path))
+                for folder in reversed(dict.fromkeys(path.parent for path in reversed(self._paths))):
+                    self._publish(folder)
                 self._made = []
         finally:
-            for part in self._parts.values():
-                part.unlink(missing_ok=True)
-            self._locks.close()
-            self._remove_folders()
+            self._undo()
         if isinstance(error, OSError) and error.errno in FULL:
-            where = next(iter(self._parts)) if len(self._parts) == 1 else next(iter(self._parts)).parent
+            where = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
             raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
 
-    def _remove_folders(self) -> None:
-        """Remove folders that were made here, unless something is in them."""
+    def _publish(self, folder: Path) -> None:
+        """All of a new folder at once, or one file after another; safe on the disk."""
+        stage = self._stages[folder]
+        settle_folder(stage)
+        if not folder.exists():
+            stage.rename(folder)
+        else:
+            for path in self._in(folder):
+                self.part(path).replace(path)
+            settle_folder(folder)
+        settle_folder(folder.parent)
+
+    def _in(self, folder: Path) -> list[Path]:
+        """The files of one folder."""
+        return [path for path in self._paths if path.parent == folder]
+
+    def _lock(self, path: Path) -> None:
+        """Be the only one who makes a file or folder of this name."""
+        self._locks.enter_context(held(path.with_name(f".{path.name}.lock"), path))
+
+    def _stage(self, folder: Path, locked: Path) -> None:
+        """A folder beside what is locked, whose name it has; those that killed runs left are removed first."""
+        left = re.compile(rf"\.{re.escape(locked.name)}\.[0-9a-f]{{8}}\.part")
+        with suppress(PermissionError):  # a folder that may be written to and not looked into
+            for other in locked.parent.iterdir():
+                if left.fullmatch(other.name) and not other.is_symlink():
+                    shutil.rmtree(other, ignore_errors=True)
+        self._stages[folder] = locked.with_name(f".{locked.name}.{token_hex(4)}.part")
+        self._stages[folder].mkdir()
+
+    def _make_parents(self, folder: Path) -> None:
+        """What a new folder will be in."""
+        self._made += [parent for parent in folder.parents if not parent.exists()]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+
+    def _undo(self) -> None:
+        """Remove parts and locks, and folders that were made here, unless something is in them."""
+        for stage in self._stages.values():
+            shutil.rmtree(stage, ignore_errors=True)
+        self._locks.close()
         for folder in self._made:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+
+
+def _free(folder: Path) -> None:
+    """Remove the lock of a folder that a run left which was killed when the folder had just appeared."""
+    lock = folder.with_name(f".{folder.name}.lock") if folder.name else folder
+    if lock.is_file():
+        with suppress(OSError), held(lock, folder):  # unless it is another run's
+            pass
 
 
 def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
@@ -112,10 +160,15 @@ def settle(part: Path) -> None:
 
 
 def settle_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk too, where the system lets folders be opened."""
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    """Have the names in a folder on the disk too, where the system lets folders be opened and settled."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except PermissionError:  # of a folder that may not be looked into, and of all folders of Windows
+        return
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in UNSETTLED:
+            raise
+    finally:
+        os.close(handle)

@@ -6,6 +6,8 @@ import warnings
 from types import FrameType
 from typing import Final
 
+from shiftsvd.runs.plain import plain_lines
+
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
 
@@ -28,7 +30,7 @@ def notice(message: str) -> None:
 
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """A `UserWarning` at the nearest line that is neither of this library nor of what calls and wraps it."""
-    prefixes = _own()
+    message, prefixes = plain_lines(message), _own()
     if sys.version_info >= (3, 12):
         warnings.warn(message, category, stacklevel=2, skip_file_prefixes=prefixes)
     else:

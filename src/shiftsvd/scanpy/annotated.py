@@ -9,7 +9,7 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
-from shiftsvd.backends.validation import from_frame, is_frame, numeric_array
+from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
 from shiftsvd.io.opening import held_or_streamed, read_file
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
@@ -53,6 +53,7 @@ def indexable(X: Any) -> Any:
     if hasattr(X, "matmat"):
         raise TypeError(f"mask_var must be left out for an operator, which has no columns to choose; got {X!r}")
     if getattr(X, "format", None) in ("coo", "dia", "bsr"):
+        sound_places(X)
         X = X.tocsr()
     return X if issparse(X) or is_lazy(X) else numeric_array(X)
 

@@ -197,7 +197,7 @@ def estimate(
     >>> ss.estimate(np.ones((100, 20)), 5).n_passes
     1
     """
-    A = as_operator(X)
+    A = as_operator(X, memory_limit=memory_limit)
     if not isinstance(k, float):
         check_rank(k, A.shape)
     chosen = solver_named(solver, A, k, tol, memory_limit)

@@ -56,7 +56,7 @@ def surroundings(A: Operator) -> int:
     """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
     if A.costs.stored < A.shape[0] * A.shape[1]:
         return FIXED + A.costs.working_bytes
-    at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * DENSE_BYTES
+    at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * (A.costs.block_bytes or DENSE_BYTES)
     return FIXED + A.costs.working_bytes + min(at_once, 8 * A.costs.stored)
 
 

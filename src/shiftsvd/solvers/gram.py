@@ -153,15 +153,15 @@ class Formed(Operator):
         return Costs.of(self, gram_reads=0)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``G V``."""
+        """``G V``, G being the Gram matrix that was formed."""
         product = np.zeros(V.shape, np.result_type(self.G, V))
         subtract_product(product, self.G, -V)
         return product
 
     def matmat(self, V: Panel) -> Panel:
-        """Not known."""
+        """Refuse the product, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")
 
     def rmatmat(self, W: Panel) -> Panel:
-        """Not known."""
+        """Refuse the product of the adjoint, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")

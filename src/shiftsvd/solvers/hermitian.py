@@ -152,7 +152,7 @@ class _Run:
         basis.extend(self._product(basis.block))
 
     def _product(self, V: Panel) -> Panel:
-        """``A V``."""
+        """``A V`` in the precision of the basis, counted as a pass."""
         self.n_passes += 1
         return np.asarray(self.A.matmat(V), self.basis.B.dtype)
 
@@ -207,7 +207,7 @@ class _Run:
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _pairs(self, ritz: Ritz, Z: Panel) -> Eigenpairs:
-        """What was found."""
+        """The eigenpairs that were found, with bounds and with what can have been missed."""
         self._estimate(ritz, Z)
         k, whole = self.k, self.basis.size >= self.n
         if whole:

@@ -141,7 +141,7 @@ class Ritz:
         return self.limits[k]
 
     def _limit(self, k: int) -> float:
-        """The same, sought."""
+        """What `limit` gives, computed: the least level for the value after k that is proven or known."""
         if len(self.theta) == k and self.level == -np.inf:
             return -np.inf
         least = float(self.theta[k]) if len(self.theta) > k else -np.inf

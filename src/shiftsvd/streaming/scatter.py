@@ -126,7 +126,7 @@ class WholeScatter(Scatter):
 
     @classmethod
     def empty(cls, n: int) -> "WholeScatter":
-        """No rows yet."""
+        """A scatter matrix (n, n) of no rows yet."""
         return cls(np.empty((n, WAITING), order="F"), 0, np.zeros((n, n), order="F"))
 
     @staticmethod
@@ -140,7 +140,7 @@ class WholeScatter(Scatter):
         return 1
 
     def add_columns(self, P: Panel) -> None:
-        """They wait."""
+        """Let columns wait until there are enough of them for one product with BLAS."""
         self._append(P)
 
     def _make_room(self) -> None:
@@ -164,7 +164,7 @@ class WholeScatter(Scatter):
         return 0
 
     def leading(self, k: int) -> ScatterPairs:
-        """Those of S."""
+        """The k leading eigenpairs of the scatter matrix S, by LAPACK, and its trace."""
         self._make_room()
         n = len(self.S)
         w, V = linalg.eigh(self.S, subset_by_index=(n - k, n - 1), check_finite=False)

@@ -58,7 +58,7 @@ class SketchedScatter(Scatter):
 
     @classmethod
     def empty(cls, n: int, ell: int, rng: Generator) -> "SketchedScatter":
-        """No rows yet."""
+        """A sketch (n, ell) of the scatter matrix of no rows yet."""
         return cls(np.empty((n, 2 * ell), order="F"), 0, rng.standard_normal((n, ell)), np.zeros((n, ell)))
 
     @staticmethod

@@ -85,7 +85,7 @@ class Stream:
 
     @classmethod
     def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
-        """No rows yet."""
+        """A stream of no rows yet, with what is to gather its scatter."""
         n = len(scatter.B)
         return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
 

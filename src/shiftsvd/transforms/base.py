@@ -11,7 +11,8 @@ from shiftsvd.backends import as_operator
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.selection import Places
 from shiftsvd.names import TOL
-from shiftsvd.numerics.entrywise import Change, Quantities, Terms, told
+from shiftsvd.numerics.digests import told
+from shiftsvd.numerics.entrywise import Change, Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms.smooth import Smooth
@@ -236,7 +237,7 @@ class EntryOf:
     table: Panel | None
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
-        """The change."""
+        """What stored entries become, less what zeros become in their place."""
         return self.how.entry(x, r, c, self.known, self.table)
 
 
@@ -265,7 +266,7 @@ def held_as(A: Operator, tol: float) -> np.dtype[Any]:
 
 
 def checked(A: Operator) -> Operator:
-    """Refuse complex numbers."""
+    """Refuse an operator of complex numbers, which no transformation takes."""
     if A.dtype.kind == "c":
         raise ValueError(f"transformations are of real numbers, got {A!r}")
     return A
@@ -277,7 +278,7 @@ def frequencies(weights: Any, A: Operator) -> Vector:
 
 
 def not_negative(x: Vector, how: Transform) -> None:
-    """Refuse negative entries."""
+    """Refuse negative entries, which the transformation does not take."""
     if x.size and x.min() < 0:
         raise ValueError(
             f"{type(how).__name__} takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred"

@@ -86,5 +86,5 @@ class CLR(Transform):
             return np.where(x > 0, np.log(x), 0)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """Minus the means."""
+        """Left factors of what zeros become: minus the mean logarithm of each row."""
         return np.negative(R)

@@ -159,7 +159,7 @@ class TfIdf(Transform):
         return weight * r[0] if r else weight
 
     def _weight(self, x: Vector, c: Quantities) -> Vector:
-        """``tf idf``."""
+        """``tf idf`` of stored entries: the frequency of a term in a document times the weight of the term."""
         with np.errstate(divide="ignore", invalid="ignore"):
             tf = np.where(x > 0, 1 + np.log(x), 0) if self.sublinear_tf else x
             return np.asarray(np.where(x > 0, tf * c[0], 0))
@@ -200,7 +200,7 @@ class BM25(Transform):
             raise ValueError(f"k1 must be a finite number above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Counts."""
+        """What is summed over rows and columns: the counts, refused if negative."""
         not_negative(x, self)
         return (x,)
 
@@ -217,7 +217,7 @@ class BM25(Transform):
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """The weight."""
+        """The weight of a term in a document, by its count, the document's length and the term's rarity."""
         not_negative(x, self)
         return np.asarray(c[0] * x * (self.k1 + 1) / (x + r[0]))
 
@@ -273,7 +273,7 @@ class PMI(Transform):
         return self.smoothing == 0
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Counts."""
+        """What is summed over rows and columns: the counts, refused if negative."""
         not_negative(x, self)
         return (x,)
 

@@ -19,11 +19,11 @@ class OfEntry(Transform):
 
     @abstractmethod
     def value(self, x: Vector) -> Vector:
-        """f."""
+        """The function f of each entry, which a subclass says."""
 
     @property
     def at_zero(self) -> float:
-        """``f(0)``."""
+        """``f(0)``, which all entries that are not stored become."""
         return float(self.value(np.zeros(1))[0])
 
     @property
@@ -38,7 +38,7 @@ class OfEntry(Transform):
         return Fitted(self, np.zeros((n, 0)), np.zeros(0), right), np.zeros((A.shape[0], 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``f(x) - f(0)``."""
+        """``f(x) - f(0)``: what stored entries become less what zeros become."""
         return np.asarray(self.value(x) - self.at_zero)
 
 
@@ -47,7 +47,7 @@ class Sqrt(OfEntry):
     """``sqrt(x)``, of which the variance of Poisson counts is about 1/4."""
 
     def value(self, x: Vector) -> Vector:
-        """The root."""
+        """The square root of each entry, which must be at least 0."""
         not_negative(x, self)
         return np.sqrt(x)
 
@@ -57,7 +57,7 @@ class FreemanTukey(OfEntry):
     """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1."""
 
     def value(self, x: Vector) -> Vector:
-        """Both roots."""
+        """``sqrt(x) + sqrt(x + 1)`` of each entry, which must be at least 0."""
         not_negative(x, self)
         return np.asarray(np.sqrt(x) + np.sqrt(x + 1))
 
@@ -67,7 +67,7 @@ class Anscombe(OfEntry):
     """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948)."""
 
     def value(self, x: Vector) -> Vector:
-        """The root."""
+        """``2 sqrt(x + 3/8)`` of each entry, which must be at least 0."""
         not_negative(x, self)
         return 2 * np.sqrt(x + 0.375)
 
@@ -89,7 +89,7 @@ class Binarize(OfEntry):
             raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
 
     def value(self, x: Vector) -> Vector:
-        """1 or 0."""
+        """1 where an entry is above the threshold, else 0."""
         return (x > self.threshold).astype(np.float64)
 
 

@@ -23,7 +23,7 @@ class NullModel(Transform):
     keeps_zeros: ClassVar[bool] = False
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Counts."""
+        """What is summed over rows and columns: the counts, refused if they are no whole numbers."""
         counts(x, self)
         return (x,)
 
@@ -107,7 +107,7 @@ class PearsonResiduals(NullModel):
         return replace(fitted, known=np.array([clip, 1.0])), r[:, None]
 
     def _theta(self, A: Operator, r: Vector, rates: Vector, weights: Vector) -> Vector:
-        """Of each column."""
+        """The overdispersion theta of each column: given, or by the method of moments."""
         if not isinstance(self.theta, str):
             return of_columns("theta", self.theta, rates)
         _, (xx, xr) = (
@@ -139,7 +139,7 @@ class Scatter:
     """Weighted ``x^2`` and ``x r`` of columns."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """Both."""
+        """Terms of both sums that theta is found from: of squares, and of products with the margins."""
         return (), (r[1] * x**2, r[1] * x * r[0])
 
 
@@ -217,7 +217,7 @@ class DevianceResiduals(NullModel):
         return loss(x, mu), mu
 
     def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
-        """The same."""
+        """The deviance of a binomial count and its value at zero, as `_poisson` gives those of a Poisson count."""
         return loss(x, mu) + loss(np.maximum(r[0] - x, 0), r[0] * (1 - c[0])), -r[0] * np.log1p(-c[0])
 
     def _nb(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:

@@ -79,7 +79,7 @@ def stacked(da: Any, dim: Hashable | Sequence[Hashable]) -> Stacked:
 
 
 def matrix(da: Any, over: Dims, space: Dims) -> Any:
-    """Samples x cells."""
+    """The field as a matrix, samples x cells, lazy where the field is."""
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
 
 

@@ -18,8 +18,9 @@ from shiftsvd.backends.dask.tasks import Own, Shared, added, block_operator, wid
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import changed_rows
 from shiftsvd.backends.reread import Merge, Panels, Reread, in_double
-from shiftsvd.backends.selection import Places, told
+from shiftsvd.backends.selection import Places
 from shiftsvd.events import read_part
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import folded
@@ -87,7 +88,7 @@ class DaskRows(Reread):
 
     @property
     def data(self) -> Any:
-        """The array."""
+        """The Dask array that was given, for what reads it again."""
         return self.X
 
     @property
@@ -145,7 +146,7 @@ class DaskRows(Reread):
     def triangle(self, weights: Vector | None = None) -> Panel:
         """R of ``diag(sqrt(weights)) A``; one read, in which the blocks are factorized and folded by the workers."""
         read = lambda: {"R": self._total("triangle", (), (in_double(weights),), folded)}  # noqa: E731
-        return self._once("triangle", (weights,), read)["R"]
+        return self.once("triangle", (weights,), read)["R"]
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
         """Chunks are multiplied in the tasks that load them."""

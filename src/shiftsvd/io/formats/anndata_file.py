@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from shiftsvd.io.base import Features, Labels, Opened, optional, reading
+from shiftsvd.io.base import Features, Labels, Opened, reading
 from shiftsvd.io.limits import labels
+from shiftsvd.io.storage.folder import open_zarr
 from shiftsvd.io.storage.frames import column, column_names
 from shiftsvd.io.storage.h5_array import open_hdf5
 from shiftsvd.io.storage.tree import Tree, attribute, is_array
@@ -35,7 +36,7 @@ def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
     """The groups and arrays of a file or folder."""
     with reading(path):
         if path.is_dir():
-            yield Tree(path, optional("zarr", "zarr").open(str(path), mode="r"), memory_limit)
+            yield Tree(path, open_zarr(path, memory_limit), memory_limit)
         else:
             with open_hdf5(path) as root:
                 yield Tree(path, root, memory_limit)

@@ -13,6 +13,7 @@ from shiftsvd.io.formats import triplets
 from shiftsvd.io.formats.marks import Marks, is_gap, looks_like_number, marks_of
 from shiftsvd.io.formats.roles import Roles, roles_of
 from shiftsvd.io.formats.written import Written, beginning, leading_comments, written
+from shiftsvd.io.limits import bounded_width
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # as spreadsheets begin
 _SEPARATORS = ",\t;|"
@@ -129,6 +130,9 @@ def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple
             text, is_all = beginning(path, how, memory_limit)
     if not text.strip():
         raise ValueError(f"{path} is empty")
+    first_line = text.lstrip().partition("\n")[0]
+    marks = [choices.sep] if choices.sep else _SEPARATORS
+    bounded_width(path, 1 + max(first_line.count(mark) for mark in marks), memory_limit)
     return how, text, is_all
 
 
@@ -145,7 +149,7 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
 
     The one that cuts all rows alike and leaves most cells as numbers; of several, the one that makes most cells.
     """
-    line = next(line for line in text.splitlines() if line.strip())
+    line = next(line for line in io.StringIO(text) if line.strip())
     there = [separator] if separator else [mark for mark in _SEPARATORS if mark in line] or [","]
     tried = [(mark, _records(path, text, is_all, mark)) for mark in there]
     return max(tried, key=lambda each: _fitness(each[1])) if len(tried) > 1 else tried[0]

@@ -59,12 +59,12 @@ class NpyRows(RowSource):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The path."""
+        """The path of the file, as messages name it."""
         return str(self.path)
 
     @property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of the file."""
+        """What tells the content of the file from that of another, for checkpoints."""
         return fingerprint_of(self.path)
 
     def edges(self, n_bytes: int) -> list[int]:

@@ -14,6 +14,7 @@ from shiftsvd.io.limits import bounded, labels, plausible_shape
 
 _NAMES = ("row_names", "column_names")
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_PLACES = {"indices", "indptr", "row", "col", "offsets"}  # what says where values are
 _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
 
@@ -73,6 +74,9 @@ def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None)
     if kind not in _FORMATS:
         raise ValueError(f"{path} holds a sparse matrix of format {kind!r}; known: {', '.join(_FORMATS)}")
     plausible_shape(path, [int(size) for size in shape], memory_limit)
+    for name in _PLACES & members.keys():
+        if members[name][1].kind not in "iu":
+            raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}")
     matrix: Any = sparse.load_npz(path)
     if kind in ("csr", "csc", "bsr"):
         matrix.check_format(full_check=True)  # a conversion would follow bad indices out of the arrays

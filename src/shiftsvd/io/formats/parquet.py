@@ -19,6 +19,7 @@ from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes
 from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
 from shiftsvd.io.limits import labels, plausible_shape
 from shiftsvd.io.storage.chunked import fingerprint_of
+from shiftsvd.numerics.digests import told
 
 _BATCH = 1 << 25  # bytes decoded at once, at most
 _BUFFER = 1 << 20  # bytes of a column that are read at once
@@ -121,7 +122,7 @@ class ParquetRows(RowSource):
         self.shape = int(ends[-1]), form.width
         self.dtype = form.dtype
         self.name = str(path)
-        self.fingerprint = fingerprint_of(path)
+        self.fingerprint = fingerprint_of(path, told(form))
         self._path, self._metadata, self._form = path, metadata, form
         self._ends: list[int] = ends.tolist()
         self._turns = _Turns()
@@ -176,7 +177,7 @@ class _Cursor:
         self._left: Any = None
 
     def take(self, count: int) -> npt.NDArray[Any]:
-        """The next rows."""
+        """The next so many rows, as numbers, (count, n)."""
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.choices import Choices
@@ -12,7 +13,7 @@ from shiftsvd.io.formats import parquet, text_rows, triplets
 from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.telling import tell, tell_header, tell_label
-from shiftsvd.io.limits import bounded, labels, plausible_shape
+from shiftsvd.io.limits import NAME, bounded, labels, plausible_shape
 
 _KEYS = (None, "matrix", "triplets")
 
@@ -77,12 +78,22 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
     head = head_of(path, key, choices, memory_limit)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        with text_rows.batches(path, head, range(head.width)) as batches:
+        with text_rows.batches(path, head, range(head.width), memory_limit) as batches:
             return triplets.gather(path, batches, head.triplets, memory_limit, digits=True)
     names, parts = text_rows.parts(path, head, memory_limit)
     tell_header(path, head.names)
     tell_label(path, head.called[0], head.roles.why)
     return _gather(path, parts, names, head.roles.label is not None, memory_limit, choices)
+
+
+def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The block below the matrix, which grows where it is: the system moves its pages, and nothing is held twice."""
+    if matrix.base is not None or not matrix.flags.c_contiguous:
+        matrix = np.array(matrix, order="C")
+    first = len(matrix)
+    matrix.resize((first + len(block), matrix.shape[1]), refcheck=False)
+    matrix[first:] = block
+    return matrix
 
 
 def _gather(
@@ -94,15 +105,14 @@ def _gather(
     choices: Choices,
 ) -> Opened:
     """The matrix of all parts."""
-    blocks, rows, n_bytes = [], [], 0
+    matrix, rows = None, list[str]()
     for block, called in parts:
-        n_bytes += block.nbytes
-        bounded(path, 2 * n_bytes, memory_limit)
-        blocks.append(block)
+        held = 0 if matrix is None else matrix.nbytes
+        bounded(path, held + 2 * block.nbytes + NAME * (len(rows) + len(called)), memory_limit)
+        matrix = block if matrix is None else _below(matrix, block)
         rows += called
-    if not blocks:
+    if matrix is None:
         raise ValueError(f"{path} has no rows")
-    matrix = np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
     plausible_shape(path, matrix.shape, memory_limit)
     columns: Labels | None = None if names is None else labels(path, names, memory_limit)
     found = Opened(matrix, labels(path, rows, memory_limit) if is_named else None, columns, table=True)

@@ -17,23 +17,26 @@ from shiftsvd.io.formats.marks import GAPS, is_gap
 from shiftsvd.io.formats.refusals import not_numbers
 from shiftsvd.io.formats.written import OTHER_ENCODING, for_arrow, opened
 from shiftsvd.io.limits import bounded_lines
+from shiftsvd.runs.memory import limit_of
 
 Part = tuple[npt.NDArray[Any], list[str]]  # rows, and their names if they have some
-_BLOCK = 1 << 24  # bytes of text that are parsed at once
+# Bytes of text that are parsed at once, and their part of the limit: Arrow reads 32 of them ahead.
+_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 18, 512
 _WIDEST = 32  # bytes of text of one number
+_CUT = 12  # bytes of memory for each byte of a row that is cut into cells
 _WIDE = 1 << 13  # columns; Arrow takes some ten kilobytes for each
 
 
 def parts(path: Path, head: Head, memory_limit: int | str | None) -> tuple[list[str] | None, Iterator[Part]]:
     """What the features are called, and the rows part by part."""
     places = {j: place for place, j in enumerate(_read_columns(head))}
-    classes = _classes(path, head, places)
+    classes = _classes(path, head, places, memory_limit)
     label = None if head.roles.label is None else places[head.roles.label]
     form = Layout(label, [places[j] for j in head.roles.features], np.dtype(np.float64), classes)
     names = None if head.names is None and not classes else form.named([head.called[j] for j in places])
     if head.width > _WIDE and not classes:
         return names, _wide(path, head, memory_limit)
-    return names, _narrow(path, head, form)
+    return names, _narrow(path, head, form, memory_limit)
 
 
 def _read_columns(head: Head) -> list[int]:
@@ -42,10 +45,10 @@ def _read_columns(head: Head) -> list[int]:
     return sorted({*roles.features, *(() if roles.label is None else (roles.label,))})
 
 
-def _narrow(path: Path, head: Head, form: Layout) -> Iterator[Part]:
+def _narrow(path: Path, head: Head, form: Layout, memory_limit: int | str | None) -> Iterator[Part]:
     """The rows as Arrow gives them."""
     numbers = [j for j in form.numbers if j not in form.classes]
-    with batches(path, head, _read_columns(head)) as found:
+    with batches(path, head, _read_columns(head), memory_limit) as found:
         for batch in found:
             batch.validate(full=True)  # else damaged offsets are followed out of the file
             if head.marks.thousands is not None:
@@ -63,28 +66,40 @@ def _read_numbers(path: Path, head: Head, batch: Any, numbers: Sequence[int]) ->
     return batch
 
 
-def _classes(path: Path, head: Head, places: dict[int, int]) -> dict[int, Sequence[str]]:
+def _classes(
+    path: Path, head: Head, places: dict[int, int], memory_limit: int | str | None
+) -> dict[int, Sequence[str]]:
     """The classes of the columns of classes: those said, or else all there are, by a read of these columns."""
     said = {j: head.classes.get(head.called[j], ()) for j in head.roles.classes}
     unknown = [j for j, classes in said.items() if not classes]
     if unknown:
-        with batches(path, head, unknown) as found:
+        with batches(path, head, unknown, memory_limit) as found:
             classes = found_classes(found, range(len(unknown)))
         said |= {j: classes[i] for i, j in enumerate(unknown)}
     return {places[j]: classes for j, classes in said.items()}
 
 
+def block_bytes(memory_limit: int | str | None) -> int:
+    """Bytes of text that are parsed at once."""
+    limit = limit_of(memory_limit)
+    return _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
+
+
 @contextmanager
-def batches(path: Path, head: Head, columns: Sequence[int], *, as_text: bool = False) -> Iterator[Iterator[Any]]:
+def batches(
+    path: Path, head: Head, columns: Sequence[int], memory_limit: int | str | None = None, *, as_text: bool = False
+) -> Iterator[Iterator[Any]]:
     """Some columns, many rows at a time: names, classes, places of triplets and what has thousands as text."""
     pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
     words = {*head.roles.classes, head.roles.label, *(head.triplets[:2] if head.triplets else ())}
     names = [str(j) for j in range(head.width)]
     number = pa.float64() if head.marks.thousands is None else pa.string()
-    with for_arrow(path, head.written, head.skip) as stream, _naming(path, head):
+    with for_arrow(path, head.written, head.skip, memory_limit) as stream, _naming(path, head):
         yield arrow_csv.open_csv(
             stream,
-            arrow_csv.ReadOptions(column_names=names, block_size=max(_BLOCK, _WIDEST * head.width)),
+            arrow_csv.ReadOptions(
+                column_names=names, block_size=max(block_bytes(memory_limit), _WIDEST * head.width), use_threads=False
+            ),
             arrow_csv.ParseOptions(delimiter=head.separator, newlines_in_values=True),
             arrow_csv.ConvertOptions(
                 column_types={names[j]: pa.string() if as_text or j in words else number for j in columns},
@@ -98,7 +113,7 @@ def batches(path: Path, head: Head, columns: Sequence[int], *, as_text: bool = F
 def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Part]:
     """The rows one by one; several at a time in an array."""
     label, features = head.roles.label, head.roles.features
-    step = max(1, _BLOCK // (8 * len(features)))
+    step = max(1, block_bytes(memory_limit) // (8 * len(features)))
     block, names = [], []
     for cells in _rows(path, head, memory_limit):
         block.append(_row(path, head, cells))
@@ -112,9 +127,9 @@ def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Pa
 
 def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[list[str]]:
     """The cells of each row."""
-    with opened(path, head.written) as stream:
+    with opened(path, head.written, memory_limit) as stream:
         stream.read(head.skip)
-        lines = (line.decode() for line in bounded_lines(path, stream, memory_limit))
+        lines = (line.decode() for line in bounded_lines(path, stream, memory_limit, _CUT, kept=False))
         for number, cells in enumerate(csv.reader(lines, delimiter=head.separator, strict=True), start=1):
             if cells and len(cells) != head.width:
                 raise ValueError(f"{path}: row {number} has {len(cells)} cells, where the first has {head.width}")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from shiftsvd.io.base import optional
-from shiftsvd.io.limits import bounded_lines, open_bytes, packing
+from shiftsvd.io.limits import bounded_lines, longest_line, open_bytes, packing, too_long
 
 _CHUNK = 1 << 20  # bytes that are decoded at once
 _LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
+_DECODED = 8  # bytes of memory for each byte that is looked at: as it is, joined, decoded, and as lines again
 _COMMENT = "#"
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -67,21 +68,21 @@ def _remedy_for_zeros(begin: bytes) -> str:
     return f"it may be UTF-16; give encoding='utf-16-{'le' if odd > even else 'be'}'"
 
 
-def opened(path: Path, how: Written) -> IO[bytes]:
+def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
     """The text as UTF-8 without comments and without a byte order mark, for Python."""
     stream = open_bytes(path)
     stream.read(how.mark)
-    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how))
+    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how, longest_line(memory_limit, _DECODED)))
 
 
-def for_arrow(path: Path, how: Written, skip: int) -> Any:
+def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
     """The same for Arrow, from a byte on; it decodes what needs no Python by itself."""
     pa = optional("pyarrow", "parquet")
     if how.plain:
         pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
         stream = pa.input_stream(str(path), compression=pack)
     else:
-        stream = pa.PythonFile(opened(path, how), "r")
+        stream = pa.PythonFile(opened(path, how, memory_limit), "r")
     left = skip + (how.mark if how.plain else 0)
     while left and (found := len(stream.read(min(left, _CHUNK)))):
         left -= found
@@ -92,9 +93,9 @@ def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -
     """The first lines, and whether they are all there are."""
     lines: list[bytes] = []
     size, filled = 0, 0
-    with opened(path, how) as stream:
+    with opened(path, how, memory_limit) as stream:
         try:
-            for line in bounded_lines(path, stream, memory_limit):
+            for line in bounded_lines(path, stream, memory_limit, _DECODED):
                 lines.append(line)
                 size += len(line)
                 filled += bool(line.strip())
@@ -130,8 +131,8 @@ def leading_comments(text: str) -> tuple[list[str], str]:
 class _Cleaned(io.RawIOBase):
     """An open text as UTF-8, without lines of comment."""
 
-    def __init__(self, path: Path, stream: IO[bytes], how: Written) -> None:
-        self._stream, self._how, self._path = stream, how, path
+    def __init__(self, path: Path, stream: IO[bytes], how: Written, longest: int) -> None:
+        self._stream, self._how, self._path, self._longest = stream, how, path, longest
         self._parts = self._cleaned()
         self._left = memoryview(b"")
 
@@ -159,6 +160,8 @@ class _Cleaned(io.RawIOBase):
             chunk = self._stream.read(_CHUNK)
             text = rest + self._decoded(decoder, chunk)
             end = text.rfind("\n") + 1 if chunk else len(text)
+            if len(text) - end > self._longest:
+                raise too_long(self._path, self._longest)
             kept, rest = text[:end], text[end:]
             if self._how.comment is not None:
                 kept, quoted = _without(kept, self._how.comment, quoted)

@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-from shiftsvd.io.base import Opened, optional, reading
+from shiftsvd.io.base import Opened, reading
 from shiftsvd.io.formats.anndata_file import element, is_anndata
+from shiftsvd.io.storage.folder import open_zarr
 from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     """A source of the rows of the array or group at `key`, or of the only one there is."""
     with reading(path):
-        tree = Tree(path, optional("zarr", "zarr").open(str(path), mode="r"), memory_limit)
+        tree = Tree(path, open_zarr(path, memory_limit), memory_limit)
         if is_anndata(tree.root):
             return element(tree, key)
         itself = is_array(tree.root) or is_sparse(tree.root)

@@ -44,7 +44,7 @@ class Store(ABC):
 
 @dataclass(frozen=True, eq=False)
 class H5Store(Store):
-    """HDF5."""
+    """AnnData in an HDF5 file, written block after block."""
 
     root: Any
     file: SteadyFile
@@ -56,7 +56,7 @@ class H5Store(Store):
         self.file.check()
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        """A resizable dataset."""
+        """A new dataset of no rows, which grows as blocks are appended."""
         sizes = (0, *chunk[1:])
         return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
 

@@ -15,6 +15,7 @@ from shiftsvd.io.base import reading
 from shiftsvd.io.limits import bounded, plausible_shape
 
 _SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
+_MANY, _TINY = 100_000, 2**10  # chunks that may have less bytes than this: each costs some 0.1 ms, whatever is in it
 
 
 class Stored(Protocol):
@@ -22,11 +23,11 @@ class Stored(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As usual."""
+        """Lengths of the sides, as of a NumPy array."""
 
     @property
     def dtype(self) -> Any:
-        """As usual."""
+        """The kind of numbers, as of a NumPy array."""
 
     @property
     def chunks(self) -> tuple[int, ...] | None:
@@ -77,7 +78,7 @@ class CsrRows(RowSource):
 
     @cached_property
     def stored(self) -> int:
-        """The stored entries."""
+        """How many entries the file stores."""
         return int(self.indptr[-1])
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -159,10 +160,14 @@ def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -
 
 
 def fingerprint_of(path: Path, key: str = "") -> str:
-    """Path, element, size and time of the last change, of a folder those of all its files."""
+    """Path, element, size and times of the last change, of a folder those of all its files.
+
+    Times that can be set (of the content) and times that cannot (of the entry in the file system): what was written
+    in place is known by them also where its size and its date were put back.
+    """
     stats = [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
-    return f"{path.absolute()}:{key}:{size}:{changed}"
+    return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"
 
 
 def size_of(path: Path) -> int:
@@ -176,5 +181,12 @@ def credible(name: str, path: Path, array: Stored, memory_limit: int | str | Non
     claimed = math.prod(array.shape) * itemsize
     if claimed > max(_SLACK, _MOST_PACKED * size_of(path)):
         raise ValueError(f"{name} claims {claimed} bytes, in a file of {size_of(path)}; it is damaged")
-    if array.chunks is not None:
-        bounded(f"{name}: one chunk", math.prod(array.chunks) * itemsize, memory_limit)
+    if array.chunks is None:
+        return
+    chunk = math.prod(array.chunks) * itemsize
+    bounded(f"{name}: one chunk", chunk, memory_limit)
+    count = math.prod(-(-size // max(step, 1)) for size, step in zip(array.shape, array.chunks, strict=False))
+    if count > _MANY and chunk < _TINY:
+        raise ValueError(
+            f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read; write it in larger ones"
+        )

@@ -13,6 +13,7 @@ from shiftsvd.io.storage.tree import Tree, is_array
 
 _WHOLE: Final = ("categories", "__categories")  # which have no value for each row
 _OF_DIMENSIONS: Final = ("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST")  # which point into the other file
+_DEEPEST, _MOST = 2, 20  # groups within each other, of a frame, and parts of one that is a column
 _TEXT: Final = 64  # bytes of a text with what a file keeps for it, about
 
 
@@ -33,24 +34,32 @@ def bytes_of_columns(tree: Tree, frame: str) -> int:
     return sum(_TEXT * int(np.prod(node.shape)) for node in _arrays(tree.root[frame]))
 
 
-def _arrays(node: Any) -> Iterator[Any]:
+def _arrays(node: Any, depth: int = 0) -> Iterator[Any]:
     """All arrays below a node."""
     if is_array(node):
         yield node
     else:
-        for name in node:
-            yield from _arrays(node[name])
+        for name in _parts(node, depth):
+            yield from _arrays(node[name], depth + 1)
 
 
-def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None) -> None:
+def _parts(group: Any, depth: int) -> list[str]:
+    """What is in a group of a frame; links may make circles, which no columns do."""
+    names = list(group)
+    if depth > _DEEPEST or (depth and len(names) > _MOST):
+        raise ValueError(f"{group.name} must be a column, arrays in a group, got {len(names)} parts in level {depth}")
+    return names
+
+
+def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, depth: int = 1) -> None:
     """An array, or a group of them."""
     if is_array(node):
         values = tree.values(node, None) if node.shape else np.asarray(node[()])
         new = _write(parent, name, values if places is None or not node.shape else values[places])
     else:
         new = parent.create_group(name)
-        for part in node:
-            _copy(tree, node[part], new, part, None if part in _WHOLE else places)
+        for part in _parts(node, depth):
+            _copy(tree, node[part], new, part, None if part in _WHOLE else places, depth + 1)
     for key in node.attrs:
         if key not in _OF_DIMENSIONS:
             new.attrs[key] = node.attrs[key]

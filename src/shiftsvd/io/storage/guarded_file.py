@@ -51,5 +51,5 @@ class GuardedFile(FileIO):
             raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
 
     def _number(self, data: bytes, at: int) -> int:
-        """A length."""
+        """A whole number of the file's own width, as lengths and addresses are stored."""
         return int.from_bytes(data[at : at + self._width], "little")

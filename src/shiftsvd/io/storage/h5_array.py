@@ -17,17 +17,33 @@ import numpy.typing as npt
 
 from shiftsvd.io.base import optional
 from shiftsvd.io.storage.guarded_file import GuardedFile
+from shiftsvd.io.storage.outside import refuse_outside, refuse_storage
+from shiftsvd.runs.external import external_allowed
 
 # Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
 MOST_OPEN = 96
-_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
+_SMALL, _CHECKED = 2**16, 4  # bytes of packed chunks that cannot unpack to much; of a sum after a chunk
+_DEFLATE, _SHUFFLE, _SUM, _SEQUENCE = (
+    1,
+    2,
+    3,
+    9,
+)  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[Any]:
-    """What a file says of itself; numbers are read by way of `H5Array`."""
+    """What a file says of itself; numbers are read by way of `H5Array`.
+
+    A file that may reach others is opened by its name: through `GuardedFile` HDF5 would take it for all of them.
+    """
     h5py = _h5py()
+    if external_allowed():
+        with h5py.File(path, "r") as root:
+            yield root
+        return
     with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        refuse_outside(path, root)
         yield root
 
 
@@ -43,6 +59,22 @@ def sound_type(described: Any, name: str) -> None:
     type_id = described.get_type()
     if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
         raise ValueError(f"{name} has a type that does not exist; the file is damaged")
+
+
+def sound_chunks(dataset: Any, name: str) -> None:
+    """Refuse chunks that gzip unpacks to more than a chunk is: HDF5 takes the memory for all that comes."""
+    settings = dataset.get_create_plist()
+    filters = [settings.get_filter(i)[0] for i in range(settings.get_nfilters())]
+    if not filters or filters[-1] not in (_DEFLATE, _SUM) or _DEFLATE not in filters:
+        return
+    place = filters.index(_DEFLATE)
+    n_bytes = math.prod(settings.get_chunk()) * dataset.get_type().get_size()
+    corners: list[tuple[int, ...]] = []
+    dataset.chunk_iter(lambda info: corners.append(info.chunk_offset) if info.size > _SMALL else None)
+    for corner in corners:
+        skipped, raw = dataset.read_direct_chunk(corner)
+        if not skipped >> place & 1 and len(_inflated(raw, n_bytes + _CHECKED)) > n_bytes + _CHECKED:
+            raise ValueError(f"{name} has a chunk that unpacks to more than its {n_bytes} bytes; it is damaged")
 
 
 def look_through(path: Path) -> None:
@@ -75,11 +107,12 @@ class H5Array:
 
     _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
 
-    def __init__(self, path: Path, key: str) -> None:
+    def __init__(self, path: Path, key: str, allowed: bool | None = None) -> None:
         self.path, self.key = path, key
+        self._allowed = external_allowed() if allowed is None else allowed
 
     def __reduce__(self) -> Any:
-        return type(self), (self.path, self.key)
+        return type(self), (self.path, self.key, self._allowed)
 
     @cached_property
     def dataset(self) -> Any:
@@ -88,7 +121,10 @@ class H5Array:
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
                 vars(self._opened.popleft()()).pop("dataset", None)
-        return _h5py().File(self.path, "r")[self.key]
+        dataset = _h5py().File(self.path, "r")[self.key]
+        if not self._allowed:
+            refuse_storage(self.path, self.key, dataset.id)
+        return dataset
 
     @cached_property
     def shape(self) -> tuple[int, ...]:

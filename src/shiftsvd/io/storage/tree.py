@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,11 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels
 from shiftsvd.io.limits import labels
 from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
-from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_type
+from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_chunks, sound_type
+from shiftsvd.runs.external import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
-_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes looked at (links may make circles), nodes named in a message
+_DEEPEST, _MOST, _SHOWN = 6, 1000, 20  # levels and nodes of a group that are looked at, nodes named in a message
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +37,9 @@ class Tree:
 
     def lazy(self, node: Any) -> Lazy:
         """An array that can be read later, by any thread."""
-        array: Lazy = H5Array(self.path, node.name) if type(node).__module__.startswith("h5py") else node
-        return array
+        if not type(node).__module__.startswith("h5py"):
+            return cast("Lazy", node)
+        return H5Array(Path(node.file.filename) if external_allowed() else self.path, node.name)
 
     def find(self, key: str) -> Any:
         """The group or array at a key."""
@@ -102,18 +105,29 @@ class Tree:
         credible(name, self.path, node, self.memory_limit)
         if hasattr(node, "id"):
             sound_type(node.id, name)
+            sound_chunks(node.id, name)
         return np.asarray(node[...])
 
 
-def walk(group: Any, prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Keys and nodes below a group, but for what a sparse matrix consists of."""
-    for i, name in enumerate(group):
-        if i == _MOST or depth == _DEEPEST:
-            return
-        node = group[name]
-        yield prefix + name, node
-        if not is_array(node) and hasattr(node, "attrs") and not is_sparse(node):
-            yield from walk(node, f"{prefix}{name}/", depth + 1)
+def walk(group: Any) -> Iterator[tuple[str, Any]]:
+    """Keys and nodes below a group, but for what a sparse matrix consists of: each group once, links make circles."""
+    level, seen = [("", group)], {_identity(group, "")}
+    for _ in range(_DEEPEST):
+        below = []
+        for prefix, each in level:
+            for name in islice(each, _MOST):
+                key, node = prefix + name, each[name]
+                yield key, node
+                identity = _identity(node, key)
+                if identity not in seen and not is_array(node) and hasattr(node, "attrs") and not is_sparse(node):
+                    seen.add(identity)
+                    below.append((f"{key}/", node))
+        level = below
+
+
+def _identity(group: Any, key: str) -> Any:
+    """What tells one group from others: in HDF5 it may have several keys."""
+    return group.id if hasattr(group, "id") else key
 
 
 def is_array(node: Any) -> bool:

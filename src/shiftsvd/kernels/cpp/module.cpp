@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "panels.hpp"
+#include "processor.hpp"
 #include "rows.hpp"
 
 namespace nb = nanobind;
@@ -36,12 +37,9 @@ Isa pick() {
   if (limit != "avx512" && limit != "avx2" && limit != "baseline") {
     throw std::invalid_argument("SHIFTSVD_ISA must be avx512, avx2 or baseline, got " + limit);
   }
-  __builtin_cpu_init();
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-  bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (wide && narrow && limit == "avx512") return Isa::avx512;
-  if (narrow && limit != "baseline") return Isa::avx2;
+  Processor can = processor();
+  if (can.avx512 && limit == "avx512") return Isa::avx512;
+  if (can.avx2 && limit != "baseline") return Isa::avx2;
 #endif
   return Isa::baseline;
 }

@@ -32,7 +32,7 @@ class ArrayGaps(HeldGaps):
         return np.asarray(is_missing(self.X[slice(*rows)]) @ W)
 
     def absent_below(self, w: Vector) -> Vector:
-        """Block by block."""
+        """Weights of the rows in which each column is missing, added up block by block."""
         return np.asarray(sum(w[lo:hi] @ is_missing(self.X[lo:hi]) for lo, hi in self.row_blocks()))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
@@ -94,7 +94,7 @@ class Holed:
         return block
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Entries (i, j)."""
+        """The entries at places (i, j), NaN where they are held out."""
         x = self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
         n = self.shape[1]
         return np.where(np.isin(i * n + j, self.i * n + self.j), np.nan, x).astype(self.dtype)

@@ -29,7 +29,7 @@ class Gaps(ABC):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(m, n)."""
+        """Rows and columns (m, n) of the matrix with gaps."""
         m, n = self.X.shape
         return int(m), int(n)
 

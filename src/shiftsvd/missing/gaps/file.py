@@ -38,7 +38,7 @@ class FileGaps(Gaps):
         return self._read(*rows).absent(W, (0, rows[1] - rows[0]))
 
     def absent_below(self, w: Vector) -> Vector:
-        """One read."""
+        """Weights of the rows in which each column is missing, in one read of the file."""
         return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.X.blocks()))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:

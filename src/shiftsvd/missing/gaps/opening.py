@@ -1,7 +1,6 @@
 """Files with missing entries: opened for those who say what is to stand for them."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,11 @@ from shiftsvd.io.base import Names, Opened, Orient, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.joining import Join
-from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files, spooled
+from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files
+from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
+from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
 
 
@@ -32,6 +33,7 @@ def open_with_gaps(
     feature_types: FeatureTypes = None,
     join: Join | None = None,
     choices: Choices = NOTHING,
+    allow_external: bool = False,
 ) -> tuple[Gaps, Names]:
     """The matrix in a file with its missing entries, samples as rows, and the names of its samples and features.
 
@@ -45,6 +47,8 @@ def open_with_gaps(
         Whether it has to be in memory, as ``missing="em"`` needs it for a fit.
     choices : Choices, optional
         What is said of a table.
+    allow_external : bool
+        As in `open_matrix`.
 
     Returns
     -------
@@ -75,9 +79,8 @@ def open_with_gaps(
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
     resources, given = Resources(memory_limit, n_threads), listed(path)
-    piped = str(given[0]) == "-"
-    with spooled(format) if piped else nullcontext(given[0]) as first:
-        paths = [first, *given[1:]]
+    with external_files(allow_external), rereadable(given, format) as paths:
+        piped = paths != given
         opened = read_files(paths, stack, format, key, orient, memory_limit, False, feature_types, join, choices)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):

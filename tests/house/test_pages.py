@@ -22,7 +22,7 @@ from shiftsvd.cli import main
 from tests.support.people import PEOPLE
 from tests.support.places import DOCS
 
-PAGES = sorted((DOCS / "guides").glob("*.rst"))
+PAGES = sorted((DOCS / "migrate").glob("*.rst"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
@@ -52,7 +52,7 @@ def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
     )
     mmwrite(tmp_path / "counts.mtx", X)
     environment = os.environ | {"PYTHONPATH": str(Path(shiftsvd.__file__).parents[1])}
-    code = python_of(DOCS / "guides" / "from_irlba.rst", but="scranpy")
+    code = python_of(DOCS / "migrate" / "from_irlba.rst", but="scranpy")
     assert "ss.io.open_matrix" in code
     command = [sys.executable, "-W", "error", "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)

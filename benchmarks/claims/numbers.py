@@ -1,0 +1,164 @@
+"""Every measured number of the README and of the pages, and what prints it; a test looks that none is left out.
+
+A claim is a passage, from its first words to its last, and the command that prints its numbers, or why none does: it is
+arithmetic, a setting of the library, or of somebody else.
+
+Run: python -m benchmarks.claims.numbers      (prints the table)
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.places import ROOT
+
+UNITS = "s|ms|ns|µs|seconds?|minutes?|hours?|GB|MB|kB|GiB|MiB|times|passes|reads|steps|GFlop/s|%|per cent"
+MEASURED = re.compile(
+    rf"(?<![\w.=<>-])\d[\d,.]*\s(?:to\s[\d.,]+\s)?(?:{UNITS})(?![\w/])|(?<![\w.=<>-])\d[\d.,]*%|\d(?:\.\d+)?e-\d+"
+)
+ARITHMETIC, SETTING = "arithmetic", "a setting"
+
+
+class Claim(NamedTuple):
+    """A passage of a page, and where its numbers come from."""
+
+    page: str
+    begins: str
+    ends: str
+    source: str
+
+
+def script(name: str) -> str:
+    """How a script of this folder is run."""
+    return f"python -m benchmarks.{name}"
+
+
+CLAIMS = [
+    Claim("README.md", "| shiftsvd PCA()", "iterate a fixed number of times", "make bench ROWS=counts"),
+    Claim(
+        "README.md", "On the other rows of the set", 'pixels"`).', 'make bench ROWS="atlas genes words tfidf pixels"'
+    ),
+    Claim("README.md", "The gain grows with the data", "benchmarks.claims.middle`).", script("claims.middle")),
+    Claim("README.md", "Small dense data near the origin", "1,797 x 64", script("claims.small")),
+    Claim("README.md", "The largest relative error of ten", "| 4e-08 | 6e-07 |", script("claims.off_centre")),
+    Claim("README.md", "Peak memory, printed by", "````", script("claims.memory")),
+    Claim("README.md", "makes a file of 12 GB", "peak and error", script("claims.streaming")),
+    Claim("README.md", '| `"lanczos"` `BlockLanczos(tol=1e-4)`', '| `"gram"` `Gram(tol=1e-4)`', SETTING),
+    Claim("README.md", "with probability 1 - 1e-9", "1 - 1e-9", SETTING),
+    Claim("README.md", "level is at most 5 % above", "(`missed_tol`)", SETTING),
+    Claim("docs/index.rst", "draws this chart", "1e-4 of the exact one", "make bench ROWS=counts"),
+    Claim("docs/how_it_works.rst", "90 to 100 nodes", "those of real cells", script("claims.transforms table")),
+    Claim("docs/how_it_works.rst", "Each entry is asked to be accurate to 1e-4", "tolerance", SETTING),
+    Claim("docs/how_it_works.rst", "It was 2.2 to 2.5 times the error", "the table", script("claims.transforms table")),
+    Claim(
+        "docs/how_it_works.rst",
+        "a product and the mean with transformed",
+        "for ranks",
+        script("claims.transforms cost"),
+    ),
+    Claim(
+        "docs/how_it_works.rst",
+        "50 components of Pearson residuals",
+        "by 3e-7",
+        script("claims.transforms file --peer"),
+    ),
+    Claim("docs/how_it_works.rst", "where the tolerance is 1e-5 or more", "double else", SETTING),
+    Claim("docs/how_it_works.rst", "p is 1e-9", "miss_probability", SETTING),
+    Claim(
+        "docs/how_it_works.rst",
+        "above their bounds in 17 of 1491 runs",
+        "up to 2.2 times",
+        script("certificate.bounds"),
+    ),
+    Claim("docs/how_it_works.rst", "(256 times what is assumed", "count as nothing", SETTING),
+    Claim("docs/how_it_works.rst", "residuals count for 32 times", "products round", SETTING),
+    Claim("docs/how_it_works.rst", "Leaders within a factor of 1e-4", "set apart", SETTING),
+    Claim("docs/how_it_works.rst", "where less than 1e-10 or so", "squares is left", ARITHMETIC),
+    Claim("docs/how_it_works.rst", "a bound of 1e-12 does not hold", "rounded", ARITHMETIC),
+    Claim("docs/how_it_works.rst", "of entries beyond 1e154", "below 1e-162", ARITHMETIC),
+    Claim("docs/how_it_works.rst", "all other scales from 1e-300 to 1e300", "rounding alone", "make test"),
+    Claim("docs/how_it_works.rst", "columns at 1e-160 and at 1e160", "side by side", "make test"),
+    Claim("docs/how_it_works.rst", "a set H is drawn at random, 4 %", "100 000 at most", SETTING),
+    Claim("docs/how_it_works.rst", "For a model of a rank-5 matrix", "14 fits of 14", "make test"),
+    Claim("docs/how_it_works.rst", "all takes 1.3 to 1.5 times the steps", "the steps", script("claims.missing")),
+    Claim("docs/guide/cells.rst", "the largest of a variance is 1e-8", "1e-8", script("claims.cells")),
+    Claim("docs/guide/centring.rst", "a matrix of a million rows", "it is centred", ARITHMETIC),
+    Claim("docs/guide/cluster.rst", "shows the peaks of workers", "1.5 GB", script("cluster.fits")),
+    Claim("docs/guide/cluster.rst", "a panel has 15 MB", "15 MB", ARITHMETIC),
+    Claim("docs/guide/cluster.rst", "about ten for 50 components", "1e-3", script("cluster.fits")),
+    Claim("docs/guide/cluster.rst", "keeps a thread busy for at least", "1.6 s for 1,600", ARITHMETIC),
+    Claim("docs/guide/counts.rst", "residuals of a null model: 160 GB", "20,000 genes", ARITHMETIC),
+    Claim(
+        "docs/guide/genes.rst", "agree with those of scikit-misc to 1e-13", "1e-13", script("peers.companions newest")
+    ),
+    Claim("docs/guide/shifts.rst", "measured on 4 % of the observed entries", "left", SETTING),
+    Claim("docs/guide/solvers.rst", "with probability 1 - 1e-9", "1 - 1e-9", SETTING),
+    Claim("docs/guide/solvers.rst", "explain more than 90 % of the variance", "variance", SETTING),
+    Claim(
+        "docs/migrate/from_eofs.rst",
+        "variances of all three agree to 1e-14",
+        "1e-14",
+        script("peers.companions fields"),
+    ),
+    Claim(
+        "docs/migrate/from_irlba.rst", "On made-up counts of 5,000 cells", "those of all to 1e-5", script("peers.irlba")
+    ),
+    Claim("docs/migrate/from_plink.rst", "2000 samples x 100 000 variants, 800 MB", "to 1e-6", "make test-all"),
+    Claim(
+        "docs/migrate/from_plink.rst", '"10% of the variants", "mean"', "1.02, 1.02, 1.02", script("claims.projection")
+    ),
+    Claim("docs/migrate/from_scanpy.rst", "`tol` (1e-6) bounds the error", "value", SETTING),
+    Claim("docs/migrate/from_scanpy.rst", "On 10,000 blood cells", "that agree to 3e-7", script("peers.tutorial")),
+]
+
+
+def pages() -> list[Path]:
+    """The README and the pages that are written by hand."""
+    docs = ROOT / "docs"
+    return [
+        ROOT / "README.md",
+        *sorted(docs.glob("*.rst")),
+        *sorted(docs.glob("guide*/*.rst")),
+        *sorted(docs.glob("migrate/*.rst")),
+    ]
+
+
+def prose(page: Path) -> str:
+    """What a page says, in one line, without its examples of code."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix == ".md":
+        text = re.sub(r"^```(?:python|sh|bash)\n.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    else:
+        text = re.sub(r"^\.\. (?:code-block|math|doctest)::.*\n(?:\n|[ \t]+.*\n)+", "", text, flags=re.MULTILINE)
+        text = re.sub(r"(?<=::)\n\n(?:\n|[ \t]+.*\n)+", "", text)
+        text = re.sub(r"^(?:>>>|\.\.\.) .*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"``[^`]*``", "``", text)
+    return " ".join(text.split())
+
+
+def unclaimed(page: Path) -> list[str]:
+    """Numbers of a page that no claim covers, with the words around them."""
+    text, name = prose(page), str(page.relative_to(ROOT))
+    spans = [span(text, claim) for claim in CLAIMS if claim.page == name]
+    found = [match for match in MEASURED.finditer(text) if not any(a <= match.start() < b for a, b in spans)]
+    return [text[max(0, match.start() - 60) : match.end() + 40] for match in found]
+
+
+def span(text: str, claim: Claim) -> tuple[int, int]:
+    """Where a passage begins and ends; an error if it is not there any more."""
+    begin = text.find(claim.begins)
+    end = text.find(claim.ends, begin)
+    if begin < 0 or end < 0:
+        raise LookupError(f"{claim.page} no longer says '{claim.begins} ... {claim.ends}'")
+    return begin, end + len(claim.ends)
+
+
+def main() -> None:
+    """The table, as Markdown."""
+    print("| Page | Passage | Printed by |\n|---|---|---|")
+    for claim in CLAIMS:
+        print(f"| {claim.page} | {claim.begins} ... {claim.ends} | {claim.source} |")
+
+
+if __name__ == "__main__":
+    main()

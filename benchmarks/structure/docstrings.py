@@ -1,0 +1,95 @@
+"""Docstrings that say too little: public ones by numpydoc's checks, all others by their number of words.
+
+Public is what the pages of the reference list, with the members of classes; a member that a base class has is
+documented there. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX for functions and classes; ES01
+does not, nor SA01 and EX01 of methods and properties, where filler would stand. A private docstring has more than three
+words.
+
+Run: python -m benchmarks.structure.docstrings    (exit code 1 if it finds anything; part of `make lint`)
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.places import ROOT
+
+SOURCE = ROOT / "src"
+FEWEST = 4
+LEFT_OUT = {"ES01"}
+NOT_OF_MEMBERS = {"SA01", "EX01"}
+
+
+def public() -> Iterator[tuple[str, bool]]:
+    """Every public name with a docstring, and whether it is a member of a class."""
+    reference = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
+    module = "shiftsvd"
+    for line in reference.splitlines():
+        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif found := re.match(r"\s{3,}([A-Za-z_][\w.]*)\s*$", line):
+            name = f"{module}.{found[1]}"
+            yield name, False
+            yield from ((f"{name}.{member}", True) for member in members(resolved(name)))
+
+
+def resolved(name: str) -> object:
+    """The object of a dotted name."""
+    parts = name.split(".")
+    for i in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:i]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[i:]:
+            found = getattr(found, part)
+        return found
+    raise LookupError(name)
+
+
+def members(cls: object) -> Iterator[str]:
+    """Public methods and properties that a class of this package is the first to define."""
+    if inspect.isclass(cls) and cls.__module__.startswith("shiftsvd"):
+        inherited = {name for base in cls.__mro__[1:] for name in vars(base)}
+        for name, value in vars(cls).items():
+            shown = inspect.isroutine(value) or isinstance(value, property)
+            if shown and not name.startswith("_") and name not in inherited:
+                yield name
+
+
+def findings() -> Iterator[str]:
+    """What numpydoc finds, a line each."""
+    from numpydoc.validate import validate
+
+    for name, member in public():
+        for code, message in validate(name)["errors"]:
+            if code not in LEFT_OUT and not (member and code in NOT_OF_MEMBERS):
+                yield f"{name}: {code} {message}"
+
+
+def short(file: Path) -> Iterator[str]:
+    """Docstrings of a file with too few words."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, documented):
+            text = ast.get_docstring(node)
+            if text is not None and len(text.split()) < FEWEST:
+                line = 1 if isinstance(node, ast.Module) else node.lineno
+                yield f"{file.relative_to(ROOT)}:{line}: {text}"
+
+
+def main() -> int:
+    """Prints all that is found; how many."""
+    found = [one for file in sorted(SOURCE.rglob("*.py")) for one in short(file)]
+    found += findings()
+    print("\n".join(found))
+    print(f"{len(found)} docstrings to mend")
+    return len(found)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 1))

@@ -1,0 +1,108 @@
+"""What can be read only once, standard input and named pipes, as files that can be read again."""
+
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from io import FileIO
+from pathlib import Path
+from typing import IO, Final, cast
+
+from shiftsvd.io.base import PIPED, kind_of
+from shiftsvd.io.sniff import FORMATS
+
+_PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
+_PAUSE: Final = 0.02  # seconds between two looks
+_PIECE: Final = 1 << 20  # bytes that are copied at once
+
+
+@contextmanager
+def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
+    """Standard input as a file, which errors do not call by its name."""
+    if format is None or format not in FORMATS:
+        raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
+    if "folder" in FORMATS[format].contents:
+        raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
+    with _copied(sys.stdin.buffer, PIPED, PIPED) as path:
+        yield path
+
+
+@contextmanager
+def spooled_pipe(pipe: Path) -> Iterator[Path]:
+    """What comes through a named pipe, such as a shell's <(zcat x.mtx.gz), as a file of its name."""
+    with _reading(pipe) as stream, _copied(stream, pipe.name, str(pipe)) as path:
+        yield path
+
+
+@contextmanager
+def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]]:  # noqa: A002
+    """The paths, with files in the place of standard input and of pipes."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(spooled(format))
+            if str(path) == "-"
+            else stack.enter_context(spooled_pipe(path))
+            if is_pipe(path)
+            else path
+            for path in paths
+        ]
+
+
+def is_pipe(path: Path | str) -> bool:
+    """Whether a path is a named pipe, or a link to one."""
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except OSError:
+        return False  # whoever opens it will say so
+
+
+def refuse_device(path: Path | str) -> None:
+    """Refuse what is neither a file, nor a folder, nor a pipe: it has no end, or cannot be opened."""
+    mode = os.stat(path).st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
+        raise ValueError(f"{path} is {kind}, which holds no matrix; give a file, a folder or a pipe")
+
+
+@contextmanager
+def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
+    """A stream as a file in a folder of its own; in errors it is called what it is told to be."""
+    with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
+        path = Path(folder) / name
+        with path.open("wb") as file:
+            shutil.copyfileobj(stream, file, _PIECE)
+        try:
+            yield path
+        except (ValueError, OSError) as error:
+            raise kind_of(error)(str(error).replace(str(path), told)) from error
+
+
+@contextmanager
+def _reading(pipe: Path) -> Iterator[IO[bytes]]:
+    """An open pipe that somebody writes to; one that nobody opens would be waited for without end."""
+    handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    until = time.monotonic() + _PATIENCE
+    with open(handle, "rb", buffering=0) as file:
+        # Without waiting, nothing is None where somebody has opened the pipe, and empty where nobody has.
+        while (first := file.read(_PIECE)) == b"":
+            if time.monotonic() > until:
+                raise ValueError(f"{pipe} is a pipe that nobody writes to")
+            time.sleep(_PAUSE)
+        os.set_blocking(handle, True)
+        yield cast("IO[bytes]", _Again(first or b"", file))
+
+
+class _Again:
+    """A stream with what was read of it before."""
+
+    def __init__(self, first: bytes, stream: IO[bytes] | FileIO) -> None:
+        self._first, self._stream = first, stream
+
+    def read(self, size: int) -> bytes:
+        """What was read before, then the next bytes."""
+        first, self._first = self._first, b""
+        return first or self._stream.read(size) or b""

@@ -1,0 +1,76 @@
+"""What a Zarr folder must not hold: links out of it, files that are none, and codecs that run what they decode."""
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from shiftsvd.io.base import optional
+from shiftsvd.io.storage.packed import refuse_bomb
+from shiftsvd.runs.external import external_allowed
+from shiftsvd.runs.memory import limit_of
+
+_METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
+_LONGEST: Final = 1 << 26  # bytes of metadata
+_RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
+
+
+def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
+    """The array or group of a folder, which was looked through."""
+    zarr = optional("zarr", "zarr")
+    root, limit = Path(os.path.realpath(path)), limit_of(memory_limit)
+    for file in _files(path):
+        _refuse_others(path, root, file)
+        if file.name in _METADATA:
+            _refuse_codecs(path, Path(file.path))
+        elif file.is_file():
+            refuse_bomb(Path(file.path), file.stat().st_size, limit)
+    return zarr.open(str(path), mode="r")
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """Everything below a folder, no link being followed."""
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
+def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
+    """Refuse a link out of the folder, and what is neither file nor folder: a pipe would be waited for."""
+    if entry.is_symlink() and not external_allowed() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
+        raise ValueError(
+            f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not followed; "
+            "allow_external=True follows it, if you trust the file"
+        )
+    try:
+        mode = entry.stat().st_mode
+    except FileNotFoundError:
+        return  # a link to what is not there: a chunk that was never written
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
+
+
+def _refuse_codecs(path: Path, file: Path) -> None:
+    """Refuse metadata that name a codec which runs code."""
+    if file.stat().st_size > _LONGEST:
+        raise ValueError(f"{file} has {file.stat().st_size} bytes, more than {_LONGEST}: these are no metadata")
+    try:
+        told = json.loads(file.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    waiting = [told]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            # "id" in the second version of the format, "name" in the third.
+            if any(node.get(what) in _RUN for what in ("id", "name") if isinstance(node.get(what), str)):
+                raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)

@@ -1,0 +1,24 @@
+"""Texts that may come out of files, for terminals and pages: what steers a terminal is shown, not sent."""
+
+import re
+from typing import Final
+
+# Control characters of both blocks, marks that change the direction of what follows, breaks of lines, halves of pairs.
+_STEERS: Final = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_ANY: Final = re.compile(f"[{_STEERS}]")
+_IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
+
+
+def plain(text: str) -> str:
+    r"""One line of text without anything that steers a terminal: ``\x1b`` is written as one writes it in Python."""
+    return _ANY.sub(_written, text)
+
+
+def plain_lines(text: str) -> str:
+    """The same of a text whose line ends and tabs are ours."""
+    return _IN_LINES.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    """A character as one types it."""
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -1,0 +1,26 @@
+"""The list of faults, which `python -m tests.mutations` puts into the sources, is of the sources as they are."""
+
+import shiftsvd
+from tests.mutations.faults import FAULTS
+from tests.mutations.sources import ROOT, changed
+
+PACKAGE = ROOT / "src" / "shiftsvd"
+
+
+def test_every_fault_changes_one_place():
+    """What a fault replaces is there once, or it would be put elsewhere, or nowhere."""
+    for fault in FAULTS:
+        sound = (PACKAGE / fault.file).read_text()
+        assert changed(sound, fault) != sound, fault.what
+
+
+def test_every_fault_names_tests_that_are_there():
+    assert all((ROOT / "tests" / name).exists() for fault in FAULTS for name in fault.tests)
+
+
+def test_no_part_of_the_package_is_without_a_fault():
+    """Parts that only name others, draw the paper's tables, or lay out what a test compares as a whole are left out."""
+    parts = {path.name for path in PACKAGE.iterdir() if path.is_dir() and list(path.glob("*.py"))}
+    assert parts - {"paper"} <= {fault.file.partition("/")[0] for fault in FAULTS}
+    assert len({fault.what for fault in FAULTS}) == len(FAULTS) >= 45
+    assert shiftsvd.__version__

@@ -1,0 +1,114 @@
+"""Components of AnnData objects whose matrix stays in its file or comes in chunks."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shiftsvd.backends.selection import SomeColumns, SomeRows
+from shiftsvd.scanpy import pca, project
+from tests.support.containers import Held
+from tests.support.log_counts import GENES, annotated, assert_near, chunks_of, counts, explicit
+
+anndata = pytest.importorskip("anndata")
+
+# What the newest anndata asks of the newest pandas while it writes a file.
+pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_a_backed_file_gives_what_memory_gives(
+    container: Any, streamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("h5py")
+    if streamed:  # what is held takes more than half of a limit of nothing, and is read in many blocks
+        monkeypatch.setattr("shiftsvd.io.opening.limit_of", lambda limit: 0)
+        monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 4096)
+        monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 4096)
+    X = counts(2000, 30)
+    mask = np.arange(30) % 4 != 1
+    adata = annotated(container(X))
+    adata.var["highly_variable"] = mask
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    pca(backed, 2, scale=True)
+    scores, components, variances = explicit(X[:, mask], 2, scale=True)
+    assert_near(backed.obsm["X_pca"], scores, 1e-4)
+    assert_near(backed.varm["PCs"][mask].T, components, 1e-4)
+    assert_near(backed.uns["pca"]["variance"], variances)
+    with pytest.raises(ValueError, match="copy must be False for a backed AnnData object"):
+        pca(backed, 2, copy=True)
+    with pytest.raises(ValueError, match=r"call \.to_memory\(\) of it first"):
+        pca(backed[:50], 2)
+    backed.file.close()
+
+
+def test_the_layer_of_a_backed_file_is_taken(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    adata, other = annotated(counts()), counts(seed=1)
+    adata.layers["other"] = sparse.csr_matrix(other)
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    pca(backed, 2, layer="other", key_added="mine")
+    assert_near(backed.obsm["mine"], explicit(other, 2)[0], 1e-4)
+    backed.file.close()
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_chunked_matrices_give_the_same(container: Any) -> None:
+    X = counts()
+    held, chunked = annotated(container(X)), annotated(container(X))
+    chunked.X = chunks_of(X, container)
+    for adata in (held, chunked):
+        adata.var["highly_variable"] = np.arange(GENES) % 3 != 0
+        pca(adata, 3, scale=True)
+    assert_near(chunked.obsm["X_pca"], held.obsm["X_pca"].astype(np.float64), 1e-5)
+    assert_near(chunked.uns["pca"]["variance"], held.uns["pca"]["variance"].astype(np.float64), 1e-6)
+
+
+def test_a_layer_may_be_chunked() -> None:
+    X = counts()
+    adata = annotated(0 * X)
+    adata.layers["chunked"] = chunks_of(X, sparse.csr_matrix)
+    result = pca(adata, 2, layer="chunked", copy=True)
+    assert_near(result.obsm["X_pca"], explicit(X, 2)[0], 1e-4)
+    project(adata, result, layer="chunked")
+    assert_near(adata.obsm["X_pca"], result.obsm["X_pca"].astype(np.float64), 1e-5)
+
+
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("places", [[0], [4, 5, 19], [39], list(range(40))])
+def test_some_rows_and_some_columns_of_a_file_are_what_indexing_gives(container: Any, places: list[int]) -> None:
+    X = counts(40, 40)
+    chosen = np.array(places)
+    for source, want in (
+        (SomeRows(Held(container(X), 7), chosen), X[chosen]),
+        (SomeColumns(Held(container(X), 7), chosen), X[:, chosen]),
+    ):
+        edges = source.edges(1)
+        assert all(lo < hi for lo, hi in pairwise(edges))
+        parts = [source.read(lo, hi) for lo, hi in pairwise(edges)]
+        np.testing.assert_array_equal(np.vstack([sparse.csr_array(part).toarray() for part in parts]), want)
+        assert source.shape == want.shape
+        assert source.fingerprint != Held(container(X)).fingerprint
+
+
+def test_columns_of_a_damaged_file_are_refused() -> None:
+    X = sparse.csr_array(counts(40, 40))
+    X.indices[5] = 10**6
+    with pytest.raises(ValueError, match=r"held: column indices of the rows from 0 on must be in 0\.\.39, got 0"):
+        SomeColumns(Held(X, 40), np.array([1, 2])).read(0, 40)
+
+
+def test_results_survive_a_file(tmp_path: Path) -> None:
+    adata = annotated(sparse.csr_matrix(counts()))
+    pca(adata, 3, scale=True)
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    again = anndata.read_h5ad(tmp_path / "a.h5ad")
+    np.testing.assert_array_equal(again.varm["PCs"], adata.varm["PCs"])
+    project(again, again)
+    assert_near(again.obsm["X_pca"], adata.obsm["X_pca"].astype(np.float64), 1e-6)

@@ -1,0 +1,30 @@
+"""The oldest versions that pyproject.toml allows, as constraints for pip: `numpy>=2.0` becomes `numpy==2.0`.
+
+Of the dependencies, all extras and what the package is built with. Run: python tools/oldest.py > constraints.txt
+"""
+
+import re
+import tomllib
+from itertools import chain
+from pathlib import Path
+
+PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+
+
+def bounds() -> dict[str, str]:
+    """The lower bound of each package that has one."""
+    said = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
+    extras = said["project"]["optional-dependencies"].values()
+    requirements = chain(said["build-system"]["requires"], said["project"]["dependencies"], *extras)
+    found = [re.match(r"([\w.-]+)(?:\[[^]]*\])?>=([\w.]+)", requirement) for requirement in requirements]
+    return {match[1]: match[2] for match in found if match}
+
+
+def main() -> None:
+    """Print a line for each package."""
+    for name, version in bounds().items():
+        print(f"{name}=={version}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Wheels for other systems, by zig, which is a C++ compiler with the C libraries of all of them: a package of PyPI.
+
+Releases are built by cibuildwheel where they will run; this shows here that they can be. A target is a platform tag of
+wheels, such as manylinux_2_17_x86_64, manylinux_2_17_aarch64, musllinux_1_2_x86_64. Needs build, ziglang,
+scikit-build-core, nanobind, cmake and ninja. Run: python tools/wheels.py TARGET... [--out FOLDER]
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def triple(target: str) -> str:
+    """What zig calls a platform: manylinux_2_17_x86_64 is x86_64-linux-gnu.2.17."""
+    parts = re.fullmatch(r"(many|musl)linux_(\d+)_(\d+)_(x86_64|aarch64)", target)
+    if parts is None:
+        raise SystemExit(f"a target is many- or musllinux_X_Y_x86_64 or _aarch64, got {target}")
+    libc, major, minor, machine = parts.groups()
+    return f"{machine}-linux-gnu.{major}.{minor}" if libc == "many" else f"{machine}-linux-musl"
+
+
+def tools(folder: Path, target: str) -> dict[str, str]:
+    """Programs named as CMake wants them, one word each, and the variables that point there."""
+    programs = {
+        "CC": f"cc -target {triple(target)}",
+        "CXX": f"c++ -target {triple(target)}",
+        "AR": "ar",
+        "RANLIB": "ranlib",
+    }
+    for name, arguments in programs.items():
+        path = folder / name.lower()
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang {arguments} "$@"\n')
+        path.chmod(0o755)
+    defined = {"CMAKE_AR": folder / "ar", "CMAKE_RANLIB": folder / "ranlib", "CMAKE_STRIP": "true"}
+    return {
+        "CC": str(folder / "cc"),
+        "CXX": str(folder / "cxx"),
+        "LDFLAGS": "-s",
+        "CMAKE_ARGS": " ".join(f"-D{name}={value}" for name, value in defined.items()),
+    }
+
+
+def interpreter_tag() -> str:
+    """The stable ABI from Python 3.12 on, else this version."""
+    if sys.version_info >= (3, 12):
+        return "cp312-abi3"
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return f"{version}-{version}"
+
+
+def build(target: str, out: Path) -> None:
+    """A wheel for the target in `out`."""
+    machine = triple(target).partition("-")[0]
+    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-{machine}-linux-gnu.so"
+    with TemporaryDirectory() as folder:
+        environment = os.environ | tools(Path(folder), target) | {"SHIFTSVD_KERNELS": "require"}
+        environment["SETUPTOOLS_EXT_SUFFIX"] = suffix
+        tag = f"-Cwheel.tags={interpreter_tag()}-{target}"
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", tag, "-o", str(out), str(ROOT)]
+        subprocess.run(command, env=environment, check=True)
+
+
+def main() -> None:
+    """Build what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="+")
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    given = parser.parse_args()
+    for target in given.targets:
+        build(target, given.out)
+
+
+if __name__ == "__main__":
+    main()
