@@ -364,3 +364,28 @@ def test_the_help_lists_what_is_for_cells() -> None:
         assert "--feature-types NAMES" in invoke(command, "--help").stdout
     assert "--join" in invoke("transform", "--help").stdout
     assert "--mask COLUMN" in invoke("estimate", "--help").stdout
+
+
+def test_a_column_of_obs_colours_the_report(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    adata = annotated()
+    adata.obs["phase"] = adata.obs["phase"].where(np.arange(CELLS) > 0)  # a cell without a label
+    file = written(tmp_path / "X.h5ad", adata)
+    assert invoke("fit", file, "-k", 2, "--label-column", "phase", "-o", tmp_path / "out").exit_code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(f">{word}<" in page for word in ("phase", *map(str, adata.obs["phase"].cat.categories)))
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["shape"] == [CELLS, GENES]
+    refused = invoke("fit", file, "-k", 2, "--label-column", "nobody", "-o", tmp_path / "none")
+    assert refused.exit_code == 1
+    assert "has no column 'nobody' in obs" in refused.stderr
+
+
+def test_estimate_of_the_features_that_vary_most_is_of_as_many(tmp_path: Path) -> None:
+    file = written(tmp_path / "X.h5ad")
+    line = ("estimate", file, "-k", 3, "--preprocess", "log-normalize", "--json")
+    whole, some = (json.loads(invoke(*line, *more).stdout) for more in (("--mask", "none"), ("--top-features", 10)))
+    assert some["features"] == 10
+    assert some["n_passes"] >= 3  # two that rank, and a fit
+    assert some["peak_bytes"] >= whole["peak_bytes"]
+    assert invoke(*line, "--mask", "mine", "--top-features", 10).exit_code == 2
