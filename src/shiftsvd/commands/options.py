@@ -287,6 +287,15 @@ stack = under(
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
     ),
 )
+top_features = under(
+    "Features",
+    click.option(
+        "--top-features",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+    ),
+)
 mask = under(
     "Features",
     click.option(
