@@ -30,8 +30,8 @@ Example:
 def estimate(**given: Any) -> None:
     """Say what a fit will take.
 
-    The memory beyond the data, the number of reads of FILE, and the time of one, from a short probe. With
-    --top-features the reads that rank the features are among them.
+    The memory beyond the data, what is held of them, what the program itself takes, the number of reads of FILE, and
+    the time of one, from a short probe. With --top-features the reads that rank the features are among them.
     """
     checks.check_format(given["file"], given["format_"])
     checks.shares(given["k"], given["solver"])

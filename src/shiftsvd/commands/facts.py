@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.holding import bytes_in_memory, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
 from shiftsvd.commands.cells import some_features
@@ -24,6 +24,7 @@ from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.runs.memory import PROGRAM
 from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
@@ -162,6 +163,8 @@ def estimated(given: dict[str, Any]) -> Facts:
         "solver": repr(foreseen.solver),
         "reason": foreseen.solver.reason or None,
         "peak_bytes": max(foreseen.peak_bytes, ranking),
+        "held_bytes": bytes_in_memory(A),
+        "program_bytes": PROGRAM,
         "n_passes": foreseen.n_passes + reads,
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,

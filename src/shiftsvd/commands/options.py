@@ -226,7 +226,10 @@ threads = under(
 memory = under(
     "Resources",
     click.option(
-        "--memory", metavar="SIZE", callback=_memory, help="Memory, such as 2G.  [default: half of what is free]"
+        "--memory",
+        metavar="SIZE",
+        callback=_memory,
+        help="Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
     ),
 )
 dtype = under(
