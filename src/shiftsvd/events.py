@@ -15,12 +15,25 @@ Value = TypeVar("Value")
 class Event:
     """`done` of `total` units of one stage; a total of None is not known beforehand.
 
-    Attributes
+    Parameters
     ----------
     stage : str
         "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
     worst : float or None
         The largest bound of a relative error of a wanted singular value so far.
+
+    See Also
+    --------
+    events.listening : Whoever listens gets them.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> events: list[ss.events.Event] = []
+    >>> with ss.events.listening(events.append):
+    ...     F = ss.svd(np.eye(50)[:, :20], 3, solver="lanczos", rng=0)
+    >>> isinstance(events[0], ss.events.Event)
+    True
     """
 
     stage: str
@@ -30,7 +43,18 @@ class Event:
 
 
 class Listener(Protocol):
-    """Anything that can be called with an `Event`."""
+    """Anything that can be called with an `Event`.
+
+    See Also
+    --------
+    events.listening : Takes one.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> def told(event: ss.events.Event) -> None:
+    ...     print(event.stage)
+    """
 
     def __call__(self, event: Event) -> None:
         """Take note of the event; never raise."""
@@ -69,7 +93,22 @@ def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Tell `listener` about every fit inside this block."""
+    """Tell `listener` about every fit inside this block.
+
+    See Also
+    --------
+    events.Event : What a listener gets.
+    checkpoint : Keeps what was read.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> stages: set[str] = set()
+    >>> with ss.events.listening(lambda event: stages.add(event.stage)):
+    ...     F = ss.svd(np.eye(50)[:, :20], 3, solver="lanczos", rng=0)
+    >>> bool(stages)
+    True
+    """
     return holding(_account, Account(listener))
 
 

@@ -111,6 +111,11 @@ def svd(
     TypeError
         Where X is no matrix at all.
 
+    See Also
+    --------
+    estimate : What it will take, before anything is done.
+    PCA : The same as an estimator.
+
     Notes
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments

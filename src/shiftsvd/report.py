@@ -89,6 +89,10 @@ def write(
     ValueError
         If scores, names or colours do not fit the model.
 
+    See Also
+    --------
+    plot.scree : One of its figures alone.
+
     Examples
     --------
     >>> import tempfile, numpy as np, shiftsvd as ss

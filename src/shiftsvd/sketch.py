@@ -22,7 +22,18 @@ def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
 
 
 class Sketch(ABC):
-    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument."""
+    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument.
+
+    See Also
+    --------
+    sketch.Gaussian : The test matrix that solvers take by default.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.sketch.Gaussian().draw(5, 2, np.random.default_rng(0)).shape
+    (5, 2)
+    """
 
     @abstractmethod
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
@@ -35,7 +46,19 @@ class Sketch(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Sketch):
-    """Independent standard normal entries (Halko, Martinsson & Tropp 2011)."""
+    """Independent standard normal entries (Halko, Martinsson & Tropp 2011).
+
+    See Also
+    --------
+    sketch.Rademacher : Signs.
+    sketch.SRFT : A fast transform.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.sketch.Gaussian().draw(5, 2, np.random.default_rng(0)).shape
+    (5, 2)
+    """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
         """An n x ell matrix of independent standard normal numbers."""
@@ -44,7 +67,19 @@ class Gaussian(Sketch):
 
 @dataclass(frozen=True)
 class Rademacher(Sketch):
-    """Independent signs, +1 or -1."""
+    """Independent signs, +1 or -1.
+
+    See Also
+    --------
+    sketch.Gaussian : Normal numbers.
+    sketch.SparseSign : Few signs in a row.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> sorted(set(ss.sketch.Rademacher().draw(9, 2, np.random.default_rng(0)).ravel().tolist()))
+    [-1.0, 1.0]
+    """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
         """An n x ell matrix of independent random signs."""
@@ -53,7 +88,19 @@ class Rademacher(Sketch):
 
 @dataclass(frozen=True)
 class SparseSign(Sketch):
-    """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3)."""
+    """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3).
+
+    See Also
+    --------
+    sketch.Rademacher : Signs everywhere.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SparseSign()), rng=0)
+    >>> round(float(F.S[0]), 3)
+    3.0
+    """
 
     nonzeros: int = 8
 
@@ -74,6 +121,17 @@ class SRFT(Sketch):
     costs O(m n log ell) (Woolfe, Liberty, Rokhlin & Tygert 2008; Halko, Martinsson & Tropp 2011, section 4.6).
     Each frequency gives a cosine and a sine column: Omega is real, its columns orthogonal where no
     frequency is 0 or n/2.
+
+    See Also
+    --------
+    sketch.Gaussian : Normal numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SRFT()), rng=0)
+    >>> round(float(F.S[0]), 3)
+    3.0
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:

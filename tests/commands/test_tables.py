@@ -229,3 +229,17 @@ def test_a_table_on_standard_input_is_told_of_by_that_name(file: Path) -> None:
     result = CliRunner().invoke(main, ["fit", "-", "--format", "csv", "--drop", drop], input=file.read_bytes())
     assert result.exit_code == 0, result.output
     assert "warning: standard input: column 'patient_id' looks like identifiers" in result.stderr
+
+
+def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [1, 1, 1, 1e4]
+    path = tmp_path / "X.csv"
+    path.write_text("a,b,c,salary\n" + "\n".join(",".join(map(repr, row)) for row in X.tolist()) + "\n")
+    in_memory = invoke("fit", path, "-k", 2, "--json")
+    monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**50)
+    in_blocks = invoke("fit", path, "-k", 2, "--json")
+    assert in_blocks.exit_code == 0
+    assert "'salary' varies" in in_memory.stderr
+    assert "'salary' varies" in in_blocks.stderr

@@ -17,7 +17,18 @@ from shiftsvd.numerics.panels import Panel
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
-    """The conjugate transpose of an operator."""
+    """The conjugate transpose of an operator.
+
+    See Also
+    --------
+    Operator : ``A.H`` gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.ones((3, 2))).H.shape
+    (2, 3)
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,6 +34,18 @@ class LowRank(Operator):
     ------
     ValueError
         If the factors do not have the same number of columns, or hold NaN or infinities.
+
+    See Also
+    --------
+    GroupMeans : A shift that is learned from groups.
+    operators.Shifted : A matrix minus one of these.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> S = ss.LowRank(np.ones(4), np.arange(3.0))
+    >>> S.shape, S.matmat(np.eye(3))[0].tolist()
+    ((4, 3), [0.0, 1.0, 2.0])
     """
 
     L: Panel

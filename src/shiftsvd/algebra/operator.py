@@ -31,6 +31,18 @@ class Operator(ABC):
     shape : (int, int)
     dtype : numpy.dtype
         Of the results for users; panels inside a solver are float64 or complex128.
+
+    See Also
+    --------
+    as_operator : Makes one of data.
+    testing.check_operator : Looks whether one keeps its promises.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.arange(6.0).reshape(3, 2))
+    >>> A.shape, A.matmat(np.ones((2, 1))).ravel().tolist()
+    ((3, 2), [1.0, 5.0, 9.0])
     """
 
     shape: tuple[int, int]

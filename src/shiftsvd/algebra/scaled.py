@@ -21,7 +21,19 @@ from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
-    """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
+    """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones.
+
+    See Also
+    --------
+    operators.Shifted : Minus a matrix of low rank.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.operators.Scaled(ss.as_operator(np.ones((3, 2))), None, np.array([1.0, 2.0]))
+    >>> A.matmat(np.eye(2))[0].tolist()
+    [1.0, 2.0]
+    """
 
     rows: Vector | None = None
     cols: Vector | None = None

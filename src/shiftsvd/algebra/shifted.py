@@ -17,7 +17,20 @@ from shiftsvd.numerics.powers import plus
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
-    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
+
+    See Also
+    --------
+    operators.Scaled : Rows and columns times numbers.
+    LowRank : What is subtracted.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.ones((3, 2))) - ss.LowRank(np.ones(3), np.ones(2))
+    >>> A.matmat(np.eye(2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
 
     S: Operator
 

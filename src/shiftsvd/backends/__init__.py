@@ -41,6 +41,10 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     TypeError
         Not a matrix at all.
 
+    See Also
+    --------
+    Operator : What it returns.
+
     Notes
     -----
     Costs one read of the data, to look for NaN and infinities.
@@ -95,6 +99,11 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     Returns
     -------
     Operator of shape (m, n)
+
+    See Also
+    --------
+    svd : ``shift="mean"`` does the same within a fit.
+    operators.Shifted : What is returned.
 
     Notes
     -----

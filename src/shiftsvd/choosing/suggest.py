@@ -33,7 +33,7 @@ SPECTRAL: Final = {"elbow": elbow, "gavish-donoho": hard_threshold}
 class Suggestion:
     """A number of components, and why.
 
-    Attributes
+    Parameters
     ----------
     k : int
         0 where nothing stands out.
@@ -42,6 +42,17 @@ class Suggestion:
         The evidence, one row for each number of components, such as ``pandas.DataFrame(suggestion.table)`` shows:
         "component" and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and
         "error" (cv).
+
+    See Also
+    --------
+    suggest_k : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag([9.0] * 3 + [1.0] * 17)
+    >>> ss.suggest_k(X, rng=0).k
+    3
     """
 
     k: int
@@ -126,6 +137,11 @@ def suggest_k(
     UserWarning
         Where all `max_k` components stand out, so that there may be more.
 
+    See Also
+    --------
+    Suggestion : What is returned.
+    PCA : ``n_components=0.9`` takes a share of the variance.
+
     Notes
     -----
     - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
@@ -201,6 +217,11 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     ------
     ValueError
         For an estimator of wide data, which does not keep the vectors on the short side.
+
+    See Also
+    --------
+    BlockLanczos : Begins from these vectors.
+    PCA : ``warm_start=True`` keeps them between fits.
 
     Examples
     --------

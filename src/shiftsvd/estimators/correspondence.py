@@ -65,6 +65,10 @@ class CorrespondenceAnalysis(Components):
     info_ : Info
         Solver, passes, rank, and what is known of the accuracy.
 
+    See Also
+    --------
+    MultipleCorrespondenceAnalysis : Of columns of categories.
+
     Notes
     -----
     Four passes, and those of the solver (`Info.n_passes`).

@@ -55,6 +55,11 @@ class LSA(Named):
     info_ : Info
         Solver, passes, rank, and bounds of the errors of the singular values.
 
+    See Also
+    --------
+    TruncatedSVD : Of a matrix that is there already.
+    TfIdf : The weights alone.
+
     References
     ----------
     Deerwester, Dumais, Furnas, Landauer & Harshman (1990), Indexing by latent semantic analysis.

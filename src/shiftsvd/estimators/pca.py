@@ -130,6 +130,12 @@ class PCA(BatchPCA):
     info_ : Info
         Solver, passes, rank, and what is known of the accuracy.
 
+    See Also
+    --------
+    svd : The decomposition alone.
+    TruncatedSVD : Without a mean.
+    suggest_k : How many components.
+
     Notes
     -----
     Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`); shifts that

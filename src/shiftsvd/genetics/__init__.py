@@ -51,7 +51,7 @@ __all__ = [
 class GenotypePCA:
     """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
 
-    Attributes
+    Parameters
     ----------
     eigenvalues : array of shape (k,)
         Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
@@ -81,6 +81,11 @@ class GenotypePCA:
     tracy_widom : TracyWidom, or None
     scan : SelectionScan, or None
         What `pca` was asked for besides; not kept in files of models.
+
+    See Also
+    --------
+    genetics.pca : Makes one.
+    genetics.Projection : New samples on its components.
     """
 
     eigenvalues: Vector
@@ -261,6 +266,11 @@ def pca(
         which samples have both alleles; the message begins with a name.
     ImportError
         Without the package bed-reader.
+
+    See Also
+    --------
+    genetics.GenotypePCA : What is returned.
+    genetics.unrelated : Whom to learn from.
 
     Notes
     -----

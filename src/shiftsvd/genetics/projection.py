@@ -32,7 +32,7 @@ _NOTHING: Final = float(np.finfo(np.float32).eps)
 class Projection(NamedTuple):
     """New samples on the components of others.
 
-    Attributes
+    Parameters
     ----------
     eigenvectors : array of shape (n_samples, k)
         In the units of `GenotypePCA.eigenvectors`; NaN for samples with too few genotypes for so many components.
@@ -49,6 +49,10 @@ class Projection(NamedTuple):
         missing genotypes leave undetermined. 0 where nothing is missing; None for ``project="mean"``.
     n_present : array of shape (n_samples,)
         How many of the variants each sample has genotypes of.
+
+    See Also
+    --------
+    genetics.GenotypePCA : ``project`` gives one.
     """
 
     eigenvectors: Panel

@@ -17,7 +17,7 @@ from shiftsvd.runs.memory import Resources
 class Kinship(NamedTuple):
     """Who is related to whom.
 
-    Attributes
+    Parameters
     ----------
     samples : Samples
     kinship : array of shape (n_samples, n_samples)
@@ -25,6 +25,10 @@ class Kinship(NamedTuple):
         0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
     unrelated : array of bool, of shape (n_samples,)
         A set of samples of which no two have a kinship above the cutoff.
+
+    See Also
+    --------
+    genetics.unrelated : Makes one.
     """
 
     samples: Samples
@@ -63,6 +67,10 @@ def unrelated(
     ------
     ValueError, OSError
         If the files cannot be read, or there are more than 20 000 samples, or more than the memory limit allows.
+
+    See Also
+    --------
+    genetics.pca : ``unrelated=`` learns from them alone.
 
     Notes
     -----

@@ -23,7 +23,7 @@ _INSIDE: Final = 0.9  # of a chi-squared law: points within it make the last est
 class SelectionScan(NamedTuple):
     """How much each variant stands out along the components.
 
-    Attributes
+    Parameters
     ----------
     z_scores : array of shape (n_variants, k)
         Of the regression of each variant on the components; NaN for variants that take no part.
@@ -33,6 +33,10 @@ class SelectionScan(NamedTuple):
         The genomic inflation factor: the median statistic over that of the chi-squared law of k degrees of freedom.
     p_values : array of shape (n_variants,)
         Right tails of that law, of statistics over the inflation. Control the false discovery rate with them.
+
+    See Also
+    --------
+    genetics.pca : ``scan=True`` gives one.
     """
 
     z_scores: Panel

@@ -18,7 +18,7 @@ _FEWEST: Final = 10  # eigenvalues that a test takes, as EIGENSOFT's twstats
 class TracyWidom(NamedTuple):
     """The test of each component: whether it is larger than the largest of as many eigenvalues of noise.
 
-    Attributes
+    Parameters
     ----------
     statistics : array of shape (k,)
         NaN where fewer than 10 eigenvalues are left, or none of them is above zero.
@@ -29,6 +29,10 @@ class TracyWidom(NamedTuple):
         How many independent markers have as much spread of eigenvalues.
     errors : array of shape (k,)
         Standard errors of the statistics, of the sum of squares that was estimated; 0 where it was computed.
+
+    See Also
+    --------
+    genetics.pca : ``tracy_widom=True`` gives one.
     """
 
     statistics: Vector

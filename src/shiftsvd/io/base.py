@@ -43,7 +43,18 @@ PIPED = "standard input"  # what a file is called that came that way
 
 
 class Names(NamedTuple):
-    """The names of the samples and of the features; None where the file has none."""
+    """The names of the samples and of the features; None where the file has none.
+
+    See Also
+    --------
+    io.open_matrix : Gives them with the matrix.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.Names(samples=None, features=["a", "b"]).features
+    ['a', 'b']
+    """
 
     samples: Labels | None = None
     features: Labels | None = None
@@ -83,7 +94,7 @@ class Features:
 class Opened:
     """What a reader finds in a file.
 
-    Attributes
+    Parameters
     ----------
     matrix : array, sparse matrix, or RowSource
         As it is stored: a `RowSource` where the file can be read a range of rows at a time.
@@ -102,6 +113,10 @@ class Opened:
         What those are to know who do not say where the samples are.
     table : bool
         Whether it is a table, whose columns can be left out.
+
+    See Also
+    --------
+    io.open_matrix : Opens files, and gives an operator.
     """
 
     matrix: Any

@@ -16,7 +16,7 @@ Columns = str | Iterable[str]
 class Choices:
     """Settings of `open_matrix` for tables.
 
-    Attributes
+    Parameters
     ----------
     ids : str or None
         The column that names the rows.
@@ -32,6 +32,16 @@ class Choices:
         Columns that need not be there.
     remembered : bool
         Whether they are those of a fit, whose features decide what counts.
+
+    See Also
+    --------
+    io.open_matrix : Takes them.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.Choices(ids="patient", drop=("age",)).ids
+    'patient'
     """
 
     ids: str | None = None

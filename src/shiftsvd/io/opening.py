@@ -113,6 +113,11 @@ def open_matrix(
     ImportError
         If the format needs a package that is not installed.
 
+    See Also
+    --------
+    io.Choices : What is known of a table.
+    svd : Takes what is opened.
+
     Notes
     -----
     Costs one read of the data where they are taken into memory, else none. Classes that are not said cost another read

@@ -24,7 +24,7 @@ BIASES = (None, *get_args(BiasName))
 class Completion:
     """A matrix with missing entries, completed: what `complete_matrix` returns.
 
-    Attributes
+    Parameters
     ----------
     A : Operator of shape (m, n)
         The observed entries, and those of `model` where there are none. Hand it to `svd` or `PCA`.
@@ -44,6 +44,10 @@ class Completion:
         Root mean square error on the entries that were held out to choose the penalty.
     heldout_r2 : float or None
         ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete_matrix`.
+
+    See Also
+    --------
+    complete_matrix : Makes one.
 
     Examples
     --------
@@ -126,6 +130,11 @@ def complete_matrix(
     ------
     ValueError
         For settings that cannot be, infinite entries, or a matrix without observed entries.
+
+    See Also
+    --------
+    PCA : ``missing="em"`` fits components of a matrix with gaps.
+    Completion : What is returned.
 
     Notes
     -----

@@ -18,7 +18,7 @@ PIECE = 2**15
 class Moments:
     """Moments of the columns of a matrix, as float64 (or complex128) vectors.
 
-    Attributes
+    Parameters
     ----------
     count : float
         Number of rows, or the sum of their weights.
@@ -27,9 +27,19 @@ class Moments:
     M2 : array of shape (n,), or None
         Sum of ``w |x - mean|^2`` over each column; None where it cannot be had cheaply.
 
+    See Also
+    --------
+    Operator : ``moments`` gives them.
+
     References
     ----------
     Chan, Golub & LeVeque (1983), Algorithms for computing the sample variance.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.array([[1.0, 4.0], [3.0, 4.0]])).moments().mean.tolist()
+    [2.0, 4.0]
     """
 
     count: float

@@ -26,6 +26,10 @@ class LoadingsDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.loadings : Draws one.
     """
 
     values: Vector
@@ -77,6 +81,10 @@ class BiplotDisplay:
         What the arrows are enlarged by.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.biplot : Draws one.
     """
 
     points: ScoresDisplay
@@ -152,6 +160,10 @@ def loadings(
     -------
     LoadingsDisplay
 
+    See Also
+    --------
+    plot.LoadingsDisplay : What is returned.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -192,6 +204,11 @@ def biplot(
     Returns
     -------
     BiplotDisplay
+
+    See Also
+    --------
+    plot.BiplotDisplay : What is returned.
+    plot.scores : Without features.
 
     References
     ----------

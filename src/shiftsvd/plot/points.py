@@ -35,6 +35,10 @@ class ScoresDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.scores : Draws one.
     """
 
     points: Panel | ScoreRaster
@@ -234,6 +238,11 @@ def scores(
     ------
     ValueError
         If there are no rows to draw, or their number is not that of the colours or labels.
+
+    See Also
+    --------
+    plot.ScoresDisplay : What is returned.
+    plot.biplot : With the features.
 
     Examples
     --------

@@ -75,6 +75,10 @@ class ScoreRaster:
     clipped : int
         Rows outside the grid.
 
+    See Also
+    --------
+    plot.scores : Draws points, or such a raster of many.
+
     References
     ----------
     Vitter (1985), Random sampling with a reservoir (Algorithm R).

@@ -34,6 +34,10 @@ class ScreeDisplay:
     ax_, cumulative_ax_ : matplotlib Axes
         The second is None without a total.
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.scree : Draws one.
     """
 
     values: Vector
@@ -112,6 +116,10 @@ class ReconstructionErrorDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    plot.reconstruction_error : Draws one.
     """
 
     errors: Vector
@@ -165,6 +173,11 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     -------
     ScreeDisplay
 
+    See Also
+    --------
+    plot.ScreeDisplay : What is returned.
+    suggest_k : How many components.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -195,6 +208,11 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     ------
     ValueError
         If the norm of the matrix is not known, or rows are given beside an SVDResult.
+
+    See Also
+    --------
+    plot.ReconstructionErrorDisplay : What is returned.
+    plot.scree : The variances.
 
     Notes
     -----

@@ -148,6 +148,11 @@ def pca(
     ValueError
         For data or settings that cannot be.
 
+    See Also
+    --------
+    scanpy.project : New cells on its components.
+    scanpy.highly_variable : Genes first.
+
     Notes
     -----
     Cost: as `shiftsvd.PCA`, and a pass for the scores. scanpy's `batch_key` ranks genes within batches, and is not

@@ -55,6 +55,10 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
         ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway, and where these are
         dense data in memory of more than some 30 columns, ``Exact(tol)``: squares, if they are as good.
 
+    See Also
+    --------
+    estimate : What a solver will take.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -138,7 +142,7 @@ def solver_named(
 class Estimate:
     """What a factorization will take, before anything is done.
 
-    Attributes
+    Parameters
     ----------
     solver : Solver
         With its ``reason`` if it was chosen automatically.
@@ -150,6 +154,16 @@ class Estimate:
         The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
     seconds_per_pass : float or None
         From a product with a few columns, if that was asked for.
+
+    See Also
+    --------
+    estimate : Gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.estimate(np.ones((300, 20)), 3).n_passes >= 1
+    True
     """
 
     solver: Solver
@@ -190,6 +204,11 @@ def estimate(
     Returns
     -------
     Estimate
+
+    See Also
+    --------
+    svd : Does what is foreseen.
+    auto_solver : Picks the solver.
 
     Examples
     --------

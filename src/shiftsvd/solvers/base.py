@@ -41,6 +41,17 @@ class Solver(ABC):
         not certain to the tolerance is named in a warning.
     reason : str
         Why `auto_solver` chose it.
+
+    See Also
+    --------
+    BlockLanczos : The solver that `svd` takes for large matrices.
+    auto_solver : Picks one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> isinstance(ss.BlockLanczos(tol=1e-6), ss.solvers.Solver)
+    True
     """
 
     takes_shares: ClassVar[bool] = False

@@ -31,6 +31,11 @@ class Exact(Solver):
         quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
         That is how `auto_solver` asks for it where the data are small.
 
+    See Also
+    --------
+    Gram : One read of the data.
+    BlockLanczos : For large matrices.
+
     Notes
     -----
     One pass, ``2 m n^2`` operations and ``n^2`` numbers for an m x n matrix with m >= n; meant for

@@ -57,6 +57,11 @@ class BlockLanczos(Solver):
     miss_probability : float
         How likely `Info.missed_below` may be wrong, over `rng`.
 
+    See Also
+    --------
+    Gram : For a short side of up to some thousands.
+    auto_solver : Picks one.
+
     Notes
     -----
     One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes

@@ -36,6 +36,11 @@ class RandomizedSVD(Solver):
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
 
+    See Also
+    --------
+    BlockLanczos : Goes on until the values are right.
+    ShiftedRandomizedSVD : The paper's algorithm.
+
     Notes
     -----
     ``2 q + 2`` passes, or ``2 q + 1`` with ``finish="last"``. There is no stopping rule: trailing components

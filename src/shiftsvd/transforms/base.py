@@ -30,6 +30,11 @@ class Transform(ABC):
 
     A subclass says what is learned of the columns (`learn_rows`), what of a row each entry has to know (`terms`,
     `quantities`), what becomes of an entry (`entry`), and what zeros become (`left`, and `right` of what is learned).
+
+    See Also
+    --------
+    Elementwise : From a function of one number.
+    transforms.Fitted : What `learn` gives.
     """
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
@@ -96,7 +101,7 @@ class Transform(ABC):
 class Fitted:
     """What a transformation has learned: it makes the operator of any rows.
 
-    Attributes
+    Parameters
     ----------
     how : Transform
     columns : array of shape (n, q)
@@ -112,6 +117,11 @@ class Fitted:
     tol : float
         Relative accuracy of singular values that changed entries are to allow: they are held in single precision
         where the data are, and this is not below `SINGLE`.
+
+    See Also
+    --------
+    transforms.Transform : Learns one.
+    preprocess : Applies several.
     """
 
     how: Transform

@@ -44,7 +44,20 @@ class OfEntry(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Sqrt(OfEntry):
-    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4."""
+    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4.
+
+    See Also
+    --------
+    FreemanTukey : Steadier near 0.
+    Anscombe : For Poisson counts.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[4.0, 0.0], [9.0, 1.0]])
+    >>> round(float(ss.svd(X, 1, preprocess=ss.Sqrt(), rng=0).S[0]), 3)
+    3.702
+    """
 
     def value(self, x: Vector) -> Vector:
         """The square root of each entry, which must be at least 0."""
@@ -54,7 +67,19 @@ class Sqrt(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class FreemanTukey(OfEntry):
-    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1."""
+    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1.
+
+    See Also
+    --------
+    Sqrt : One root.
+    Anscombe : For Poisson counts.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.FreemanTukey().value(np.array([0.0, 3.0])).round(3).tolist()
+    [1.0, 3.732]
+    """
 
     def value(self, x: Vector) -> Vector:
         """``sqrt(x) + sqrt(x + 1)`` of each entry, which must be at least 0."""
@@ -64,7 +89,19 @@ class FreemanTukey(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class Anscombe(OfEntry):
-    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948)."""
+    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948).
+
+    See Also
+    --------
+    Sqrt : The plain root.
+    FreemanTukey : Both roots.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.Anscombe().value(np.array([0.0, 3.0])).round(3).tolist()
+    [1.225, 3.674]
+    """
 
     def value(self, x: Vector) -> Vector:
         """``2 sqrt(x + 3/8)`` of each entry, which must be at least 0."""
@@ -80,6 +117,16 @@ class Binarize(OfEntry):
     ----------
     threshold : float
         At least 0, so that zeros stay zeros.
+
+    See Also
+    --------
+    Ranks : The order of the entries in a row.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.Binarize(1.0).value(np.array([0.0, 1.0, 2.0])).tolist()
+    [0.0, 0.0, 1.0]
     """
 
     threshold: float = 0.0
@@ -102,6 +149,10 @@ class Elementwise(OfEntry):
     f : callable
         Takes and returns a vector; finite at 0. A function of NumPy can be written to a model file; one of your own
         cannot, nor a lambda on a cluster of other machines.
+
+    See Also
+    --------
+    Sqrt : A function that has a name already.
 
     Examples
     --------

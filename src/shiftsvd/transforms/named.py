@@ -123,6 +123,10 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
     ValueError
         For entries that a transformation has no meaning for, such as negative counts.
 
+    See Also
+    --------
+    PCA : Takes the same steps as an argument.
+
     Notes
     -----
     One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in

@@ -75,6 +75,11 @@ def pca(
     TypeError
         If `da` is no DataArray.
 
+    See Also
+    --------
+    xarray.project : Other fields on its modes.
+    xarray.reconstruct : Fields from modes.
+
     Notes
     -----
     ``weights * (da - mean_field) = sum over modes of scores * components``. Cost: as `shiftsvd.PCA`, a look for missing
@@ -130,6 +135,11 @@ def project(eofs: Any, da: Any) -> Any:
         For another space, or values that are missing or infinite where the components have some.
     TypeError
         If `da` is no DataArray.
+
+    See Also
+    --------
+    xarray.pca : Finds the modes.
+    xarray.reconstruct : The way back.
 
     Notes
     -----
@@ -190,6 +200,11 @@ def reconstruct(eofs: Any, scores: Any = None) -> Any:
         For scores of modes that `eofs` does not have.
     TypeError
         If the scores are no DataArray.
+
+    See Also
+    --------
+    xarray.pca : Finds the modes.
+    xarray.project : The way there.
 
     Examples
     --------
