@@ -21,7 +21,7 @@ distributed = pytest.importorskip("distributed")
 
 from shiftsvd.backends.dask.rows import DaskRows
 from tests.support.dask_arrays import CHUNKS, ROWS, counts, in_rows, same_components
-from tests.support.dask_fits import array, fit
+from tests.support.dask_fits import array, fit, forked_workers
 from tests.support.places import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -42,9 +42,10 @@ def alone() -> ss.SVDResult:
 @contextmanager
 def cluster_of(n_workers: int, threads: int = 1) -> Iterator[Any]:
     """So many worker processes."""
-    # A worker that is not there so long after it was lost is given up, even if it was back and was killed again.
     with (
+        # A worker that is not there so long after it was lost is given up, even if it was back and was killed again.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
+        forked_workers(),
         distributed.LocalCluster(n_workers=n_workers, threads_per_worker=threads, dashboard_address=":0") as cluster,
     ):
         yield cluster
@@ -236,7 +237,7 @@ def test_a_client_that_is_killed_in_each_read_in_turn_ends_with_the_same_bits(
 
 
 def test_twenty_exact_fits_by_workers_with_threads_have_the_bits_of_one_by_this_process(client: Any) -> None:
-    X = da.random.default_rng(0).standard_normal((1500, 200), chunks=(100, 200))
+    X = da.random.default_rng(0).standard_normal((900, 200), chunks=(100, 200))
     with dask.config.set(scheduler="threads"):
         want = ss.svd(X, 5, shift="mean", solver="exact")
     for _ in range(20):
