@@ -109,3 +109,19 @@ def test_files_that_cannot_be_are_refused(bed: Path, tmp_path: Path) -> None:
     path.with_suffix(".psam").unlink()
     with pytest.raises(FileNotFoundError, match=r"d\.psam"):
         open_matrix(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("a b.vcf.gz", "--vcf '"), ("a.BCF", "--bcf "), ("a.vcf", "--vcf "), ("a.bgen", "--bgen ")]
+)
+def test_other_genotypes_are_refused_with_the_line_that_converts_them(tmp_path: Path, name: str, how: str) -> None:
+    (tmp_path / name).write_text("##fileformat=VCFv4.2\n")
+    with pytest.raises(ValueError, match=f"plink2 {how}.*--make-pgen"):
+        open_matrix(tmp_path / name)
+
+
+def test_a_packed_table_of_variants_is_refused_with_the_line_that_unpacks_it(bed: Path, tmp_path: Path) -> None:
+    path = pgen(tmp_path / "b.pgen", bed)
+    path.with_suffix(".pvar").rename(tmp_path / "b.pvar.zst")
+    with pytest.raises(ValueError, match="zstd -d"):
+        open_matrix(path)

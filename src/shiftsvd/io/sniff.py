@@ -1,11 +1,12 @@
 """What a file is: told by its name, and held against what it begins with."""
 
 import bz2
+import shlex
 import zlib
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Format(NamedTuple):
@@ -73,6 +74,13 @@ _BY_CONTENT = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow
 }
 
 
+_TO_PGEN: Final = {
+    (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"): "--vcf {}",
+    (".bcf",): "--bcf {}",
+    (".bgen",): "--bgen {} ref-first --sample NAME.sample",
+}
+
+
 def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     """The name of the format of a file: as given, by its suffix, or by what it begins with.
 
@@ -83,6 +91,8 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
     """
     if format is not None and format not in FORMATS:
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    if format is None:
+        _refuse_other_genotypes(path)
     content = content_of(path)
     named = format or _by_suffix(path)
     if named is None or (format is None and named == "hdf5" and content == "HDF5"):
@@ -103,6 +113,17 @@ def content_of(path: Path) -> str:
         if head.startswith(magic):
             return content
     return "HDF5" if _has_user_block(path) else "something else"
+
+
+def _refuse_other_genotypes(path: Path) -> None:
+    """Say how plink2 makes a .pgen of genotypes that each of a dozen passes would decode again."""
+    name = path.name.lower()
+    told = next((told for suffixes, told in _TO_PGEN.items() if name.endswith(suffixes)), None)
+    if told is not None:
+        raise ValueError(
+            f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with "
+            f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
+        )
 
 
 def _by_suffix(path: Path) -> str | None:

@@ -18,6 +18,9 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     optional("pgenlib", "pgen")
     pvar, psam = path.with_suffix(".pvar"), path.with_suffix(".psam")
+    packed = path.with_suffix(".pvar.zst")
+    if packed.exists() and not pvar.exists():
+        raise ValueError(f"{path} must have {pvar.name} beside it, got {packed.name}; unpack it with zstd -d {packed}")
     told, people = columns(pvar, ("ID", "ALT"), memory_limit), columns(psam, ("FID", "IID"), memory_limit)
     several = next((name for name, alt in zip(told["ID"], told["ALT"], strict=True) if "," in alt), None)
     if several is not None:
