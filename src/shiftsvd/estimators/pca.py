@@ -76,7 +76,7 @@ class PCA(BatchPCA):
     verbose : int
         Accepted for compatibility.
     scale_ddof : 0 or 1
-        The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
+        Deviations are roots of sums of squares over ``n_samples - scale_ddof``: 0 as in `StandardScaler`, 1 in scanpy.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
