@@ -32,7 +32,7 @@ class Adjoint(Derived):
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """Of a view of A by its columns, where there is one."""
+        """Products in double precision, from a copy of A sorted by its columns where there is one."""
         by_columns = generic.transposed(self.A, 0)
         return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
 
@@ -51,7 +51,7 @@ class Adjoint(Derived):
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """As A reads itself."""
+        """The triangular factor of this adjoint, by the way in which A itself is read."""
         return generic.adjoint_triangle(self.A, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
@@ -63,16 +63,16 @@ class Adjoint(Derived):
         return self.A.column_squares(weights)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """Those of A sorted by its columns; None where it cannot be."""
+        """Squares that products leave over, from A sorted by its columns; None where A cannot be sorted so."""
         by_columns = generic.transposed(self.A, np.inf)
         return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
 
     def column_exponents(self) -> Vector | None:
-        """Those of the rows of A."""
+        """Exponents of the columns of ``A^H``, which are the rows of A."""
         return generic.row_exponents(self.A)
 
     def row_exponents(self) -> Vector | None:
-        """Those of the columns of A."""
+        """Exponents of the rows of ``A^H``, which are the columns of A."""
         return generic.column_exponents(self.A)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
@@ -81,15 +81,15 @@ class Adjoint(Derived):
         return None if B is None else B.H
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The column blocks of A."""
+        """Blocks of rows of ``A^H``, which are blocks of columns of A."""
         return generic.column_blocks(self.A, rows)
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of A."""
+        """Blocks of columns of ``A^H``, which are blocks of rows of A."""
         return generic.row_blocks(self.A, columns)
 
     def gram_seconds(self, V: Panel) -> float:
-        """That of two products."""
+        """The seconds of one `gram` of ``A^H``, which takes two products with A."""
         return generic.timed(self, V)
 
     def known_costs(self) -> dict[str, Any]:

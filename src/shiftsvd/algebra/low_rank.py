@@ -97,16 +97,16 @@ class LowRank(Operator):
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
-        """This matrix, as it has its thin factors already."""
+        """This matrix itself, which has thin factors already."""
         return self
 
     def column_exponents(self) -> Vector:
-        """From the largest of each column of L."""
+        """Powers of two of the largest entries of the columns, bounded from the largest of each column of L."""
         left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
         return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
 
     def row_exponents(self) -> Vector:
-        """The same of the adjoint."""
+        """Powers of two of the largest entries of the rows: those of the columns of the adjoint."""
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":

@@ -43,7 +43,7 @@ class Scaled(Derived):
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """As `matmat`, by that of A."""
+        """The product in double precision, which A makes where it can."""
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -91,12 +91,12 @@ class Scaled(Derived):
         return None if squares is None else scaled(power(self.cols), squares)
 
     def column_exponents(self) -> Vector | None:
-        """Those of A with its scales."""
+        """Powers of two of the largest entries of the columns: those of A, and of the scales."""
         e = generic.column_exponents(self.A)
         return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
 
     def row_exponents(self) -> Vector | None:
-        """Those of A with its scales."""
+        """Powers of two of the largest entries of the rows: those of A, and of the scales."""
         e = generic.row_exponents(self.A)
         return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
 
@@ -106,12 +106,12 @@ class Scaled(Derived):
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A with ``D_c V``, scaled."""
+        """Products of the rows of A with ``D_c V``, scaled by ``D_r``, a block of rows at a time."""
         for lo, part in self.A.row_products(scaled(self.cols, V)):
             yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
-        """As of A, with both scales."""
+        """Orthonormal columns along ``D_r A D_c V``, left where the data of A are; None if these are here."""
         return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:

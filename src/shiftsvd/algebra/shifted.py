@@ -35,11 +35,11 @@ class Shifted(Derived):
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
     def fused(self, passes: float) -> Operator:
-        """As A, with the shift inside it where it can be."""
+        """A prepared for so many passes, with the shift fused into its blocks where A can do that."""
         return generic.fused(self.A, passes) - self.S
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """Both shifts in one, where this one is of low rank too."""
+        """A minus both shifts, added up to one of low rank; None where the first one is not of low rank."""
         S = generic.as_low_rank(self.S)
         return None if S is None else Shifted(self.A, shift.merge(S))
 
@@ -58,7 +58,7 @@ class Shifted(Derived):
         return None if A is None or S is None else Shifted(A, S)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A minus those of S."""
+        """Products of the rows of A minus those of S, a block of rows at a time."""
         S = generic.as_low_rank(self.S)
         if S is None:
             yield from super().row_products(V)

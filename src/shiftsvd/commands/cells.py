@@ -174,7 +174,7 @@ def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
 
 
 def needed_by(pca: Any) -> set[int]:
-    """Which features a model cannot do without: those of its components; the others have a part in sums alone."""
+    """The features that have a loading in a model, and must be there; others count in sums alone."""
     return set(kept_of(getattr(pca, "preprocess_", ()), pca.n_features_in_).tolist())
 
 

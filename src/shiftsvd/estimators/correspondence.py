@@ -209,7 +209,7 @@ class CorrespondenceAnalysis(Components):
         return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
 
     def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
-        """The same of columns, as rows, and the vectors that they are projected on."""
+        """Profiles of the columns, as rows, and the vectors that these are projected on."""
         check_is_fitted(self, "components_")
         A = self._columns(X)
         r, S = self.row_masses_, self.singular_values_

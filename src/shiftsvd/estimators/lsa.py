@@ -172,7 +172,7 @@ class LSA(Named):
         return weights
 
     def _with_settings(self, kind: Any, **known: Any) -> Any:
-        """One of a kind, with the settings that are called there as they are here."""
+        """A text transformer of this kind, with those settings of this estimator that it has, too."""
         names = signature(kind).parameters
         return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
 

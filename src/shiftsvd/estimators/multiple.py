@@ -146,7 +146,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         return self._indicators(self._categories(X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        """The same: the columns of Z are those of the fitted categories."""
+        """The table of indicators of X, with the categories that were fitted."""
         return self._table(X, reset=False)
 
     def _column_names(self, X: Any) -> Any:

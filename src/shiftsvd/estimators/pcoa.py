@@ -251,7 +251,7 @@ class SquaredDistances(Operator):
         return np.concatenate(list(parts))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The same, since S is symmetric."""
+        """The product of the adjoint, which is S itself: S is symmetric."""
         return self.matmat(W)
 
 
@@ -264,7 +264,7 @@ class DoubleCentred(Derived):
         return _centred(self.A.matmat(_centred(V))) / -2
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The same, since it is symmetric."""
+        """The product of the adjoint, which is the matrix itself: it is symmetric."""
         return self.matmat(W)
 
 

@@ -137,7 +137,7 @@ class Prepared:
 
     @cached_property
     def of_own(self) -> Operator:
-        """That of the rows that it was learned from, made once."""
+        """The operator of the rows that this was learned from, made once."""
         assert self.own is not None
         rows = None if self.own.weights is None else np.sqrt(self.own.weights)
         return self._scaled(self.own.B, self.own.S, rows)

@@ -299,7 +299,7 @@ def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: 
 
 
 def _write(adata: Any, fit: _Fit, columns: Places | None, keys: Keys, params: dict[str, Any]) -> None:
-    """Everything in its place."""
+    """Writes all results into AnnData, where scanpy puts them."""
     told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
     adata.obsm[keys.obsm] = fit.scores
     if "obsm" in params:

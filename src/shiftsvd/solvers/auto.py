@@ -74,7 +74,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
 
 
 def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit: int | str | None) -> list[Solver]:
-    """Those that keep to the limit; the one that takes least where none does."""
+    """The solvers that keep to the memory limit; the one that takes least where none does."""
     if memory_limit is None:
         return solvers
     peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]

@@ -131,12 +131,12 @@ class BlockLanczos(Solver):
         return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """By the model of costs."""
+        """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """From a spectrum that falls like 1 / j^2 to a flat one; benchmarks/claims/foreseen.py holds it to 40."""
+        """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
         least = -(-k // self.shape(k, A).block) + QUICKEST
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 

@@ -102,7 +102,7 @@ class RandomizedSVD(Solver):
         return min(k + self.n_oversamples, *shape), q
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """As many as it takes."""
+        """The passes, which the settings fix."""
         return 2.0 * self._sizes(A.shape, k)[1] + (1 if self.finish == "last" else 2)
 
     def peak_bytes(self, A: Operator, k: int) -> int:

@@ -85,7 +85,7 @@ class ShiftedRandomizedSVD(Solver):
         return Factors(U, S, lambda: graded_basis(Yh @ U1[:, :k]).conj().T, 2 * self.n_iter + 2, K).H  # line 15
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """As many as it takes."""
+        """The passes, which the settings fix."""
         return 2.0 * self.n_iter + 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:

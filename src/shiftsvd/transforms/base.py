@@ -141,7 +141,7 @@ class Fitted:
 
     @property
     def kept(self) -> Places:
-        """Of what selects, the places of the columns that stay."""
+        """The places of the columns that stay, of a step that selects columns."""
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
