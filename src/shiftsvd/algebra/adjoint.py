@@ -32,7 +32,7 @@ class Adjoint(Derived):
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """Products in double precision, from a copy of A sorted by its columns where there is one."""
+        """The products in double precision, from a copy of A sorted by its columns where there is one."""
         by_columns = generic.transposed(self.A, 0)
         return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
 
@@ -81,11 +81,11 @@ class Adjoint(Derived):
         return None if B is None else B.H
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of rows of ``A^H``, which are blocks of columns of A."""
+        """The blocks of rows of ``A^H``, which are blocks of columns of A."""
         return generic.column_blocks(self.A, rows)
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of columns of ``A^H``, which are blocks of rows of A."""
+        """The blocks of columns of ``A^H``, which are blocks of rows of A."""
         return generic.row_blocks(self.A, columns)
 
     def gram_seconds(self, V: Panel) -> float:

@@ -101,12 +101,12 @@ class LowRank(Operator):
         return self
 
     def column_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the columns, bounded from the largest of each column of L."""
+        """The powers of two of the largest entries of the columns, bounded from the largest of each column of L."""
         left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
         return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
 
     def row_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the rows: those of the columns of the adjoint."""
+        """The powers of two of the largest entries of the rows: those of the columns of the adjoint."""
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":

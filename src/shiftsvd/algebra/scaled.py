@@ -91,12 +91,12 @@ class Scaled(Derived):
         return None if squares is None else scaled(power(self.cols), squares)
 
     def column_exponents(self) -> Vector | None:
-        """Powers of two of the largest entries of the columns: those of A, and of the scales."""
+        """The powers of two of the largest entries of the columns: those of A, and of the scales."""
         e = generic.column_exponents(self.A)
         return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
 
     def row_exponents(self) -> Vector | None:
-        """Powers of two of the largest entries of the rows: those of A, and of the scales."""
+        """The powers of two of the largest entries of the rows: those of A, and of the scales."""
         e = generic.row_exponents(self.A)
         return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
 
