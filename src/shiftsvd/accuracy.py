@@ -26,6 +26,11 @@ def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator 
     -------
     float
 
+    See Also
+    --------
+    frobenius_error : The error in the Frobenius norm, without iterations.
+    residuals : The error of each triplet.
+
     Notes
     -----
     Two passes a step, and one before, for the Frobenius norm. After q steps the estimate is below
@@ -75,6 +80,11 @@ def residuals(A: Any, F: SVDResult) -> Vector:
     array of shape (k,)
         An exact singular value of A lies within ``sigma_1`` times this of each value.
 
+    See Also
+    --------
+    spectral_norm : The error of all triplets together.
+    frobenius_error : The error in the Frobenius norm.
+
     Notes
     -----
     Two passes, and one for the Frobenius norm, which says whether squares leave the range of numbers.
@@ -97,6 +107,11 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     Returns
     -------
     float or None
+
+    See Also
+    --------
+    spectral_norm : The error in the spectral norm.
+    residuals : The error of each triplet.
 
     Notes
     -----
@@ -142,6 +157,11 @@ def halko_bound(
     ------
     ValueError
         For a k, n_iter or n_oversamples outside the theorems, or too few singular values.
+
+    See Also
+    --------
+    RandomizedSVD : The solver that it is about.
+    spectral_norm : The error that came of it.
 
     References
     ----------

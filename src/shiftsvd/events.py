@@ -21,6 +21,10 @@ class Event:
         "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
     worst : float or None
         The largest bound of a relative error of a wanted singular value so far.
+
+    See Also
+    --------
+    shiftsvd.events.listening : Hands events to a listener.
     """
 
     stage: str
@@ -30,7 +34,12 @@ class Event:
 
 
 class Listener(Protocol):
-    """Anything that can be called with an `Event`."""
+    """Anything that can be called with an `Event`.
+
+    See Also
+    --------
+    shiftsvd.events.listening : Hands events to a listener.
+    """
 
     def __call__(self, event: Event) -> None:
         """Take note of the event; never raise."""
@@ -69,7 +78,12 @@ def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Tell `listener` about every fit inside this block."""
+    """Tell `listener` about every fit inside this block.
+
+    See Also
+    --------
+    shiftsvd.events.Event : What a listener is given.
+    """
     return holding(_account, Account(listener))
 
 

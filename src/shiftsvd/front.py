@@ -111,6 +111,12 @@ def svd(
     TypeError
         Where X is no matrix at all.
 
+    See Also
+    --------
+    PCA : The same as an estimator, which can be applied to new rows.
+    estimate : What a call will take, before it begins.
+    complete_matrix : The model of missing entries by itself.
+
     Notes
     -----
     Passes: those of the solver (`Info.n_passes`), one to check the values of X, and one for the moments

@@ -89,6 +89,10 @@ def write(
     ValueError
         If scores, names or colours do not fit the model.
 
+    See Also
+    --------
+    shiftsvd.plot.scree : One of its plots by itself.
+
     Examples
     --------
     >>> import tempfile, numpy as np, shiftsvd as ss

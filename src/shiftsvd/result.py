@@ -93,6 +93,11 @@ class Info:
         How many entries of X are missing; None where they are an error.
     completed : bool or None
         Whether the completion came to rest; if not, `converged` is False. None without a completion.
+
+    See Also
+    --------
+    svd : Its result has the account as ``info``.
+    frobenius_error : The error of all of a factorization.
     """
 
     solver: str
@@ -125,6 +130,12 @@ class SVDResult(Operator):
     Vh : array of shape (k, n)
         The largest entry of each row is real and positive.
     info : Info
+
+    See Also
+    --------
+    svd : The function that returns it.
+    shiftsvd.spectral_norm : The true error of a factorization.
+    warm_start : More components, beginning from these.
 
     Notes
     -----

@@ -22,7 +22,12 @@ def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
 
 
 class Sketch(ABC):
-    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument."""
+    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument.
+
+    See Also
+    --------
+    RandomizedSVD : Takes any of the sketches.
+    """
 
     @abstractmethod
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
@@ -35,7 +40,12 @@ class Sketch(ABC):
 
 @dataclass(frozen=True)
 class Gaussian(Sketch):
-    """Independent standard normal entries (Halko, Martinsson & Tropp 2011)."""
+    """Independent standard normal entries (Halko, Martinsson & Tropp 2011).
+
+    See Also
+    --------
+    shiftsvd.sketch.Rademacher : Signs in place of normal numbers.
+    """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
         """An n x ell matrix of independent standard normal numbers."""
@@ -44,7 +54,12 @@ class Gaussian(Sketch):
 
 @dataclass(frozen=True)
 class Rademacher(Sketch):
-    """Independent signs, +1 or -1."""
+    """Independent signs, +1 or -1.
+
+    See Also
+    --------
+    shiftsvd.sketch.Gaussian : Normal numbers in place of signs.
+    """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
         """An n x ell matrix of independent random signs."""
@@ -53,7 +68,12 @@ class Rademacher(Sketch):
 
 @dataclass(frozen=True)
 class SparseSign(Sketch):
-    """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3)."""
+    """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3).
+
+    See Also
+    --------
+    shiftsvd.sketch.Rademacher : The same without zeros.
+    """
 
     nonzeros: int = 8
 
@@ -74,6 +94,10 @@ class SRFT(Sketch):
     costs O(m n log ell) (Woolfe, Liberty, Rokhlin & Tygert 2008; Halko, Martinsson & Tropp 2011, section 4.6).
     Each frequency gives a cosine and a sine column: Omega is real, its columns orthogonal where no
     frequency is 0 or n/2.
+
+    See Also
+    --------
+    shiftsvd.sketch.Gaussian : No structure, and no fast product.
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:

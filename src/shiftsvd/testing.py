@@ -23,6 +23,10 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
     AssertionError
         Naming what does not hold.
 
+    See Also
+    --------
+    Operator : What may be defined.
+
     Notes
     -----
     About ten passes with panels of three columns.

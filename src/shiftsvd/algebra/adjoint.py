@@ -17,7 +17,12 @@ from shiftsvd.numerics.panels import Panel
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
-    """The conjugate transpose of an operator."""
+    """The conjugate transpose of an operator.
+
+    See Also
+    --------
+    Operator : ``A.H`` is the adjoint of any operator.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

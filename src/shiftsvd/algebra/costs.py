@@ -41,6 +41,11 @@ class Costs:
         How far from 1 the scales that panels are multiplied by are, as an exponent of two.
     n_threads : int or None
         Threads that a solver may use; None: the cores that this process may use.
+
+    See Also
+    --------
+    Operator : Its ``costs`` say what products take.
+    estimate : What follows for a fit.
     """
 
     eps: float

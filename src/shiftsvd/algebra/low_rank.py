@@ -34,6 +34,11 @@ class LowRank(Operator):
     ------
     ValueError
         If the factors do not have the same number of columns, or hold NaN or infinities.
+
+    See Also
+    --------
+    svd : Subtracts it as a shift.
+    Operator : What it is one kind of.
     """
 
     L: Panel

@@ -31,6 +31,11 @@ class Operator(ABC):
     shape : (int, int)
     dtype : numpy.dtype
         Of the results for users; panels inside a solver are float64 or complex128.
+
+    See Also
+    --------
+    LowRank : The smallest kind of operator.
+    shiftsvd.testing.check_operator : Whether an operator of your own is sound.
     """
 
     shape: tuple[int, int]

@@ -21,7 +21,12 @@ from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Scaled(Derived):
-    """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones."""
+    """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones.
+
+    See Also
+    --------
+    shiftsvd.operators.Shifted : The difference of two operators.
+    """
 
     rows: Vector | None = None
     cols: Vector | None = None

@@ -17,7 +17,13 @@ from shiftsvd.numerics.powers import plus
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Shifted(Derived):
-    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it."""
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
+
+    See Also
+    --------
+    centered : The matrix minus its column means.
+    shiftsvd.operators.Scaled : Rows and columns times numbers.
+    """
 
     S: Operator
 

@@ -41,6 +41,11 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     TypeError
         Not a matrix at all.
 
+    See Also
+    --------
+    Operator : What it returns.
+    centered : The same minus the column means.
+
     Notes
     -----
     Costs one read of the data, to look for NaN and infinities.
@@ -95,6 +100,11 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     Returns
     -------
     Operator of shape (m, n)
+
+    See Also
+    --------
+    as_operator : The matrix without a shift.
+    PCA : Decomposes the centred matrix.
 
     Notes
     -----

@@ -42,6 +42,10 @@ class Suggestion:
         The evidence, one row for each number of components, such as ``pandas.DataFrame(suggestion.table)`` shows:
         "component" and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and
         "error" (cv).
+
+    See Also
+    --------
+    suggest_k : The function that returns it.
     """
 
     k: int
@@ -126,6 +130,11 @@ def suggest_k(
     UserWarning
         Where all `max_k` components stand out, so that there may be more.
 
+    See Also
+    --------
+    Suggestion : What it returns.
+    PCA : ``n_components=0.9`` chooses by the share of variance.
+
     Notes
     -----
     - "elbow": the last component before the spectrum, on a log scale, lies farthest below its chord from first to
@@ -201,6 +210,10 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     ------
     ValueError
         For an estimator of wide data, which does not keep the vectors on the short side.
+
+    See Also
+    --------
+    BlockLanczos : Begins from the vectors that are returned.
 
     Examples
     --------

@@ -203,6 +203,11 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     ValueError
         Where one was not fitted by `partial_fit`, or test matrices, scales, or the names of the features differ.
 
+    See Also
+    --------
+    PCA.partial_fit : Makes the streams that are merged.
+    save_model : Takes a fit to another machine.
+
     Notes
     -----
     No data are read; O(n_features^2) operations up to 4096 features, O(n_features ell^2) beyond.

@@ -65,6 +65,11 @@ class CorrespondenceAnalysis(Components):
     info_ : Info
         Solver, passes, rank, and what is known of the accuracy.
 
+    See Also
+    --------
+    MultipleCorrespondenceAnalysis : For tables of categories.
+    PearsonResiduals : Residuals of a similar model, with the noise of counts.
+
     Notes
     -----
     Four passes, and those of the solver (`Info.n_passes`).

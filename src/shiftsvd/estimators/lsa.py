@@ -55,6 +55,11 @@ class LSA(Named):
     info_ : Info
         Solver, passes, rank, and bounds of the errors of the singular values.
 
+    See Also
+    --------
+    TruncatedSVD : The same for a matrix of weighed counts.
+    TfIdf : Weighs words inside a fit of other estimators.
+
     References
     ----------
     Deerwester, Dumais, Furnas, Landauer & Harshman (1990), Indexing by latent semantic analysis.

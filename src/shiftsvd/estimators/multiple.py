@@ -55,6 +55,10 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     percentage_of_variance_, row_coordinates_, column_coordinates_, row_contributions_, column_contributions_
         And the others of `CorrespondenceAnalysis`, of Z.
 
+    See Also
+    --------
+    CorrespondenceAnalysis : For a table of counts.
+
     Notes
     -----
     Z takes five bytes an entry. A correction forms ``Z^T Z``, of J x J numbers, for the sums over all components.

@@ -130,6 +130,12 @@ class PCA(BatchPCA):
     info_ : Info
         Solver, passes, rank, and what is known of the accuracy.
 
+    See Also
+    --------
+    svd : The factorization by itself, with any shift of low rank.
+    TruncatedSVD : The same without subtracting the mean.
+    merge_pca : Joins the streams of several machines.
+
     Notes
     -----
     Cost: one read to check the values, one pass for the moments, and those of the solver (`Info.n_passes`); shifts that

@@ -76,6 +76,10 @@ class PCoA(Estimator):
     n_features_in_ : int
         The number of points.
 
+    See Also
+    --------
+    PCA : The same coordinates where distances are Euclidean and features are known.
+
     References
     ----------
     Gower (1966), Some distance properties of latent root and vector methods; Gower (1968), Adding a point to vector

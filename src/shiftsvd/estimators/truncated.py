@@ -79,6 +79,11 @@ class TruncatedSVD(Components):
     info_ : Info
         Solver, passes, rank, and bounds of the errors of the singular values.
 
+    See Also
+    --------
+    PCA : Subtracts the column means, at nearly the same cost.
+    LSA : Counts and weighs the words of texts before.
+
     Notes
     -----
     One read to check the values, two passes for the variances, and those of the solver (`Info.n_passes`).

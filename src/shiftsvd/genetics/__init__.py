@@ -81,6 +81,10 @@ class GenotypePCA:
     tracy_widom : TracyWidom, or None
     scan : SelectionScan, or None
         What `pca` was asked for besides; not kept in files of models.
+
+    See Also
+    --------
+    shiftsvd.genetics.pca : The function that returns it.
     """
 
     eigenvalues: Vector
@@ -261,6 +265,11 @@ def pca(
         which samples have both alleles; the message begins with a name.
     ImportError
         Without the package bed-reader.
+
+    See Also
+    --------
+    shiftsvd.genetics.GenotypePCA : What it returns.
+    shiftsvd.genetics.unrelated : Who is related, by itself.
 
     Notes
     -----

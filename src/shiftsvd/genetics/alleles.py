@@ -16,14 +16,24 @@ _N_FIELDS: Final = 6
 
 
 class Samples(NamedTuple):
-    """What a .fam says, one entry for each sample."""
+    """What a .fam says, one entry for each sample.
+
+    See Also
+    --------
+    shiftsvd.genetics.Variants : The variants of a file.
+    """
 
     families: Labels
     names: Labels
 
 
 class Variants(NamedTuple):
-    """What a .bim says, one entry for each variant; genotypes count the first allele."""
+    """What a .bim says, one entry for each variant; genotypes count the first allele.
+
+    See Also
+    --------
+    shiftsvd.genetics.Samples : The samples of a file.
+    """
 
     chromosomes: Labels
     names: Labels

@@ -49,6 +49,10 @@ class Projection(NamedTuple):
         missing genotypes leave undetermined. 0 where nothing is missing; None for ``project="mean"``.
     n_present : array of shape (n_samples,)
         How many of the variants each sample has genotypes of.
+
+    See Also
+    --------
+    shiftsvd.genetics.GenotypePCA.project : The method that returns it.
     """
 
     eigenvectors: Panel

@@ -25,6 +25,10 @@ class Kinship(NamedTuple):
         0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
     unrelated : array of bool, of shape (n_samples,)
         A set of samples of which no two have a kinship above the cutoff.
+
+    See Also
+    --------
+    shiftsvd.genetics.unrelated : The function that returns it.
     """
 
     samples: Samples
@@ -63,6 +67,11 @@ def unrelated(
     ------
     ValueError, OSError
         If the files cannot be read, or there are more than 20 000 samples, or more than the memory limit allows.
+
+    See Also
+    --------
+    shiftsvd.genetics.Kinship : What it returns.
+    shiftsvd.genetics.pca : Leaves relatives out by ``unrelated``.
 
     Notes
     -----

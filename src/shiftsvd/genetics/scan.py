@@ -33,6 +33,10 @@ class SelectionScan(NamedTuple):
         The genomic inflation factor: the median statistic over that of the chi-squared law of k degrees of freedom.
     p_values : array of shape (n_variants,)
         Right tails of that law, of statistics over the inflation. Control the false discovery rate with them.
+
+    See Also
+    --------
+    shiftsvd.genetics.GenotypePCA : Has it as ``scan``.
     """
 
     z_scores: Panel

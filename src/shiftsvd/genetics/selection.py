@@ -79,6 +79,10 @@ class Selection:
         Pruning by linkage, as `plink2 --indep-pairwise` does: a window of variants (50), or kilobases ("200kb", with a
         step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders. `indep_order`: the
         order of comparisons, 1 that of PLINK 1.9 and of plink2 until November 2023, 2 that of plink2 since then.
+
+    See Also
+    --------
+    shiftsvd.genetics.pca : Takes the filters as keywords.
     """
 
     chromosomes: Chromosomes = "autosomes"

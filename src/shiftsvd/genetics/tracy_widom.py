@@ -29,6 +29,10 @@ class TracyWidom(NamedTuple):
         How many independent markers have as much spread of eigenvalues.
     errors : array of shape (k,)
         Standard errors of the statistics, of the sum of squares that was estimated; 0 where it was computed.
+
+    See Also
+    --------
+    shiftsvd.genetics.GenotypePCA : Has it as ``tracy_widom``.
     """
 
     statistics: Vector

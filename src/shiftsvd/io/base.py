@@ -43,7 +43,12 @@ PIPED = "standard input"  # what a file is called that came that way
 
 
 class Names(NamedTuple):
-    """The names of the samples and of the features; None where the file has none."""
+    """The names of the samples and of the features; None where the file has none.
+
+    See Also
+    --------
+    shiftsvd.io.open_matrix : Returns the names beside the matrix.
+    """
 
     samples: Labels | None = None
     features: Labels | None = None
@@ -102,6 +107,10 @@ class Opened:
         What those are to know who do not say where the samples are.
     table : bool
         Whether it is a table, whose columns can be left out.
+
+    See Also
+    --------
+    shiftsvd.io.open_matrix : The matrix and its names.
     """
 
     matrix: Any

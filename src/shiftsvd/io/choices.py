@@ -32,6 +32,10 @@ class Choices:
         Columns that need not be there.
     remembered : bool
         Whether they are those of a fit, whose features decide what counts.
+
+    See Also
+    --------
+    shiftsvd.io.open_matrix : Takes them as arguments.
     """
 
     ids: str | None = None

@@ -113,6 +113,11 @@ def open_matrix(
     ImportError
         If the format needs a package that is not installed.
 
+    See Also
+    --------
+    shiftsvd.io.convert : Writes a file that can be read in blocks.
+    checkpoint : Keeps reads, so that a killed fit can go on.
+
     Notes
     -----
     Costs one read of the data where they are taken into memory, else none. Classes that are not said cost another read

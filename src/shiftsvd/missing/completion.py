@@ -45,6 +45,10 @@ class Completion:
     heldout_r2 : float or None
         ``1 - SSE(model) / SSE(biases)`` on other entries, which chose nothing either; see `complete_matrix`.
 
+    See Also
+    --------
+    complete_matrix : The function that returns it.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -126,6 +130,11 @@ def complete_matrix(
     ------
     ValueError
         For settings that cannot be, infinite entries, or a matrix without observed entries.
+
+    See Also
+    --------
+    Completion : What it returns.
+    svd : ``missing="em"`` decomposes the completed matrix.
 
     Notes
     -----

@@ -76,6 +76,10 @@ def save_model(
         If the file cannot be written, or holds what a file cannot: a solver that is not one of this package, a
         function, names that are neither texts nor numbers. A random generator is not stored, and the file says so.
 
+    See Also
+    --------
+    load_model : Reads the file.
+
     Examples
     --------
     >>> import tempfile, shiftsvd as ss
@@ -135,6 +139,11 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
         If it cannot be read.
     ImportError
         If the model was fitted to a pandas frame, and there is no pandas.
+
+    See Also
+    --------
+    save_model : Writes the file.
+    PCA.to_sklearn : The same components for where this package is not installed.
 
     Examples
     --------

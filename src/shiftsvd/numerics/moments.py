@@ -27,6 +27,10 @@ class Moments:
     M2 : array of shape (n,), or None
         Sum of ``w |x - mean|^2`` over each column; None where it cannot be had cheaply.
 
+    See Also
+    --------
+    Operator.moments : Where moments come from.
+
     References
     ----------
     Chan, Golub & LeVeque (1983), Algorithms for computing the sample variance.

@@ -26,6 +26,10 @@ class LoadingsDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    shiftsvd.plot.loadings : Draws it from a fit.
     """
 
     values: Vector
@@ -77,6 +81,10 @@ class BiplotDisplay:
         What the arrows are enlarged by.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    shiftsvd.plot.biplot : Draws it from a fit.
     """
 
     points: ScoresDisplay
@@ -152,6 +160,10 @@ def loadings(
     -------
     LoadingsDisplay
 
+    See Also
+    --------
+    shiftsvd.plot.LoadingsDisplay : The object that it returns.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -192,6 +204,11 @@ def biplot(
     Returns
     -------
     BiplotDisplay
+
+    See Also
+    --------
+    shiftsvd.plot.BiplotDisplay : The object that it returns.
+    shiftsvd.plot.scores : Samples without arrows.
 
     References
     ----------

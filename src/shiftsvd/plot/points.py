@@ -35,6 +35,11 @@ class ScoresDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    shiftsvd.plot.scores : Draws it from a fit.
+    shiftsvd.plot.ScoreRaster : Counts in place of more points than memory holds.
     """
 
     points: Panel | ScoreRaster
@@ -234,6 +239,11 @@ def scores(
     ------
     ValueError
         If there are no rows to draw, or their number is not that of the colours or labels.
+
+    See Also
+    --------
+    shiftsvd.plot.ScoresDisplay : The object that it returns.
+    shiftsvd.plot.biplot : Features as arrows among the samples.
 
     Examples
     --------

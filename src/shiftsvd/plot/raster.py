@@ -75,6 +75,10 @@ class ScoreRaster:
     clipped : int
         Rows outside the grid.
 
+    See Also
+    --------
+    shiftsvd.plot.scores : Draws scores that are in memory.
+
     References
     ----------
     Vitter (1985), Random sampling with a reservoir (Algorithm R).

@@ -34,6 +34,10 @@ class ScreeDisplay:
     ax_, cumulative_ax_ : matplotlib Axes
         The second is None without a total.
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    shiftsvd.plot.scree : Draws it from a fit.
     """
 
     values: Vector
@@ -112,6 +116,10 @@ class ReconstructionErrorDisplay:
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
+
+    See Also
+    --------
+    shiftsvd.plot.reconstruction_error : Draws it from a fit.
     """
 
     errors: Vector
@@ -165,6 +173,11 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     -------
     ScreeDisplay
 
+    See Also
+    --------
+    shiftsvd.plot.ScreeDisplay : The object that it returns.
+    suggest_k : Rules for the number of components.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -195,6 +208,10 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     ------
     ValueError
         If the norm of the matrix is not known, or rows are given beside an SVDResult.
+
+    See Also
+    --------
+    shiftsvd.plot.ReconstructionErrorDisplay : The object that it returns.
 
     Notes
     -----

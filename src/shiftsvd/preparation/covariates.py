@@ -20,6 +20,10 @@ class GroupMeans:
     labels : array of shape (m,), optional
         The group of each row: numbers or texts. Left out in `PCA`, which takes them as ``fit(X, groups=labels)``.
 
+    See Also
+    --------
+    Covariates : Numbers and labels of rows, in a regression.
+
     Notes
     -----
     ``X - L R^H``, where L says which row is in which group and R holds the means, weighted where there are weights.
@@ -58,7 +62,12 @@ class GroupMeans:
 
 @dataclass(frozen=True, eq=False)
 class LearnedGroups:
-    """Groups and their means."""
+    """Groups and their means.
+
+    See Also
+    --------
+    GroupMeans : The shift that learns it.
+    """
 
     needs: ClassVar[str | None] = "groups"
     groups: tuple[Any, ...]
@@ -99,6 +108,10 @@ class Covariates:
         others are no error. Categories are one-hot encoded first.
     intercept : bool
         Also remove the column means.
+
+    See Also
+    --------
+    GroupMeans : The mean of each group, where rows differ by one label.
 
     Notes
     -----
@@ -146,7 +159,12 @@ class Covariates:
 
 @dataclass(frozen=True, eq=False)
 class LearnedCovariates:
-    """The coefficients of a regression: ``mean + (C - centre) coefficients``."""
+    """The coefficients of a regression: ``mean + (C - centre) coefficients``.
+
+    See Also
+    --------
+    Covariates : The shift that learns it.
+    """
 
     needs: ClassVar[str | None] = "covariates"
     mean: Vector

@@ -20,14 +20,25 @@ NAMES = get_args(ShiftName)
 
 @runtime_checkable
 class Shift(Protocol):
-    """A rule for what to subtract, which is known once there is a matrix."""
+    """A rule for what to subtract, which is known once there is a matrix.
+
+    See Also
+    --------
+    GroupMeans : A shift by labels of rows.
+    shiftsvd.shifts.Learned : What is known of a shift after a fit.
+    """
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None) -> LowRank:
         """The shift of A, whose columns have these moments; `weights` has one entry a row."""
 
 
 class Learned(Protocol):
-    """A shift of some rows, with what it takes to shift others in the same way."""
+    """A shift of some rows, with what it takes to shift others in the same way.
+
+    See Also
+    --------
+    shiftsvd.shifts.Shift : What learns it.
+    """
 
     needs: ClassVar[str | None]  # what has to be known of every row
 

@@ -148,6 +148,11 @@ def pca(
     ValueError
         For data or settings that cannot be.
 
+    See Also
+    --------
+    shiftsvd.scanpy.project : Puts other cells on the components.
+    PCA : The estimator for arrays and files.
+
     Notes
     -----
     Cost: as `shiftsvd.PCA`, and a pass for the scores. scanpy's `batch_key` ranks genes within batches, and is not

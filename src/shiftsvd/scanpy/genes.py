@@ -98,6 +98,10 @@ def highly_variable(
     ValueError
         For data or settings that cannot be: counts where logarithms are ranked, labels that are missing.
 
+    See Also
+    --------
+    shiftsvd.scanpy.pca : Components of the genes that are chosen.
+
     Notes
     -----
     Reads: one, and one for library sizes where `preprocess` needs them; two for flavors of counts. Sums are in double

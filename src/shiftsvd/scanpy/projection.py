@@ -54,6 +54,10 @@ def project(
         components loses half of its squared length, or names of genes are not unique; if `obs` lacks a column that
         was regressed out, or has labels there that the reference has not.
 
+    See Also
+    --------
+    shiftsvd.scanpy.pca : Finds the components.
+
     Notes
     -----
     One pass, and one for sums of cells. Sparse data stay sparse. A gene of the reference that is outside its mask is

@@ -55,6 +55,10 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
         ``shiftsvd.solvers.cost``; `Exact` where that takes a few hundredths of a second anyway, and where these are
         dense data in memory of more than some 30 columns, ``Exact(tol)``: squares, if they are as good.
 
+    See Also
+    --------
+    estimate : What each solver would take.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -150,6 +154,10 @@ class Estimate:
         The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
     seconds_per_pass : float or None
         From a product with a few columns, if that was asked for.
+
+    See Also
+    --------
+    estimate : The function that returns it.
     """
 
     solver: Solver
@@ -190,6 +198,11 @@ def estimate(
     Returns
     -------
     Estimate
+
+    See Also
+    --------
+    auto_solver : Which solver "auto" takes, and why.
+    svd : The call that is foreseen.
 
     Examples
     --------

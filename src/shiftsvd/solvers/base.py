@@ -41,6 +41,11 @@ class Solver(ABC):
         not certain to the tolerance is named in a warning.
     reason : str
         Why `auto_solver` chose it.
+
+    See Also
+    --------
+    auto_solver : Chooses a solver for a matrix.
+    BlockLanczos : The solver for large matrices.
     """
 
     takes_shares: ClassVar[bool] = False

@@ -31,6 +31,10 @@ class Exact(Solver):
         quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
         That is how `auto_solver` asks for it where the data are small.
 
+    See Also
+    --------
+    Gram : The leading values alone, with bounds.
+
     Notes
     -----
     One pass, ``2 m n^2`` operations and ``n^2`` numbers for an m x n matrix with m >= n; meant for

@@ -47,6 +47,11 @@ class Gram(Solver):
         False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
         `tol`. That is how `auto_solver` asks for it.
 
+    See Also
+    --------
+    BlockLanczos : For any size of the short side.
+    Exact : All digits.
+
     Notes
     -----
     Two passes, ``sum_i nnz_i^2`` operations (sparse) or ``m n^2`` (dense), n^2 numbers: for rows with few nonzeros, and

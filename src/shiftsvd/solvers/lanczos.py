@@ -57,6 +57,11 @@ class BlockLanczos(Solver):
     miss_probability : float
         How likely `Info.missed_below` may be wrong, over `rng`.
 
+    See Also
+    --------
+    Gram : Quicker for short sides of some thousands.
+    auto_solver : Which solver "auto" takes.
+
     Notes
     -----
     One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes

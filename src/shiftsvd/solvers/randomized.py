@@ -36,6 +36,12 @@ class RandomizedSVD(Solver):
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
 
+    See Also
+    --------
+    ShiftedRandomizedSVD : The paper's algorithm as printed.
+    BlockLanczos : Stops when values are right.
+    halko_bound : Its expected error.
+
     Notes
     -----
     ``2 q + 2`` passes, or ``2 q + 1`` with ``finish="last"``. There is no stopping rule: trailing components

@@ -35,6 +35,10 @@ class ShiftedRandomizedSVD(Solver):
     ValueError
         When called on a matrix whose shift is not ``1 mu^T``: line 6 needs mu by itself.
 
+    See Also
+    --------
+    RandomizedSVD : An exact sample of the shifted matrix.
+
     Notes
     -----
     ``2 q + 2`` passes. Line 6 as printed subtracts ``mu 1_K^T``, while the sample of the shifted matrix is

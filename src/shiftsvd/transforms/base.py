@@ -30,6 +30,11 @@ class Transform(ABC):
 
     A subclass says what is learned of the columns (`learn_rows`), what of a row each entry has to know (`terms`,
     `quantities`), what becomes of an entry (`entry`), and what zeros become (`left`, and `right` of what is learned).
+
+    See Also
+    --------
+    shiftsvd.transforms.Fitted : What is learned from rows.
+    Elementwise : A transformation from a function.
     """
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
@@ -112,6 +117,11 @@ class Fitted:
     tol : float
         Relative accuracy of singular values that changed entries are to allow: they are held in single precision
         where the data are, and this is not below `SINGLE`.
+
+    See Also
+    --------
+    shiftsvd.transforms.Transform : The settings that it was learned with.
+    preprocess : The transformed matrix.
     """
 
     how: Transform

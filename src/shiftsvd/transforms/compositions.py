@@ -23,6 +23,10 @@ class CLR(Transform):
         "robust": ``log(x)`` less its mean over the entries of the row that are not 0; zeros stay (Martino et al. 2019).
         "seurat": ``log(1 + x / exp(mean_j log(1 + x_ij)))``, as Seurat's normalisation of proteins; zeros stay zeros.
 
+    See Also
+    --------
+    LogNormalize : Logarithms over one sum of each row.
+
     Notes
     -----
     The mean is over all columns, those that are not stored too: what is subtracted from zeros is of rank 1. One read.

@@ -28,6 +28,11 @@ class LogNormalize(Transform):
     size_factors : array of shape (m,), optional
         Given in place of ``r_i / t``. Other rows have none, so that nothing else can be transformed by it.
 
+    See Also
+    --------
+    PearsonResiduals : What exceeds a null model of counts.
+    Select : Takes some genes after library sizes went over all.
+
     Notes
     -----
     As ``scanpy.pp.normalize_total`` and ``log1p``. Zeros stay zeros, and rows whose sum is 0 are not multiplied by
@@ -109,6 +114,11 @@ class TfIdf(Transform):
         As there: ``idf_j = log((1 + m) / (1 + df_j)) + 1``, without the ones in the fraction if it is not smooth; with
         `sublinear_tf`, ``1 + log(x)`` in place of x.
 
+    See Also
+    --------
+    BM25 : Lets repeated words count less and less.
+    LSA : From texts to components.
+
     Notes
     -----
     Zeros stay zeros. Two reads, one of other rows.
@@ -176,6 +186,10 @@ class BM25(Transform):
     b : float in [0, 1]
         How far long texts count less.
 
+    See Also
+    --------
+    TfIdf : The same weights of words without saturation.
+
     Notes
     -----
     ``idf_j = log(1 + (m - df_j + 1/2) / (df_j + 1/2))``, as in Lucene. Zeros stay zeros. One read.
@@ -235,6 +249,10 @@ class PMI(Transform):
         Below 1, rare columns are taken for less rare (Levy, Goldberg & Dagan 2015).
     positive : bool
         Negative values become 0; for ``smoothing=0`` alone.
+
+    See Also
+    --------
+    PearsonResiduals : Differences from independence in place of logarithms of ratios.
 
     Notes
     -----

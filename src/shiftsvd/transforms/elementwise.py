@@ -44,7 +44,13 @@ class OfEntry(Transform):
 
 @dataclass(frozen=True, eq=False)
 class Sqrt(OfEntry):
-    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4."""
+    """``sqrt(x)``, of which the variance of Poisson counts is about 1/4.
+
+    See Also
+    --------
+    FreemanTukey : Of more equal variance for small counts.
+    Anscombe : With a constant inside the root.
+    """
 
     def value(self, x: Vector) -> Vector:
         """The square root of each entry, which must be at least 0."""
@@ -54,7 +60,13 @@ class Sqrt(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class FreemanTukey(OfEntry):
-    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1."""
+    """``sqrt(x) + sqrt(x + 1)``: stabler for small counts (Freeman & Tukey 1950). A zero becomes 1.
+
+    See Also
+    --------
+    Sqrt : One root.
+    Anscombe : With a constant inside the root.
+    """
 
     def value(self, x: Vector) -> Vector:
         """``sqrt(x) + sqrt(x + 1)`` of each entry, which must be at least 0."""
@@ -64,7 +76,13 @@ class FreemanTukey(OfEntry):
 
 @dataclass(frozen=True, eq=False)
 class Anscombe(OfEntry):
-    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948)."""
+    """``2 sqrt(x + 3/8)``, of which the variance of Poisson counts is about 1 (Anscombe 1948).
+
+    See Also
+    --------
+    Sqrt : Without the constant.
+    FreemanTukey : The sum of two roots.
+    """
 
     def value(self, x: Vector) -> Vector:
         """``2 sqrt(x + 3/8)`` of each entry, which must be at least 0."""
@@ -80,6 +98,10 @@ class Binarize(OfEntry):
     ----------
     threshold : float
         At least 0, so that zeros stay zeros.
+
+    See Also
+    --------
+    Elementwise : Another function of each entry.
     """
 
     threshold: float = 0.0
@@ -102,6 +124,11 @@ class Elementwise(OfEntry):
     f : callable
         Takes and returns a vector; finite at 0. A function of NumPy can be written to a model file; one of your own
         cannot, nor a lambda on a cluster of other machines.
+
+    See Also
+    --------
+    Binarize : Whether an entry exceeds a threshold.
+    Sqrt : Roots of entries.
 
     Examples
     --------

@@ -123,6 +123,11 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
     ValueError
         For entries that a transformation has no meaning for, such as negative counts.
 
+    See Also
+    --------
+    svd : Takes the same transformations as ``preprocess``.
+    Select : Some of the columns, as a step among them.
+
     Notes
     -----
     One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in

@@ -22,6 +22,10 @@ class Ranks(Transform):
         Keep about so many values of a column, and every value that more than this share of the rows have: ranks are
         then off by at most ``m / quantiles``. By default all distinct values are kept, 24 bytes each.
 
+    See Also
+    --------
+    Elementwise : Other transformations of single entries.
+
     Notes
     -----
     The zeros of a column share one rank: what they become is a constant for each column, of rank 1. Negative entries

@@ -58,6 +58,11 @@ class PearsonResiduals(NullModel):
     log_rates : array of shape (n,), optional
         Given in place of ``log(c_j / T)``, as the offset model of sctransform has them: ``mu_ij = r_i exp(beta_j)``.
 
+    See Also
+    --------
+    DevianceResiduals : The same on the scale of the likelihood.
+    LogNormalize : Logarithms in place of a model.
+
     Notes
     -----
     A stored x becomes ``x / sqrt(mu + mu^2 / theta)`` (cut off) plus ``f(mu)``, and a zero ``f(mu) = -sqrt(mu) / sqrt(1
@@ -153,6 +158,10 @@ class DevianceResiduals(NullModel):
         Binomial: x of the ``r_i`` counts of a row, each with probability ``p_j = c_j / T``. "nb": negative binomial.
     theta : float, inf, or array of shape (n,), optional
         Overdispersion, for "nb" alone; default 100.
+
+    See Also
+    --------
+    PearsonResiduals : Residuals in units of the standard deviation.
 
     Notes
     -----

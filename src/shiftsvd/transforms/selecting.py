@@ -20,6 +20,10 @@ class Select(Transform):
     places : array of bool of shape (n,), or array of int
         Which of the columns stay: a mask, or places that are counted from 0. Their order is that of the data.
 
+    See Also
+    --------
+    preprocess : Several transformations after one another.
+
     Notes
     -----
     What comes before it in a list is learned from all columns, what comes after it from those that stay:

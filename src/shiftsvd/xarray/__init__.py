@@ -75,6 +75,11 @@ def pca(
     TypeError
         If `da` is no DataArray.
 
+    See Also
+    --------
+    shiftsvd.xarray.project : Scores of another field.
+    shiftsvd.xarray.reconstruct : The field from its components.
+
     Notes
     -----
     ``weights * (da - mean_field) = sum over modes of scores * components``. Cost: as `shiftsvd.PCA`, a look for missing
@@ -130,6 +135,10 @@ def project(eofs: Any, da: Any) -> Any:
         For another space, or values that are missing or infinite where the components have some.
     TypeError
         If `da` is no DataArray.
+
+    See Also
+    --------
+    shiftsvd.xarray.pca : Finds the components.
 
     Notes
     -----
@@ -190,6 +199,10 @@ def reconstruct(eofs: Any, scores: Any = None) -> Any:
         For scores of modes that `eofs` does not have.
     TypeError
         If the scores are no DataArray.
+
+    See Also
+    --------
+    shiftsvd.xarray.pca : Finds the components.
 
     Examples
     --------
