@@ -28,7 +28,9 @@ class LowRank(Operator):
     Parameters
     ----------
     L : array of shape (m, r) or (m,)
+        The factor with a row for each row of the matrix.
     R : array of shape (n, r) or (n,)
+        The factor with a row for each column of the matrix.
 
     Raises
     ------

@@ -107,10 +107,12 @@ class LSA(Named):
         X : iterable of str
             The texts.
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         LSA
+            The fitted estimator itself.
 
         Raises
         ------
@@ -130,6 +132,7 @@ class LSA(Named):
         Parameters
         ----------
         X : iterable of str
+            Texts, whose words are counted as those of the fit were.
 
         Returns
         -------
@@ -147,10 +150,12 @@ class LSA(Named):
         component : int
             From 0.
         n : int
+            How many terms.
 
         Returns
         -------
         list of str
+            The terms of this component, that of the largest weight first.
         """
         check_is_fitted(self, "svd_")
         k = len(self.components_)

@@ -187,7 +187,9 @@ class PCA(BatchPCA):
         Parameters
         ----------
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
+            The rows that components are learned from.
         y : ignored
+            Not used; there for scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice, a weight of 0 is no row.
         groups : array of shape (n_samples,), optional
@@ -198,6 +200,7 @@ class PCA(BatchPCA):
         Returns
         -------
         PCA
+            The fitted estimator itself.
 
         Raises
         ------

@@ -112,10 +112,12 @@ class PCoA(Estimator):
             Distances, symmetric and 0 on the diagonal; an operator must hold the **squared** distances. With a
             `metric`, an array or data frame of shape (n_samples, n_features).
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         PCoA
+            The fitted estimator itself.
 
         Raises
         ------
@@ -165,10 +167,12 @@ class PCoA(Estimator):
         Parameters
         ----------
         X : array or data frame of shape (n_points, n_samples), or (n_points, n_features) where there is a metric
+            Distances of the new points to those of the fit, or, where there is a metric, their features.
 
         Returns
         -------
         array of shape (n_points, n_components)
+            The coordinates of the new points.
         """
         check_is_fitted(self, "eigenvalues_")
         D = validate_data(self, X, reset=False, dtype=np.float64)

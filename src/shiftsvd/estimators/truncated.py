@@ -122,11 +122,14 @@ class TruncatedSVD(Components):
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            The rows that components are learned from.
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         TruncatedSVD
+            The fitted estimator itself.
 
         Raises
         ------
@@ -196,6 +199,7 @@ class TruncatedSVD(Components):
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Rows with the features of the fit.
 
         Returns
         -------

@@ -152,6 +152,7 @@ class GenotypePCA:
         Returns
         -------
         Projection
+            Scores of the new samples, and how their variants were matched.
 
         Raises
         ------
@@ -194,6 +195,7 @@ class GenotypePCA:
         Parameters
         ----------
         prefix : path
+            Path of the files without ``.eigenvec`` and ``.eigenval``.
         force : bool
             Replace files of these names.
 
@@ -257,6 +259,7 @@ def pca(
     Returns
     -------
     GenotypePCA
+        Components, eigenvalues, and what was left out.
 
     Raises
     ------

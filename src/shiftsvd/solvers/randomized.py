@@ -32,6 +32,7 @@ class RandomizedSVD(Solver):
         Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
         is below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
+        The random test matrix that the range is sampled with.
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).

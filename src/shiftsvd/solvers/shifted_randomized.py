@@ -29,6 +29,7 @@ class ShiftedRandomizedSVD(Solver):
     n_iter : int
         q, the power iterations.
     sketch : Sketch
+        The random test matrix that the range is sampled with.
 
     Raises
     ------

@@ -85,13 +85,16 @@ class Transform(ABC):
         Parameters
         ----------
         A : anything that `as_operator` takes, of shape (m, n)
+            The rows to learn from.
         weights : array of shape (m,), optional
+            How often each row counts.
         tol : float
             Relative accuracy of singular values that what zeros become is to allow.
 
         Returns
         -------
         Fitted
+            These settings with what was learned.
         """
         A = checked(as_operator(A))
         return self.learn_rows(A, frequencies(weights, A), tol)[0]
