@@ -145,11 +145,11 @@ def halko_bound(
     k : int
         Target rank, at least 2.
     n_iter : int
-        q, the power iterations.
+        The power iterations, q.
     shape : (int, int)
         Rows and columns of the matrix.
     n_oversamples : int, optional
-        p, at least 2. None is the paper's setting of 2k samples, with its bound
+        At least 2; the p of the bound. None is the paper's setting of 2k samples, with its bound
         ``(1 + 4 sqrt(2 min(m, n) / (k - 1)))^(1/(2q+1)) sigma_{k+1}``; else
         ``(1 + sqrt(k / (p - 1)) + e sqrt(k + p) / p sqrt(min(m, n) - k))^(1/(2q+1)) sigma_{k+1}``.
     truncated : bool

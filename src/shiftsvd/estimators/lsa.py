@@ -127,7 +127,7 @@ class LSA(Named):
         return self._placed(self._fit(X))
 
     def transform(self, X: Any) -> Panel:
-        """Coordinates of texts.
+        """The coordinates of texts.
 
         Parameters
         ----------

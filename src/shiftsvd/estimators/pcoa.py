@@ -162,7 +162,7 @@ class PCoA(Estimator):
 
     @as_one_fit
     def transform(self, X: Any) -> Panel:
-        """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
+        """The coordinates of further points (Gower 1968), from their distances to the fitted ones.
 
         Parameters
         ----------

@@ -194,7 +194,7 @@ class TruncatedSVD(Components):
     def transform(self, X: Any) -> Panel: ...
 
     def transform(self, X: Any) -> Any:
-        """Scores ``X components_.T``, shape (n_samples, n_components); one pass.
+        """The scores ``X components_.T``, shape (n_samples, n_components); one pass.
 
         Parameters
         ----------
@@ -218,7 +218,7 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
-        """Points in the space of the data from scores of shape (n_samples, n_components).
+        """The points in the space of the data from scores of shape (n_samples, n_components).
 
         Returns
         -------

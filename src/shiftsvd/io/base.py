@@ -129,7 +129,7 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """This file with other names of features."""
+        """The file with other names of features."""
         return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property

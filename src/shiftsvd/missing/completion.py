@@ -75,7 +75,7 @@ class Completion:
     heldout_r2: float | None = None
 
     def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
-        """Entries of the model at these rows and columns, two integer arrays of equal length."""
+        """The entries of the model at these rows and columns, two integer arrays of equal length."""
         i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
 

@@ -188,7 +188,7 @@ def biplot(
     color: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
-    """Samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+    """The samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
 
     The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
     that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are

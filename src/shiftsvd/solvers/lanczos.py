@@ -118,7 +118,7 @@ class BlockLanczos(Solver):
         return Run(self, self.shape(k, source), products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """Products as wide as their kernels want, less for few components; a basis of these and a few steps."""
+        """The products as wide as their kernels want, less for few components; a basis of these and a few steps."""
         least, most = A.costs.panel_columns
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or wide, *A.shape)

@@ -27,7 +27,7 @@ class RandomizedSVD(Solver):
     n_oversamples : int
         Columns of the sample beyond k; the sum is clipped to min(m, n).
     n_iter : int or "auto"
-        q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
+        The power iterations q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
         is below ``eps^(1/(2q+1)) sigma_1``.

@@ -27,7 +27,7 @@ class ShiftedRandomizedSVD(Solver):
     n_oversamples : int, optional
         K - k; None is the paper's K = 2k. K is clipped to min(m, n).
     n_iter : int
-        q, the power iterations.
+        The power iterations, q.
     sketch : Sketch
         The random test matrix that the range is sampled with.
 

@@ -52,7 +52,7 @@ class Transform(ABC):
         """What new rows need, and the quantities of the rows of A, shape (m, p)."""
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Numbers for each entry whose sums over a row are what its entries have to know."""
+        """The numbers for each entry whose sums over a row are what its entries have to know."""
         return ()
 
     def quantities(self, sums: Panel, fitted: "Fitted") -> Panel:
@@ -216,7 +216,7 @@ class Fitted:
         return change
 
     def zeros(self, R: Panel) -> LowRank | None:
-        """Minus what zeros become in rows of these quantities; None where they stay zeros."""
+        """The negatives of what zeros become in rows of these quantities; None where they stay zeros."""
         if self.right is None:
             return None
         exact, smooth = self.how.left(R, self), self.smooth
@@ -226,7 +226,7 @@ class Fitted:
         return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
 
     def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
+        """The bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
         return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
 
 

@@ -21,7 +21,7 @@ class LogNormalize(Transform):
     Parameters
     ----------
     target_sum : float, optional
-        t; None is the median of the sums of the rows that are not zero.
+        The sum t of a row afterwards; None is the median of the sums of the rows that are not zero.
     exclude_highly_expressed : bool
         Leave columns out of the sums that hold more than `max_fraction` of any row.
     max_fraction : float

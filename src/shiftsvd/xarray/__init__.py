@@ -115,7 +115,7 @@ def pca(
 
 
 def project(eofs: Any, da: Any) -> Any:
-    """Scores of another field on known components, by the mean and the weights that go with them.
+    """The scores of another field on known components, by the mean and the weights that go with them.
 
     Parameters
     ----------
