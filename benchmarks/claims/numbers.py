@@ -47,6 +47,13 @@ CLAIMS = [
     Claim("README.md", "with probability 1 - 1e-9", "1 - 1e-9", SETTING),
     Claim("README.md", "level is at most 5 % above", "(`missed_tol`)", SETTING),
     Claim("docs/index.rst", "draws this chart", "1e-4 of the exact one", "make bench ROWS=counts"),
+    Claim(
+        "docs/guide/files.rst",
+        "beside what the program itself takes",
+        "up to a tenth",
+        script("claims.memory_promises program"),
+    ),
+    Claim("docs/guide/files.rst", "400 bytes each as text", "12 kB each in Parquet", SETTING),
     Claim("docs/how_it_works.rst", "90 to 100 nodes", "those of real cells", script("claims.transforms table")),
     Claim("docs/how_it_works.rst", "Each entry is asked to be accurate to 1e-4", "tolerance", SETTING),
     Claim("docs/how_it_works.rst", "It was 2.2 to 2.5 times the error", "the table", script("claims.transforms table")),

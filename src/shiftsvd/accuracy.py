@@ -33,6 +33,10 @@ def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator 
     frobenius_error : The error in the Frobenius norm, without iterations.
     residuals : The error of each triplet.
 
+    See Also
+    --------
+    frobenius_error : The error in all directions together.
+
     Notes
     -----
     Two passes a step, and one before, for the Frobenius norm. After q steps the estimate is below
@@ -85,12 +89,19 @@ def residuals(A: Any, F: SVDResult) -> Vector:
 
     See Also
     --------
-    spectral_norm : The error of all triplets together.
-    frobenius_error : The error in the Frobenius norm.
+    frobenius_error : One number for all components.
+    Info : Has them of a fit.
 
     Notes
     -----
     Two passes, and one for the Frobenius norm, which says whether squares leave the range of numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.diag([3.0, 2.0, 1.0])
+    >>> bool(ss.residuals(X, ss.svd(X, 2, rng=0)).max() < 1e-4)
+    True
     """
     A, unit, _ = in_units(as_operator(A))
     U, S, V = np.asarray(F.U), np.ldexp(F.S, -unit), F.Vh.conj().T
@@ -119,10 +130,22 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     spectral_norm : The error in the spectral norm.
     residuals : The error of each triplet.
 
+    See Also
+    --------
+    spectral_norm : The largest error in one direction.
+    residuals : An error for each component.
+
     Notes
     -----
     One pass, and the factor on the long side. ``F.info.frobenius_error`` is the same number, made without either
     where a difference of squares can tell it.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.diag([3.0, 2.0, 1.0])
+    >>> round(float(ss.frobenius_error(X, ss.svd(X, 2, rng=0))), 6)
+    1.0
     """
     return (as_operator(A) - F).frobenius_norm()
 
@@ -168,8 +191,7 @@ def halko_bound(
 
     See Also
     --------
-    RandomizedSVD : The solver that it is about.
-    spectral_norm : The error that came of it.
+    ShiftedRandomizedSVD : The algorithm that is bounded.
 
     References
     ----------

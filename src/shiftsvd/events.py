@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 class Event:
     """`done` of `total` units of one stage; a total of None is not known beforehand.
 
-    Attributes
+    Parameters
     ----------
     stage : str
         "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
@@ -24,7 +24,16 @@ class Event:
 
     See Also
     --------
-    shiftsvd.events.listening : Hands events to a listener.
+    events.listening : Whoever listens gets them.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> events: list[ss.events.Event] = []
+    >>> with ss.events.listening(events.append):
+    ...     F = ss.svd(np.eye(50)[:, :20], 3, solver="lanczos", rng=0)
+    >>> isinstance(events[0], ss.events.Event)
+    True
     """
 
     stage: str
@@ -38,7 +47,13 @@ class Listener(Protocol):
 
     See Also
     --------
-    shiftsvd.events.listening : Hands events to a listener.
+    events.listening : Takes one.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> def told(event: ss.events.Event) -> None:
+    ...     print(event.stage)
     """
 
     def __call__(self, event: Event) -> None:
@@ -82,7 +97,17 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
 
     See Also
     --------
-    shiftsvd.events.Event : What a listener is given.
+    events.Event : What a listener gets.
+    checkpoint : Keeps what was read.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> stages: set[str] = set()
+    >>> with ss.events.listening(lambda event: stages.add(event.stage)):
+    ...     F = ss.svd(np.eye(50)[:, :20], 3, solver="lanczos", rng=0)
+    >>> bool(stages)
+    True
     """
     return holding(_account, Account(listener))
 

@@ -113,9 +113,8 @@ def svd(
 
     See Also
     --------
-    PCA : The same as an estimator, which can be applied to new rows.
-    estimate : What a call will take, before it begins.
-    complete_matrix : The model of missing entries by itself.
+    estimate : What it will take, before anything is done.
+    PCA : The same as an estimator.
 
     Notes
     -----

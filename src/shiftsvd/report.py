@@ -91,7 +91,7 @@ def write(
 
     See Also
     --------
-    shiftsvd.plot.scree : One of its plots by itself.
+    plot.scree : One of its figures alone.
 
     Examples
     --------

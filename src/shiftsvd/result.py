@@ -46,7 +46,7 @@ class Certificate:
 class Info:
     """How a factorization came about, and what is known of its accuracy.
 
-    Attributes
+    Parameters
     ----------
     solver : str
         The solver and its settings.
@@ -96,8 +96,15 @@ class Info:
 
     See Also
     --------
-    svd : Its result has the account as ``info``.
-    frobenius_error : The error of all of a factorization.
+    svd : Gives one with its result.
+    PCA : Keeps it as ``info_``.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> info = ss.svd(np.diag([3.0, 2.0, 1.0]), 2, solver="lanczos", rng=0).info
+    >>> info.converged, bool(max(info.value_errors) < 1e-4)
+    (True, True)
     """
 
     solver: str
@@ -121,7 +128,7 @@ class Info:
 class SVDResult(Operator):
     """``U diag(S) Vh``: unpacks to its factors, and is itself an operator of shape (m, n).
 
-    Attributes
+    Parameters
     ----------
     U : array of shape (m, k)
         In the precision of the data, as Vh is.
@@ -133,15 +140,21 @@ class SVDResult(Operator):
 
     See Also
     --------
-    svd : The function that returns it.
-    shiftsvd.spectral_norm : The true error of a factorization.
-    warm_start : More components, beginning from these.
+    svd : Makes one.
+    LowRank : A matrix of low rank without an order.
 
     Notes
     -----
     The factor on the long side of A is computed when it is first asked for; until then the result keeps
     hold of A. Unpacking, pickling and multiplying ask for it. U of a Dask array with more rows than columns is a Dask
     array in chunks of rows, computed where its own ``compute`` or a product asks for it.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 2, rng=0)
+    >>> F.U.shape, F.S.round(6).tolist(), F.Vh.shape
+    ((3, 2), [3.0, 2.0], (2, 3))
     """
 
     def __init__(self, U: Lazy, S: Vector, Vh: Lazy, info: Info) -> None:

@@ -26,7 +26,13 @@ class Sketch(ABC):
 
     See Also
     --------
-    RandomizedSVD : Takes any of the sketches.
+    sketch.Gaussian : The test matrix that solvers take by default.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.sketch.Gaussian().draw(5, 2, np.random.default_rng(0)).shape
+    (5, 2)
     """
 
     @abstractmethod
@@ -69,7 +75,14 @@ class Gaussian(Sketch):
 
     See Also
     --------
-    shiftsvd.sketch.Rademacher : Signs in place of normal numbers.
+    sketch.Rademacher : Signs.
+    sketch.SRFT : A fast transform.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.sketch.Gaussian().draw(5, 2, np.random.default_rng(0)).shape
+    (5, 2)
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
@@ -83,7 +96,14 @@ class Rademacher(Sketch):
 
     See Also
     --------
-    shiftsvd.sketch.Gaussian : Normal numbers in place of signs.
+    sketch.Gaussian : Normal numbers.
+    sketch.SparseSign : Few signs in a row.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> sorted(set(ss.sketch.Rademacher().draw(9, 2, np.random.default_rng(0)).ravel().tolist()))
+    [-1.0, 1.0]
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
@@ -97,7 +117,14 @@ class SparseSign(Sketch):
 
     See Also
     --------
-    shiftsvd.sketch.Rademacher : The same without zeros.
+    sketch.Rademacher : Signs everywhere.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SparseSign()), rng=0)
+    >>> round(float(F.S[0]), 3)
+    3.0
     """
 
     nonzeros: int = 8
@@ -122,7 +149,14 @@ class SRFT(Sketch):
 
     See Also
     --------
-    shiftsvd.sketch.Gaussian : No structure, and no fast product.
+    sketch.Gaussian : Normal numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> F = ss.svd(np.diag([3.0, 2.0, 1.0]), 1, solver=ss.RandomizedSVD(sketch=ss.sketch.SRFT()), rng=0)
+    >>> round(float(F.S[0]), 3)
+    3.0
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:

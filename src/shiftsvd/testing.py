@@ -27,7 +27,7 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
 
     See Also
     --------
-    Operator : What may be defined.
+    Operator : What it looks at.
 
     Notes
     -----

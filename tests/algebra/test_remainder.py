@@ -14,6 +14,7 @@ from tests.support.blocks import cut_small
 from tests.support.containers import Held
 from tests.support.matrices import Array
 from tests.support.operators import Minimal
+from tests.support.sampling import pairs
 
 dask_array = pytest.importorskip("dask.array")
 
@@ -58,17 +59,13 @@ def left_by(F: ss.SVDResult, D: Array) -> float:
 
 
 @pytest.mark.filterwarnings("ignore:.*components did not converge")
-@pytest.mark.parametrize("stored", STORED)
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(("name", "stored", "dtype"), pairs(SOLVERS, STORED, [np.float64, np.float32]))
 def test_the_frobenius_error_is_that_of_the_factors_returned(name: str, dtype: Any, stored: str) -> None:
-    for shape in ((150, 40), (40, 150)):
-        for share in SHARES:
-            D = signal_and_noise(shape, share, dtype, blocks="sparse" in stored or stored[:2] == "cs")
-            for shift in (None, "mean"):
-                F = ss.svd(STORED[stored](D), 5, shift=shift, solver=SOLVERS[name], rng=1)
-                want = left_by(F, D - (D.mean(axis=0, dtype=np.float64) if shift else 0.0))
-                assert F.info.frobenius_error == pytest.approx(want, rel=0.01), (shape, share, shift)
+    for share, shape, shift in pairs(SHARES, [(150, 40), (40, 150)], [None, "mean"]):
+        D = signal_and_noise(shape, share, dtype, blocks="sparse" in stored or stored[:2] == "cs")
+        F = ss.svd(STORED[stored](D), 5, shift=shift, solver=SOLVERS[name], rng=1)
+        want = left_by(F, D - (D.mean(axis=0, dtype=np.float64) if shift else 0.0))
+        assert F.info.frobenius_error == pytest.approx(want, rel=0.01), (shape, share, shift)
 
 
 @pytest.mark.parametrize("stored", ["dense", "csr", "csc"])
@@ -154,9 +151,14 @@ def variance_left(pca: ss.PCA, X: Array, weights: Array | None = None) -> float:
     return float(np.linalg.norm(D - (D @ V) @ V.T) ** 2) / (w.sum() - 1) / (min(X.shape[1], w.sum()) - V.shape[1])
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("solver", ["auto", "exact", "gram", "lanczos", "randomized"])
-@pytest.mark.parametrize("stored", ["dense", "csr", "csc", "dense file", "sparse file"])
+@pytest.mark.parametrize(
+    ("stored", "solver", "dtype"),
+    pairs(
+        ["dense", "csr", "csc", "dense file", "sparse file"],
+        ["auto", "exact", "gram", "lanczos", "randomized"],
+        [np.float64, np.float32],
+    ),
+)
 def test_the_noise_variance_is_what_the_components_leave_over(stored: str, solver: str, dtype: Any) -> None:
     rng = np.random.default_rng(1)
     for shape in ((200, 40), (40, 200)):

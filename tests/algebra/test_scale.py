@@ -15,6 +15,7 @@ import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.solvers import Solver
 from tests.support.matrices import EPS
+from tests.support.sampling import pairs
 from tests.support.scaled import SINGLE, SOLVERS, _dask, _file, dense, same_bits, thin
 
 POWERS = (-996, -530, -300, -61, -40, 60, 101, 300, 511, 990)
@@ -36,10 +37,9 @@ KINDS: dict[str, Callable[[float, Path], Any]] = {
 
 
 @pytest.mark.filterwarnings("ignore:not certified")
-@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
-@pytest.mark.parametrize("scale", [None, "std"])
-@pytest.mark.parametrize("shift", [None, "mean"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "solver", "shift", "scale"), pairs(KINDS, SOLVERS, [None, "mean"], [None, "std"]), ids=repr
+)
 def test_powers_of_two_give_equal_bits_and_other_scales_differ_by_rounding(
     kind, shift, scale, solver, tmp_path
 ) -> None:

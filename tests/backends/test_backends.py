@@ -15,7 +15,7 @@ from tests.support.closeness import assert_close
 from tests.support.containers import CONTAINERS, FEW, compressed, content
 from tests.support.matrices import EPS, KINDS, in_double, matrix, values
 from tests.support.operators import Minimal, assert_is, panel
-from tests.support.sampling import in_turn
+from tests.support.sampling import in_turn, pairs
 
 
 @pytest.mark.parametrize(("name", "kind"), in_turn(CONTAINERS, KINDS, 3))
@@ -124,10 +124,10 @@ def test_an_operator_passes_the_door_unchanged() -> None:
     assert ss.as_operator(A) is A
 
 
-@pytest.mark.parametrize("fmt", ["csr", "csc"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
-@pytest.mark.parametrize("missing", [1, 2, 3])
-@pytest.mark.parametrize("blocks", ["one", "many"])
+@pytest.mark.parametrize(
+    ("dtype", "missing", "fmt", "blocks"),
+    pairs([np.float32, np.float64, np.complex64], [1, 2, 3], ["csr", "csc"], ["one", "many"]),
+)
 def test_nearly_full_lines_are_shifted_like_all_others(fmt, dtype, missing, blocks, request) -> None:
     if blocks == "many":
         request.getfixturevalue("small_blocks")

@@ -359,18 +359,22 @@ def test_an_unknown_way_to_stack_is_refused_for_one_file_too(stack: Any, tmp_pat
         open_matrix([path], stack=stack)
 
 
-@pytest.mark.parametrize("make", [dense, counts])
+@pytest.fixture(scope="module", params=[dense, counts])
+def hundreds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, list[Path]]:
+    """A matrix, and files of two of its rows each."""
+    X, folder = request.param(), tmp_path_factory.mktemp("hundreds")
+    return X, [write(folder / f"{lo}.h5ad", X[lo : lo + 2]) for lo in range(0, M, 2)]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_hundreds_of_files_need_few_open_ones(
-    make: Callable[[], Any], stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hundreds: tuple[Any, list[Path]], stream: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resource = pytest.importorskip("resource")
-    pytest.importorskip("anndata")
     if not Path("/proc/self/fd").exists():
         pytest.skip("open files are counted in /proc")
     monkeypatch.setattr("shiftsvd.io.storage.h5_array.MOST_OPEN", 8)
-    X = make()
-    paths = [write(tmp_path / f"{lo}.h5ad", X[lo : lo + 2]) for lo in range(0, M, 2)]
+    X, paths = hundreds
     open_matrix(paths[0], stream=stream)  # which imports what it needs
     used, before = len(list(Path("/proc/self/fd").iterdir())), resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, before[1]))

@@ -172,3 +172,34 @@ def test_transform_tells_of_its_progress(model: Path, tmp_path: Path) -> None:
     result = done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.npy", "--progress", "json")
     events = [json.loads(line) for line in result.stderr.splitlines() if line.startswith("{")]
     assert events[-1]["done"] >= 1
+
+
+@pytest.mark.parametrize("order", [np.arange(19), np.random.default_rng(3).permutation(20)[:19]])
+def test_samples_that_lack_features_get_the_scores_of_least_squares(
+    order: np.ndarray, model: Path, X: np.ndarray, tmp_path: Path
+) -> None:
+    names = [FEATURES[j] for j in order]
+    few = write_table(tmp_path / "few.csv", X[:, order], names)
+    refused = invoke("transform", model, few, "-o", tmp_path / "Z.npy")
+    assert refused.exit_code == 1
+    assert "--max-absent" in refused.stderr
+    result = invoke("transform", model, few, "-o", tmp_path / "Z.npy", "--max-absent", 0.05)
+    assert "1 of 20 features of the components absent" in result.stderr
+    pandas = pytest.importorskip("pandas")
+    pca = shiftsvd.load_model(model)
+    D = (X[:, order] - pca.mean_[order]) / pca.scale_[order]
+    want = np.linalg.lstsq(pca.components_[:, order].T, D.T, rcond=None)[0].T
+    np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), want, atol=1e-9)
+    with pytest.warns(UserWarning, match="1 of 20 features"):
+        again = pca.on_features(names, max_absent=0.05)
+    frame = pandas.DataFrame(X[:, order], columns=names)
+    np.testing.assert_allclose(again.transform(frame), want, atol=1e-9)
+
+
+def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_absent(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 20)) * np.r_[100, np.ones(19)]
+    done("fit", write_table(tmp_path / "X.csv", X, FEATURES), "-k", 2, "-o", tmp_path / "o", "--no-report", "--quiet")
+    few = write_table(tmp_path / "few.csv", X[:, 1:], FEATURES[1:])
+    result = invoke("transform", tmp_path / "o" / "model.safetensors", few, "-o", "-", "--max-absent", 0.5)
+    assert result.exit_code == 1
+    assert "absent features must leave at least 50%" in result.stderr

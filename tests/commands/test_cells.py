@@ -192,6 +192,15 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     assert "0 features that the model does not know left out, 1 of 40 absent" in result.stderr
     L = np.log1p(N * 1e4 / np.delete(N, 1, axis=1).sum(axis=1, keepdims=True))[:, MASK]
     assert_alike(np.load(tmp_path / "few.npy"), Dense(D, ONES, 3).scores(L, np.ones((30, 1))))
+    few = adata[:, 1:].copy()  # of the components, and of the sums of cells
+    written(tmp_path / "few.h5ad", few)
+    result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
+    assert "features of the components absent, and unobserved" in result.stderr
+    reference = anndata.read_h5ad(tmp_path / "X.h5ad")
+    pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
+    with pytest.warns(UserWarning, match="absent"):
+        project(few, reference)
+    assert_alike(np.load(tmp_path / "lsq.npy"), few.obsm["X_pca"])
     for genes, message in (([0, 1], "lacks features of the model: gene0"), (range(9), "9 of 40 features of the model")):
         lacking = adata[:, np.setdiff1d(np.arange(GENES), genes)].copy()
         result = invoke("transform", model, written(tmp_path / "no.h5ad", lacking), "-o", tmp_path / "no.npy")
@@ -355,3 +364,28 @@ def test_the_help_lists_what_is_for_cells() -> None:
         assert "--feature-types NAMES" in invoke(command, "--help").stdout
     assert "--join" in invoke("transform", "--help").stdout
     assert "--mask COLUMN" in invoke("estimate", "--help").stdout
+
+
+def test_a_column_of_obs_colours_the_report(tmp_path: Path) -> None:
+    pytest.importorskip("jinja2")
+    pytest.importorskip("matplotlib")
+    adata = annotated()
+    adata.obs["phase"] = adata.obs["phase"].where(np.arange(CELLS) > 0)  # a cell without a label
+    file = written(tmp_path / "X.h5ad", adata)
+    assert invoke("fit", file, "-k", 2, "--label-column", "phase", "-o", tmp_path / "out").exit_code == 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(f">{word}<" in page for word in ("phase", *map(str, adata.obs["phase"].cat.categories)))
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["shape"] == [CELLS, GENES]
+    refused = invoke("fit", file, "-k", 2, "--label-column", "nobody", "-o", tmp_path / "none")
+    assert refused.exit_code == 1
+    assert "has no column 'nobody' in obs" in refused.stderr
+
+
+def test_estimate_of_the_features_that_vary_most_is_of_as_many(tmp_path: Path) -> None:
+    file = written(tmp_path / "X.h5ad")
+    line = ("estimate", file, "-k", 3, "--preprocess", "log-normalize", "--json")
+    whole, some = (json.loads(invoke(*line, *more).stdout) for more in (("--mask", "none"), ("--top-features", 10)))
+    assert some["features"] == 10
+    assert some["n_passes"] >= 3  # two that rank, and a fit
+    assert some["peak_bytes"] >= whole["peak_bytes"]
+    assert invoke(*line, "--mask", "mine", "--top-features", 10).exit_code == 2

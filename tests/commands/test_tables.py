@@ -229,3 +229,46 @@ def test_a_table_on_standard_input_is_told_of_by_that_name(file: Path) -> None:
     result = CliRunner().invoke(main, ["fit", "-", "--format", "csv", "--drop", drop], input=file.read_bytes())
     assert result.exit_code == 0, result.output
     assert "warning: standard input: column 'patient_id' looks like identifiers" in result.stderr
+
+
+def test_tables_that_are_read_in_blocks_are_advised_a_scale_without_a_read_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [1, 1, 1, 1e4]
+    path = tmp_path / "X.csv"
+    path.write_text("a,b,c,salary\n" + "\n".join(",".join(map(repr, row)) for row in X.tolist()) + "\n")
+    in_memory = invoke("fit", path, "-k", 2, "--json")
+    monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**50)
+    in_blocks = invoke("fit", path, "-k", 2, "--json")
+    assert in_blocks.exit_code == 0
+    assert "'salary' varies" in in_memory.stderr
+    assert "'salary' varies" in in_blocks.stderr
+
+
+@pytest.mark.parametrize(
+    ("cell", "remedy"),
+    [
+        ("{}%", "'1.25%' may be written 1.25"),
+        ("${}", "'$1.25' may be written 1.25"),
+        ("({})", "'(1.25)' may be written -1.25"),
+        ("{}D+00", "'1.25D+00' may be written 1.25e+00"),
+        ("\N{MINUS SIGN}{}", "may be written -1.25"),
+    ],
+)
+@pytest.mark.parametrize("column", [0, 1])
+def test_numbers_beside_signs_are_refused_with_what_they_may_be(
+    cell: str, remedy: str, column: int, tmp_path: Path
+) -> None:
+    rows = [[f"{1.25 + i}", f"{i * i}", f"{-i}"] for i in range(20)]
+    for row in rows:
+        row[column] = cell.format(float(row[0]))
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "".join(",".join(row) + "\n" for row in rows))
+    result = invoke("fit", tmp_path / "t.csv", "-k", 2)
+    assert result.exit_code == 1
+    assert f"column {'abc'[column]!r}" in result.stderr
+    assert remedy in result.stderr
+
+
+def test_a_row_of_units_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
+    assert "the first row below the header is none: leave it out" in invoke("fit", tmp_path / "t.csv").stderr

@@ -6,6 +6,7 @@ from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
 from tests.support.pca_data import NAMES, SHAPES, SOLVERS, assert_same, counts
+from tests.support.sampling import pairs
 
 RANDOM = [settings for settings in SOLVERS if "random" in str(settings)]
 
@@ -63,9 +64,9 @@ def test_without_a_seed_the_global_seed_decides_nothing(name):
     assert not np.array_equal(*found)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "arpack"])
-@pytest.mark.parametrize("container", [np.asarray, csr_array, csc_array])
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    ("name", "container", "wide"), pairs([*NAMES, "arpack"], [np.asarray, csr_array, csc_array], [False, True])
+)
 def test_the_number_of_threads_changes_no_bit(name, container, wide):
     # Large enough for several blocks in every loop.
     X = counts((30_000, 60), density=0.5)

@@ -16,6 +16,7 @@ from tests.support.closeness import assert_close
 from tests.support.containers import Held
 from tests.support.holes import holed, planted, rms, stored_nan
 from tests.support.matrices import EPS
+from tests.support.sampling import in_turn
 
 KINDS = ["dense", "csr", "unobserved"]
 UNFINISHED = "still changes by more than tol=0.0001 a step after 2: give a larger max_iter, a larger penalty than"
@@ -39,8 +40,7 @@ def noise(seed: int, m: int = 300, n: int = 80, share: float = 0.1) -> np.ndarra
 # --- what heldout_r2 is ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("kind", "seed"), in_turn(KINDS, range(3), 1))
 def test_of_noise_nothing_is_explained_whatever_the_shares_of_the_completed_matrix_are(seed, kind):
     X, unobserved = given(noise(seed), kind)
     pca = ss.PCA(8, missing="em", unobserved=unobserved, random_state=seed).fit(X)
@@ -76,7 +76,7 @@ def test_it_is_the_r2_on_entries_never_observed(sd, biases):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))])
 @pytest.mark.parametrize("sd", [0.3, 1.0, 3.0])
 def test_it_is_the_r2_on_entries_never_observed_with_90_percent_missing(sd, seed):
     assert abs(against_never_observed(seed, 3000, 400, 0.1, sd)) <= 3

@@ -14,6 +14,7 @@ from shiftsvd.numerics import orth
 from tests.support.containers import CONTAINERS
 from tests.support.matrices import Array, values
 from tests.support.operators import Counting, panel
+from tests.support.sampling import in_turn
 
 SOLVERS = (
     ss.RandomizedSVD(n_iter=2),
@@ -61,8 +62,7 @@ def test_products_have_the_same_bits_for_any_number_of_threads(fmt: str, large: 
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("solver", SOLVERS[:5], ids=repr)
-@pytest.mark.parametrize("fmt", ["C", "wide", "csr", "csc"])
+@pytest.mark.parametrize(("solver", "fmt"), in_turn(SOLVERS[:5], ["C", "csr", "wide", "csc"], 2), ids=repr)
 def test_factors_have_the_same_bits_for_any_number_of_threads(fmt: str, solver, large: Array) -> None:
     X = FORMATS[fmt](large)
     found = {bits(ss.svd(X, 3, shift="mean", solver=solver, rng=5, n_threads=n_threads)) for n_threads in (1, 2, 3, 8)}
@@ -70,8 +70,11 @@ def test_factors_have_the_same_bits_for_any_number_of_threads(fmt: str, solver, 
 
 
 @pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("solver", SOLVERS, ids=repr)
-@pytest.mark.parametrize("name", ["array float64", "array float32", "csr float64", "csc complex64", "fortran"])
+@pytest.mark.parametrize(
+    ("solver", "name"),
+    in_turn(SOLVERS, ["array float64", "csr float64", "array float32", "csc complex64", "fortran"], 2),
+    ids=repr,
+)
 def test_twenty_runs_over_many_blocks_have_the_same_bits(name: str, solver) -> None:
     X = CONTAINERS[name].make(values((60, 14), CONTAINERS[name].dtype))
     found = set()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from multiprocessing import get_all_start_methods
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,9 @@ def array(fuse: Path | str = "") -> Any:
 
 def fit(X: Any) -> ss.SVDResult:
     return ss.svd(X, 5, shift="mean", solver="lanczos", tol=1e-3, rng=0)
+
+
+def forked_workers() -> Any:
+    """Settings by which worker processes begin as copies of one that has imported Dask: sooner, where there is fork."""
+    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+    return dask.config.set({"distributed.worker.multiprocessing-method": method})

@@ -51,30 +51,30 @@ def measured(command: Sequence[Any], stop: int | None = None) -> Measured:
         resource.setrlimit(resource.RLIMIT_DATA, (stop or resource.RLIM_INFINITY,) * 2)
 
     words = [str(word) for word in command]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limited)
-    told: list[bytes] = [b"", b""]
-    marks = [0, 0]  # the peak, and what there was when the child was ready
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limited) as child:
+        told = [b"", b""]
+        marks = [0, 0]  # the peak, and what there was when the child was ready
 
-    def listen() -> None:
-        assert child.stdout is not None
-        for line in child.stdout:
-            if line.strip() == READY:
-                marks[:] = [anonymous(child.pid)] * 2
-            else:
-                told[0] += line
+        def listen() -> None:
+            assert child.stdout is not None
+            for line in child.stdout:
+                if line.strip() == READY:
+                    marks[:] = [anonymous(child.pid)] * 2
+                else:
+                    told[0] += line
 
-    def hear() -> None:
-        assert child.stderr is not None
-        told[1] = child.stderr.read()
+        def hear() -> None:
+            assert child.stderr is not None
+            told[1] = child.stderr.read()
 
-    threads = [Thread(target=listen), Thread(target=hear)]
-    for thread in threads:
-        thread.start()
-    while child.poll() is None:
-        marks[0] = max(marks[0], anonymous(child.pid))
-        time.sleep(EVERY)
-    for thread in threads:
-        thread.join()
+        threads = [Thread(target=listen), Thread(target=hear)]
+        for thread in threads:
+            thread.start()
+        while child.poll() is None:
+            marks[0] = max(marks[0], anonymous(child.pid))
+            time.sleep(EVERY)
+        for thread in threads:
+            thread.join()
     return Measured(child.returncode, marks[0], marks[1], told[0].decode(), told[1].decode())
 
 

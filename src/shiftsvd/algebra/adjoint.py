@@ -21,7 +21,13 @@ class Adjoint(Derived):
 
     See Also
     --------
-    Operator : ``A.H`` is the adjoint of any operator.
+    Operator : ``A.H`` gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.ones((3, 2))).H.shape
+    (2, 3)
     """
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class Costs:
     """What a solver plans by.
 
-    Attributes
+    Parameters
     ----------
     eps : float
         Rounding unit of the products.
@@ -44,8 +44,14 @@ class Costs:
 
     See Also
     --------
-    Operator : Its ``costs`` say what products take.
-    estimate : What follows for a fit.
+    estimate : Foresees by them.
+    Operator : ``costs`` gives them.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.ones((3, 2))).costs.stored
+    6
     """
 
     eps: float

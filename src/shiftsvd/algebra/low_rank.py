@@ -39,8 +39,15 @@ class LowRank(Operator):
 
     See Also
     --------
-    svd : Subtracts it as a shift.
-    Operator : What it is one kind of.
+    GroupMeans : A shift that is learned from groups.
+    operators.Shifted : A matrix minus one of these.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> S = ss.LowRank(np.ones(4), np.arange(3.0))
+    >>> S.shape, S.matmat(np.eye(3))[0].tolist()
+    ((4, 3), [0.0, 1.0, 2.0])
     """
 
     L: Panel

@@ -34,8 +34,15 @@ class Operator(ABC):
 
     See Also
     --------
-    LowRank : The smallest kind of operator.
-    shiftsvd.testing.check_operator : Whether an operator of your own is sound.
+    as_operator : Makes one of data.
+    testing.check_operator : Looks whether one keeps its promises.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.arange(6.0).reshape(3, 2))
+    >>> A.shape, A.matmat(np.ones((2, 1))).ravel().tolist()
+    ((3, 2), [1.0, 5.0, 9.0])
     """
 
     shape: tuple[int, int]

@@ -25,7 +25,14 @@ class Scaled(Derived):
 
     See Also
     --------
-    shiftsvd.operators.Shifted : The difference of two operators.
+    operators.Shifted : Minus a matrix of low rank.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.operators.Scaled(ss.as_operator(np.ones((3, 2))), None, np.array([1.0, 2.0]))
+    >>> A.matmat(np.eye(2))[0].tolist()
+    [1.0, 2.0]
     """
 
     rows: Vector | None = None

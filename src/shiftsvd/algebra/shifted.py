@@ -21,8 +21,15 @@ class Shifted(Derived):
 
     See Also
     --------
-    centered : The matrix minus its column means.
-    shiftsvd.operators.Scaled : Rows and columns times numbers.
+    operators.Scaled : Rows and columns times numbers.
+    LowRank : What is subtracted.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.ones((3, 2))) - ss.LowRank(np.ones(3), np.ones(2))
+    >>> A.matmat(np.eye(2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
     """
 
     S: Operator

@@ -45,7 +45,6 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     See Also
     --------
     Operator : What it returns.
-    centered : The same minus the column means.
 
     Notes
     -----
@@ -109,6 +108,11 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     --------
     as_operator : The matrix without a shift.
     PCA : Decomposes the centred matrix.
+
+    See Also
+    --------
+    svd : ``shift="mean"`` does the same within a fit.
+    operators.Shifted : What is returned.
 
     Notes
     -----

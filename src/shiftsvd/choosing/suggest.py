@@ -33,7 +33,7 @@ SPECTRAL: Final = {"elbow": elbow, "gavish-donoho": hard_threshold}
 class Suggestion:
     """A number of components, and why.
 
-    Attributes
+    Parameters
     ----------
     k : int
         0 where nothing stands out.
@@ -45,7 +45,14 @@ class Suggestion:
 
     See Also
     --------
-    suggest_k : The function that returns it.
+    suggest_k : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((200, 20)) @ np.diag([9.0] * 3 + [1.0] * 17)
+    >>> ss.suggest_k(X, rng=0).k
+    3
     """
 
     k: int
@@ -133,8 +140,8 @@ def suggest_k(
 
     See Also
     --------
-    Suggestion : What it returns.
-    PCA : ``n_components=0.9`` chooses by the share of variance.
+    Suggestion : What is returned.
+    PCA : ``n_components=0.9`` takes a share of the variance.
 
     Notes
     -----
@@ -215,7 +222,8 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
 
     See Also
     --------
-    BlockLanczos : Begins from the vectors that are returned.
+    BlockLanczos : Begins from these vectors.
+    PCA : ``warm_start=True`` keeps them between fits.
 
     Examples
     --------

@@ -22,11 +22,12 @@ def are_tables(options: Any) -> bool:
 
 
 def advise_scale(A: Any, names: Names, options: Any) -> None:
-    """Say that the largest columns decide, if nobody has said anything of scales; data that are in memory only."""
+    """Say that the largest columns decide, if nobody has said anything of scales; after a fit, which has read them."""
     is_plain = options.scale is None and options.shift == "mean" and not options.preprocess
-    if not is_plain or not isinstance(A, Operator) or isinstance(A, DiskRows) or not are_tables(options):
+    if not is_plain or not isinstance(A, Operator) or not are_tables(options):
         return
-    squares = A.moments().M2
+    moments = A.memo.get("columns") if isinstance(A, DiskRows) else A.moments()
+    squares = None if moments is None else moments.M2
     if squares is None or not np.any(squares > 0):
         return
     spread = np.sqrt(squares)

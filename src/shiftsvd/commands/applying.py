@@ -11,12 +11,13 @@ import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.commands import genotypes, projecting
-from shiftsvd.commands.cells import covariates_of, known_features, needed_by
+from shiftsvd.commands.cells import covariates_of, known_features
 from shiftsvd.commands.checks import tables
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.commands.writing import component_names, score_raster
+from shiftsvd.estimators.aligned import aligned as by_names
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
@@ -33,11 +34,11 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
-from shiftsvd.transforms.chains import reordered
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23
 # How tables of scores are written: names of the samples may be numbers.
+REMEDY = "--max-absent SHARE lets so many be unobserved"
 SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
@@ -117,8 +118,8 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     choices = getattr(pca, "table_", NOTHING).beside(given["choices"])
     how = where(given) | {name: given[name] for name in ("stack", "join")} | {"choices": choices}
     A, names = _samples(pca, files, how | vars(resources))
-    A, features = known_features(pca, A, names.features, several(files))
-    return aligned(pca, A.shape[1], features, several(files)), A, names
+    A, features = known_features(pca, A, names.features, several(files), given["max_absent"])
+    return aligned(pca, A.shape[1], features, several(files), given["max_absent"] or 0.0), A, names
 
 
 def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
@@ -141,45 +142,13 @@ def _opened_genotypes(
     return copy(pca).set_params(missing="error", unobserved=False), A, names
 
 
-def aligned(pca: PCA, n_features: int, names: Labels | None, file: str) -> PCA:
+def aligned(pca: PCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> PCA:
     """The model with its features in the order of the file."""
-    known = getattr(pca, "feature_names_in_", None)
-    if known is None or names is None:
+    if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
         return pca
-    model, found = [str(name) for name in known], [str(name) for name in names]
-    if model == found:
-        return pca
-    place = {name: j for j, name in enumerate(model)}
-    _same({name for name, j in place.items() if j in needed_by(pca)}, place, found, file)
-    if len(place) < len(model):
-        raise ValueError(f"{file}: features in another order than those of the model, whose names are not unique")
-    places = np.array([place[name] for name in found], np.intp)
-    moved = copy(pca)
-    moved.feature_names_in_, moved.n_features_in_ = known[places], len(places)
-    fitted, order = reordered(getattr(pca, "preprocess_", ()), places)
-    if fitted:
-        moved.preprocess_ = fitted
-    moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
-    moved.scale_ = None if pca.scale_ is None else pca.scale_[order]
-    if hasattr(pca, "shift_"):
-        moved.shift_ = pca.shift_.at(order)
-    return moved
-
-
-def _same(needed: set[str], place: dict[str, int], found: list[str], file: str) -> None:
-    """Refuse features that the model does not know, or that its components need and that are not there."""
-    there = set(found)
-    for what, these in (
-        ("lacks features of the model", [name for name in place if name in needed - there]),
-        ("has features that the model does not know", [name for name in found if name not in place]),
-    ):
-        if these:
-            more = f" and {len(these) - 3} more" if len(these) > 3 else ""
-            raise ValueError(f"{file}: {what}: {', '.join(these[:3])}{more}")
-    if len(there) < len(found):
-        raise ValueError(f"{file}: names of features are not unique, and in another order than those of the model")
+    return by_names(pca, list(names), file, max_absent, REMEDY)
 
 
 def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]:

@@ -21,7 +21,6 @@ from shiftsvd.runs.warned import notice
 from shiftsvd.scanpy.annotated import booleans
 from shiftsvd.scanpy.entries import with_selection
 from shiftsvd.transforms.base import Transform
-from shiftsvd.transforms.chains import kept_of
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
@@ -93,8 +92,10 @@ def ddof_of(options: Any) -> int:
     return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
 
 
-def taken(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
-    """The features of one file that a fit would take."""
+def some_features(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
+    """The features of one file that a fit would take; of --top-features as many, whichever."""
+    if given["top_features"] is not None:
+        return some_columns(A, np.arange(min(given["top_features"], A.shape[1])))
     place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
     _, places = _mask(given["mask"], False, place, features, A.shape[1])
     return A if places is None else some_columns(A, places)
@@ -173,12 +174,9 @@ def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
     return None if design is None else design.of(partial(of_samples, place))
 
 
-def needed_by(pca: Any) -> set[int]:
-    """The features that have a loading in a model, and must be there; others count in sums alone."""
-    return set(kept_of(getattr(pca, "preprocess_", ()), pca.n_features_in_).tolist())
-
-
-def known_features(pca: Any, A: Any, names: Labels | None, file: str) -> tuple[Any, Labels | None]:
+def known_features(
+    pca: Any, A: Any, names: Labels | None, file: str, max_absent: float | None
+) -> tuple[Any, Labels | None]:
     """Of samples for a model that takes some features, those features that it knows, by name; others do no harm."""
     known = getattr(pca, "feature_names_in_", None)
     if known is None or names is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
@@ -187,8 +185,11 @@ def known_features(pca: Any, A: Any, names: Labels | None, file: str) -> tuple[A
     found = [str(name) for name in names]
     places = np.flatnonzero([name in there for name in found])
     left, absent = len(found) - len(places), len(there - set(found))
-    if absent > MAX_ABSENT * len(there):
-        raise ValueError(f"{file}: {absent} of {len(there)} features of the model are absent; fit on those of both")
+    if absent > (MAX_ABSENT if max_absent is None else max_absent) * len(there):
+        raise ValueError(
+            f"{file}: {absent} of {len(there)} features of the model are absent, more than --max-absent lets be; "
+            "fit on those of both"
+        )
     if left or absent:
         notice(f"{file}: {left} features that the model does not know left out, {absent} of {len(there)} absent")
     return (some_columns(A, places) if left else A), names[places]

@@ -55,6 +55,12 @@ def check_cells(given: dict[str, Any]) -> None:
         raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
 
 
+def check_choice(mask: str | None, top_features: int | None) -> None:
+    """Refuse to choose features in two ways."""
+    if top_features is not None and mask not in (None, "none"):
+        raise click.UsageError("--mask and --top-features both choose features: give one of them")
+
+
 def check_missing(missing: str, unobserved: bool, k: int | float | None, on_workers: bool) -> None:
     """Refuse what no treatment of missing entries can be."""
     if unobserved and missing == "error":

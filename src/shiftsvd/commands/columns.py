@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,6 +13,7 @@ from shiftsvd.commands.headings import under
 if TYPE_CHECKING:
     from shiftsvd.io.choices import Choices
 
+OF_CELLS: Final = ("h5ad", "zarr")
 NAMES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousands", "encoding", "comment")
 
 
@@ -52,7 +54,11 @@ table = under(
 )
 label_column = under(
     "Tables",
-    click.option("--label-column", metavar="COLUMN", help="What colours the scores in the report; it is no feature."),
+    click.option(
+        "--label-column",
+        metavar="COLUMN",
+        help="What colours the scores in the report: a column of a table, which is no feature then, or of obs.",
+    ),
 )
 
 
@@ -62,23 +68,44 @@ def chosen(given: dict[str, Any]) -> "Choices":
 
     said = {name: given.pop(name) for name in NAMES}
     label = given.get("label_column")
-    said["drop"] += () if label is None or label in said["drop"] else (label,)
+    said["drop"] += () if label is None or label in said["drop"] or _are_of_cells(given) else (label,)
     try:
         return Choices.of(**said)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 
 
+def _are_of_cells(options: Mapping[str, Any]) -> bool:
+    """Whether the files have their labels beside the matrix, in obs."""
+    from shiftsvd.io.sniff import format_of
+
+    said = options.get("format_", options.get("format"))
+    return all(format_of(Path(file), said) in OF_CELLS for file in options["files"])
+
+
 def label_of(options: Any, n_samples: int) -> Any:
     """The column that colours the report, if there is one."""
     if options.label_column is None:
         return None
-    from pathlib import Path
-
-    from shiftsvd.io.column import read_column
-
-    files = [Path(file) for file in options.files]
-    label = read_column(files, options.label_column, options.format, options.choices, along=options.stack != "columns")
+    label = _of_obs(options) if _are_of_cells(vars(options)) else _of_table(options)
     if len(label) != n_samples:
         raise ValueError(f"--label-column needs a value for each of {n_samples:,} samples, got {len(label):,}")
     return label
+
+
+def _of_table(options: Any) -> Any:
+    """A column of the tables."""
+    from shiftsvd.io.column import read_column
+
+    files = [Path(file) for file in options.files]
+    return read_column(files, options.label_column, options.format, options.choices, along=options.stack != "columns")
+
+
+def _of_obs(options: Any) -> Any:
+    """A column of obs, cells without a label being those of nobody."""
+    from shiftsvd.commands.cells import place_of
+    from shiftsvd.io.annotations import of_samples
+    from shiftsvd.io.column import Column
+
+    values = of_samples(place_of(vars(options), options.files), options.label_column).tolist()
+    return Column(options.label_column, ["" if value is None or value != value else str(value) for value in values])

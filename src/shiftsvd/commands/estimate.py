@@ -19,6 +19,7 @@ Example:
 @options.components
 @options.preprocess
 @options.mask
+@options.top_features
 @options.inside
 @columns.table
 @options.solver
@@ -29,10 +30,12 @@ Example:
 def estimate(**given: Any) -> None:
     """Say what a fit will take.
 
-    The memory beyond the data, the number of reads of FILE, and the time of one, from a short probe.
+    The memory beyond the data, what is held of them, what the program itself takes, the number of reads of FILE, and
+    the time of one, from a short probe. With --top-features the reads that rank the features are among them.
     """
     checks.check_format(given["file"], given["format_"])
     checks.shares(given["k"], given["solver"])
+    checks.check_choice(given["mask"], given["top_features"])
     given["choices"] = columns.chosen(given)
     from shiftsvd.commands.facts import estimated, lines
 

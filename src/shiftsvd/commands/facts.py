@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.holding import bytes_in_memory, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
-from shiftsvd.commands.cells import taken
+from shiftsvd.commands.cells import some_features
 from shiftsvd.commands.checks import within
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import as_given, where
+from shiftsvd.commands.ranking import foreseen_ranking
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -23,6 +24,7 @@ from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
 from shiftsvd.model_file import describe
+from shiftsvd.runs.memory import PROGRAM
 from shiftsvd.runs.plain import plain
 from shiftsvd.solvers import estimate
 
@@ -147,7 +149,8 @@ def estimated(given: dict[str, Any]) -> Facts:
     A, names = open_chosen(
         given["file"], given["choices"], **where(given), n_threads=given["threads"], memory_limit=given["memory"]
     )
-    A = taken(given, A, names.features)
+    reads, ranking = (0, 0) if given["top_features"] is None else foreseen_ranking(A)
+    A = some_features(given, A, names.features)
     k = within(given["k"], A.shape, given["file"])
     how = {name: given[name] for name in ("tol", "preprocess")}
     foreseen = estimate(A, k, given["solver"], probe=True, memory_limit=left_beside(A, given["memory"]), **how)
@@ -159,9 +162,11 @@ def estimated(given: dict[str, Any]) -> Facts:
         "preprocess": list(given["preprocess"]) or None,
         "solver": repr(foreseen.solver),
         "reason": foreseen.solver.reason or None,
-        "peak_bytes": foreseen.peak_bytes,
-        "n_passes": foreseen.n_passes,
-        "passes_range": list(foreseen.passes_range),
+        "peak_bytes": max(foreseen.peak_bytes, ranking),
+        "held_bytes": bytes_in_memory(A),
+        "program_bytes": PROGRAM,
+        "n_passes": foreseen.n_passes + reads,
+        "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,
-        "seconds": None if seconds is None else seconds * foreseen.n_passes,
+        "seconds": None if seconds is None else seconds * (foreseen.n_passes + reads),
     }

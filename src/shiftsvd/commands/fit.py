@@ -45,14 +45,9 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 )
 @selecting.filters
 @options.preprocess
+@options.top_features
 @under(
     "Features",
-    click.option(
-        "--top-features",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
-    ),
     click.option(
         "--flavor",
         type=click.Choice(options.FLAVORS),

@@ -57,7 +57,6 @@ def run(options: Fit) -> None:
     known = known_of(options, names, A.shape)
     k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
     colors = label_of(options, A.shape[0])
-    advise_scale(A, names, asked)
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         listen = stack.enter_context(progress("never" if options.quiet else options.progress))
@@ -69,6 +68,7 @@ def run(options: Fit) -> None:
             if options.top_features:
                 known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
             pca = fitted(A, names, k, options, known)
+            advise_scale(A, names, asked)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
             raster = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)

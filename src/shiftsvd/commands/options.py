@@ -226,7 +226,10 @@ threads = under(
 memory = under(
     "Resources",
     click.option(
-        "--memory", metavar="SIZE", callback=_memory, help="Memory, such as 2G.  [default: half of what is free]"
+        "--memory",
+        metavar="SIZE",
+        callback=_memory,
+        help="Memory for data and solver, such as 2G, beside the program (0.15 GB).  [default: half of what is free]",
     ),
 )
 dtype = under(
@@ -282,6 +285,15 @@ stack = under(
         "--join",
         type=click.Choice(["inner", "outer"]),
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
+    ),
+)
+top_features = under(
+    "Features",
+    click.option(
+        "--top-features",
+        metavar="NUMBER",
+        type=click.IntRange(min=1),
+        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
     ),
 )
 mask = under(

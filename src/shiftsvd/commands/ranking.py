@@ -9,7 +9,9 @@ import click
 import numpy as np
 
 from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends.grouped import group_bytes
 from shiftsvd.commands.cells import Known, place_of
+from shiftsvd.commands.checks import check_choice
 from shiftsvd.commands.spreadsheet import texts_for
 from shiftsvd.events import passes_so_far
 from shiftsvd.features.batches import Batches
@@ -68,8 +70,7 @@ def check_top_features(given: dict[str, Any]) -> None:
         if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
             raise click.UsageError(f"{' and '.join(others)} say how features are chosen: give --top-features NUMBER")
         return
-    if given["mask"] not in (None, "none"):
-        raise click.UsageError("--mask and --top-features both choose features: give one of them")
+    check_choice(given["mask"], given["top_features"])
     if given["missing"] != "error":
         raise click.UsageError("--top-features needs data without gaps; leave out --missing")
     steps = as_transforms(given["preprocess"])
@@ -103,6 +104,11 @@ def ranked(
     places = np.flatnonzero(found.mask)
     account = Ranked(found, options.batch, batches.n, reads)
     return replace(known, places=places, width=len(places), ranked=account)
+
+
+def foreseen_ranking(A: Operator) -> tuple[int, int]:
+    """Reads that a ranking takes, and bytes: margins and moments, or moments twice."""
+    return 2, group_bytes(A, 1, 2)
 
 
 def _affordable_later(A: Operator, k: int | float, options: Any) -> None:

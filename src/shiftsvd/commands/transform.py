@@ -27,6 +27,16 @@ Examples:
     click.option("-o", "--out", type=options.OUTPUT, required=True, help='.parquet, .csv or .npy; "-" prints CSV.'),
 )
 @options.inside
+@under(
+    "Features",
+    click.option(
+        "--max-absent",
+        metavar="SHARE",
+        type=click.FloatRange(0, 1),
+        help="The share of features of MODEL that may be absent, and are unobserved.  [default: 0.1 of those that only "
+        "sums of samples go over, 0 of others]",
+    ),
+)
 @options.projection
 @columns.table
 @options.resources
@@ -40,9 +50,10 @@ def transform(model: Path, **given: Any) -> None:
 
     The samples are those of FILE ("-": standard input), the components those of MODEL, a file that `fit` wrote.
     Where both have names of features, these are matched: another order is no matter, other features are an error, but
-    for a model of some features (--mask), which leaves them out. Columns of obs that it has regressed out are needed.
-    Several files are one matrix, as `fit` stacks them. What was said of a table in the fit holds here too, unless it
-    is said otherwise.
+    for a model of some features (--mask), which leaves them out. Scores of samples that lack some (--max-absent) are
+    those by which the components come nearest to the others, in least squares.
+    Columns of obs that it has regressed out are needed. Several files are one matrix, as `fit` stacks them. What was
+    said of a table in the fit holds here too, unless it is said otherwise.
 
     Variants of a .bed are matched with those of MODEL by chromosome, position and alleles: swapped alleles, other
     strands and another order are no matter, and what is left out is counted on stderr. Scores are those of least

@@ -205,8 +205,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
 
     See Also
     --------
-    PCA.partial_fit : Makes the streams that are merged.
-    save_model : Takes a fit to another machine.
+    PCA : ``partial_fit`` takes batches one after the other.
 
     Notes
     -----

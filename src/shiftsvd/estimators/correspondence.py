@@ -68,8 +68,7 @@ class CorrespondenceAnalysis(Components):
 
     See Also
     --------
-    MultipleCorrespondenceAnalysis : For tables of categories.
-    PearsonResiduals : Residuals of a similar model, with the noise of counts.
+    MultipleCorrespondenceAnalysis : Of columns of categories.
 
     Notes
     -----

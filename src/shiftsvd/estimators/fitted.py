@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
+from shiftsvd.estimators.aligned import aligned
 from shiftsvd.estimators.extremes import deviations, refuse_beyond
 from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
 from shiftsvd.estimators.likelihood import PPCA
@@ -88,6 +89,47 @@ class FittedPCA(Components):
         A = self._operator(X)
         for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
             yield lo, (Z / self._deviations() if self.whiten else Z).astype(A.dtype, copy=False)
+
+    def on_features(self, names: Iterable[Any], max_absent: float = 0.0) -> Self:
+        """The model for rows that have these features, in this order, of which some may be absent.
+
+        Parameters
+        ----------
+        names : names of the features of such rows
+            All of them are features of the model, whose names `fit` has learned: see `feature_names_in_`.
+        max_absent : float
+            The share of the features of the components that may be absent. They are unobserved: scores are those by
+            which the components come nearest, in least squares, to the features that are there.
+
+        Returns
+        -------
+        A copy of the model, for `transform`: its components are no longer orthonormal where features are absent.
+
+        Raises
+        ------
+        ValueError
+            If more are absent (fewer are counted in a notice), if some are unknown or there twice, if the model knows
+            no names, or if some direction among the components would lose half of its squared length.
+
+        Notes
+        -----
+        No pass: ``V`` becomes ``W (W^H W)^-1``, W being the rows of V of the features that are there.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, shiftsvd as ss
+        >>> X = pd.DataFrame(np.outer(np.arange(6.0), [1, 2, 3, 4]), columns=list("abcd"))
+        >>> pca = ss.PCA(1).fit(X)
+        >>> other = X[["d", "b", "a", "c"]]
+        >>> bool(np.allclose(pca.on_features(other.columns).transform(other), pca.transform(X)))
+        True
+        """
+        check_is_fitted(self, "components_")
+        if not 0 <= max_absent <= 1:
+            raise ValueError(f"max_absent must be a share from 0 to 1, got {max_absent!r}")
+        if getattr(self, "feature_names_in_", None) is None:
+            raise ValueError("the model knows no names of its features; fit it to a data frame")
+        return aligned(self, list(names), "names", max_absent, "max_absent lets so many be unobserved")
 
     @as_one_fit
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:

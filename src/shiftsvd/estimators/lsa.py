@@ -57,8 +57,8 @@ class LSA(Named):
 
     See Also
     --------
-    TruncatedSVD : The same for a matrix of weighed counts.
-    TfIdf : Weighs words inside a fit of other estimators.
+    TruncatedSVD : Of a matrix that is there already.
+    TfIdf : The weights alone.
 
     References
     ----------

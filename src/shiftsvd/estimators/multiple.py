@@ -59,7 +59,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 
     See Also
     --------
-    CorrespondenceAnalysis : For a table of counts.
+    CorrespondenceAnalysis : Of a table of counts.
 
     Notes
     -----

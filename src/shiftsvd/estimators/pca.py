@@ -132,9 +132,9 @@ class PCA(BatchPCA):
 
     See Also
     --------
-    svd : The factorization by itself, with any shift of low rank.
-    TruncatedSVD : The same without subtracting the mean.
-    merge_pca : Joins the streams of several machines.
+    svd : The decomposition alone.
+    TruncatedSVD : Without a mean.
+    suggest_k : How many components.
 
     Notes
     -----

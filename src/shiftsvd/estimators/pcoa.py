@@ -78,7 +78,7 @@ class PCoA(Estimator):
 
     See Also
     --------
-    PCA : The same coordinates where distances are Euclidean and features are known.
+    PCA : Of features in place of distances.
 
     References
     ----------

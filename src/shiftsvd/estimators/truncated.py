@@ -81,8 +81,8 @@ class TruncatedSVD(Components):
 
     See Also
     --------
-    PCA : Subtracts the column means, at nearly the same cost.
-    LSA : Counts and weighs the words of texts before.
+    PCA : Minus the mean of every column.
+    LSA : From texts to components.
 
     Notes
     -----

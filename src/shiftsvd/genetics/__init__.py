@@ -51,7 +51,7 @@ __all__ = [
 class GenotypePCA:
     """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
 
-    Attributes
+    Parameters
     ----------
     eigenvalues : array of shape (k,)
         Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
@@ -84,7 +84,8 @@ class GenotypePCA:
 
     See Also
     --------
-    shiftsvd.genetics.pca : The function that returns it.
+    genetics.pca : Makes one.
+    genetics.Projection : New samples on its components.
     """
 
     eigenvalues: Vector
@@ -271,8 +272,8 @@ def pca(
 
     See Also
     --------
-    shiftsvd.genetics.GenotypePCA : What it returns.
-    shiftsvd.genetics.unrelated : Who is related, by itself.
+    genetics.GenotypePCA : What is returned.
+    genetics.unrelated : Whom to learn from.
 
     Notes
     -----

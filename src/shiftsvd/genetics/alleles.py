@@ -20,7 +20,7 @@ class Samples(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.Variants : The variants of a file.
+    genetics.Variants : The other side.
     """
 
     families: Labels
@@ -32,7 +32,7 @@ class Variants(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.Samples : The samples of a file.
+    genetics.Samples : The other side.
     """
 
     chromosomes: Labels

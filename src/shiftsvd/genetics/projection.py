@@ -32,7 +32,7 @@ _NOTHING: Final = float(np.finfo(np.float32).eps)
 class Projection(NamedTuple):
     """New samples on the components of others.
 
-    Attributes
+    Parameters
     ----------
     eigenvectors : array of shape (n_samples, k)
         In the units of `GenotypePCA.eigenvectors`; NaN for samples with too few genotypes for so many components.
@@ -52,7 +52,7 @@ class Projection(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.GenotypePCA.project : The method that returns it.
+    genetics.GenotypePCA : ``project`` gives one.
     """
 
     eigenvectors: Panel

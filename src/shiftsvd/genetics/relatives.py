@@ -17,7 +17,7 @@ from shiftsvd.runs.memory import Resources
 class Kinship(NamedTuple):
     """Who is related to whom.
 
-    Attributes
+    Parameters
     ----------
     samples : Samples
     kinship : array of shape (n_samples, n_samples)
@@ -28,7 +28,7 @@ class Kinship(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.unrelated : The function that returns it.
+    genetics.unrelated : Makes one.
     """
 
     samples: Samples
@@ -71,8 +71,7 @@ def unrelated(
 
     See Also
     --------
-    shiftsvd.genetics.Kinship : What it returns.
-    shiftsvd.genetics.pca : Leaves relatives out by ``unrelated``.
+    genetics.pca : ``unrelated=`` learns from them alone.
 
     Notes
     -----

@@ -23,7 +23,7 @@ _INSIDE: Final = 0.9  # of a chi-squared law: points within it make the last est
 class SelectionScan(NamedTuple):
     """How much each variant stands out along the components.
 
-    Attributes
+    Parameters
     ----------
     z_scores : array of shape (n_variants, k)
         Of the regression of each variant on the components; NaN for variants that take no part.
@@ -36,7 +36,7 @@ class SelectionScan(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.GenotypePCA : Has it as ``scan``.
+    genetics.pca : ``scan=True`` gives one.
     """
 
     z_scores: Panel

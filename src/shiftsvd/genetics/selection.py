@@ -52,7 +52,7 @@ class Selection:
     Filters are applied in this order, which is plink2's: variants by chromosome, by name and by place; samples by name;
     then `mind`, `geno`, `hwe`, `maf`, `unrelated`, and `indep_pairwise` last. Exact ties stay.
 
-    Attributes
+    Parameters
     ----------
     chromosomes : "autosomes" or "all"
     extract, exclude : path, or list of names
@@ -82,7 +82,7 @@ class Selection:
 
     See Also
     --------
-    shiftsvd.genetics.pca : Takes the filters as keywords.
+    genetics.pca : Takes the same names as arguments.
     """
 
     chromosomes: Chromosomes = "autosomes"

@@ -18,7 +18,7 @@ _FEWEST: Final = 10  # eigenvalues that a test takes, as EIGENSOFT's twstats
 class TracyWidom(NamedTuple):
     """The test of each component: whether it is larger than the largest of as many eigenvalues of noise.
 
-    Attributes
+    Parameters
     ----------
     statistics : array of shape (k,)
         NaN where fewer than 10 eigenvalues are left, or none of them is above zero.
@@ -32,7 +32,7 @@ class TracyWidom(NamedTuple):
 
     See Also
     --------
-    shiftsvd.genetics.GenotypePCA : Has it as ``tracy_widom``.
+    genetics.pca : ``tracy_widom=True`` gives one.
     """
 
     statistics: Vector

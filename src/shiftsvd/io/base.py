@@ -47,7 +47,13 @@ class Names(NamedTuple):
 
     See Also
     --------
-    shiftsvd.io.open_matrix : Returns the names beside the matrix.
+    io.open_matrix : Gives them with the matrix.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.Names(samples=None, features=["a", "b"]).features
+    ['a', 'b']
     """
 
     samples: Labels | None = None
@@ -88,7 +94,7 @@ class Features:
 class Opened:
     """What a reader finds in a file.
 
-    Attributes
+    Parameters
     ----------
     matrix : array, sparse matrix, or RowSource
         As it is stored: a `RowSource` where the file can be read a range of rows at a time.
@@ -110,7 +116,7 @@ class Opened:
 
     See Also
     --------
-    shiftsvd.io.open_matrix : The matrix and its names.
+    io.open_matrix : Opens files, and gives an operator.
     """
 
     matrix: Any

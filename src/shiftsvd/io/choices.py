@@ -16,7 +16,7 @@ Columns = str | Iterable[str]
 class Choices:
     """Settings of `open_matrix` for tables.
 
-    Attributes
+    Parameters
     ----------
     ids : str or None
         The column that names the rows.
@@ -35,7 +35,13 @@ class Choices:
 
     See Also
     --------
-    shiftsvd.io.open_matrix : Takes them as arguments.
+    io.open_matrix : Takes them.
+
+    Examples
+    --------
+    >>> import shiftsvd as ss
+    >>> ss.io.Choices(ids="patient", drop=("age",)).ids
+    'patient'
     """
 
     ids: str | None = None

@@ -83,9 +83,9 @@ def too_long(path: Path, longest: int) -> ValueError:
     return ValueError(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file{remedy}")
 
 
-def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None) -> None:
-    """Refuse a text of more columns than there is memory for, before they are cut apart."""
-    bounded(f"{path}: {n_columns:,} columns", COLUMN * n_columns, memory_limit, TRANSPOSED)
+def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None, each: int = COLUMN) -> None:
+    """Refuse a table of more columns than there is memory for, `each` so many bytes, before they are looked at."""
+    bounded(f"{path}: {n_columns:,} columns", each * n_columns, memory_limit, TRANSPOSED)
 
 
 def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> Labels:

@@ -115,8 +115,8 @@ def open_matrix(
 
     See Also
     --------
-    shiftsvd.io.convert : Writes a file that can be read in blocks.
-    checkpoint : Keeps reads, so that a killed fit can go on.
+    io.Choices : What is known of a table.
+    svd : Takes what is opened.
 
     Notes
     -----

@@ -24,7 +24,7 @@ BIASES = (None, *get_args(BiasName))
 class Completion:
     """A matrix with missing entries, completed: what `complete_matrix` returns.
 
-    Attributes
+    Parameters
     ----------
     A : Operator of shape (m, n)
         The observed entries, and those of `model` where there are none. Hand it to `svd` or `PCA`.
@@ -47,7 +47,7 @@ class Completion:
 
     See Also
     --------
-    complete_matrix : The function that returns it.
+    complete_matrix : Makes one.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def complete_matrix(
 
     See Also
     --------
-    Completion : What it returns.
-    svd : ``missing="em"`` decomposes the completed matrix.
+    PCA : ``missing="em"`` fits components of a matrix with gaps.
+    Completion : What is returned.
 
     Notes
     -----

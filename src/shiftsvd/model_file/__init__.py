@@ -79,7 +79,7 @@ def save_model(
 
     See Also
     --------
-    load_model : Reads the file.
+    load_model : Reads it again.
 
     Examples
     --------
@@ -144,8 +144,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
     See Also
     --------
-    save_model : Writes the file.
-    PCA.to_sklearn : The same components for where this package is not installed.
+    save_model : Writes what this reads.
 
     Examples
     --------

@@ -18,7 +18,7 @@ PIECE = 2**15
 class Moments:
     """Moments of the columns of a matrix, as float64 (or complex128) vectors.
 
-    Attributes
+    Parameters
     ----------
     count : float
         Number of rows, or the sum of their weights.
@@ -29,11 +29,17 @@ class Moments:
 
     See Also
     --------
-    Operator.moments : Where moments come from.
+    Operator : ``moments`` gives them.
 
     References
     ----------
     Chan, Golub & LeVeque (1983), Algorithms for computing the sample variance.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.as_operator(np.array([[1.0, 4.0], [3.0, 4.0]])).moments().mean.tolist()
+    [2.0, 4.0]
     """
 
     count: float

@@ -29,7 +29,7 @@ class LoadingsDisplay:
 
     See Also
     --------
-    shiftsvd.plot.loadings : Draws it from a fit.
+    plot.loadings : Draws one.
     """
 
     values: Vector
@@ -84,7 +84,7 @@ class BiplotDisplay:
 
     See Also
     --------
-    shiftsvd.plot.biplot : Draws it from a fit.
+    plot.biplot : Draws one.
     """
 
     points: ScoresDisplay
@@ -166,6 +166,10 @@ def loadings(
     --------
     shiftsvd.plot.LoadingsDisplay : The object that it returns.
 
+    See Also
+    --------
+    plot.LoadingsDisplay : What is returned.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -214,6 +218,11 @@ def biplot(
     --------
     shiftsvd.plot.BiplotDisplay : The object that it returns.
     shiftsvd.plot.scores : Samples without arrows.
+
+    See Also
+    --------
+    plot.BiplotDisplay : What is returned.
+    plot.scores : Without features.
 
     References
     ----------

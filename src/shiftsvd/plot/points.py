@@ -38,8 +38,7 @@ class ScoresDisplay:
 
     See Also
     --------
-    shiftsvd.plot.scores : Draws it from a fit.
-    shiftsvd.plot.ScoreRaster : Counts in place of more points than memory holds.
+    plot.scores : Draws one.
     """
 
     points: Panel | ScoreRaster
@@ -243,8 +242,8 @@ def scores(
 
     See Also
     --------
-    shiftsvd.plot.ScoresDisplay : The object that it returns.
-    shiftsvd.plot.biplot : Features as arrows among the samples.
+    plot.ScoresDisplay : What is returned.
+    plot.biplot : With the features.
 
     Examples
     --------

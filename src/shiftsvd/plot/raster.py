@@ -77,7 +77,7 @@ class ScoreRaster:
 
     See Also
     --------
-    shiftsvd.plot.scores : Draws scores that are in memory.
+    plot.scores : Draws points, or such a raster of many.
 
     References
     ----------

@@ -37,7 +37,7 @@ class ScreeDisplay:
 
     See Also
     --------
-    shiftsvd.plot.scree : Draws it from a fit.
+    plot.scree : Draws one.
     """
 
     values: Vector
@@ -119,7 +119,7 @@ class ReconstructionErrorDisplay:
 
     See Also
     --------
-    shiftsvd.plot.reconstruction_error : Draws it from a fit.
+    plot.reconstruction_error : Draws one.
     """
 
     errors: Vector
@@ -179,6 +179,11 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     shiftsvd.plot.ScreeDisplay : The object that it returns.
     suggest_k : Rules for the number of components.
 
+    See Also
+    --------
+    plot.ScreeDisplay : What is returned.
+    suggest_k : How many components.
+
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
@@ -214,7 +219,8 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
     See Also
     --------
-    shiftsvd.plot.ReconstructionErrorDisplay : The object that it returns.
+    plot.ReconstructionErrorDisplay : What is returned.
+    plot.scree : The variances.
 
     Notes
     -----

@@ -22,7 +22,7 @@ class GroupMeans:
 
     See Also
     --------
-    Covariates : Numbers and labels of rows, in a regression.
+    Covariates : What columns of numbers explain, too.
 
     Notes
     -----
@@ -66,7 +66,7 @@ class LearnedGroups:
 
     See Also
     --------
-    GroupMeans : The shift that learns it.
+    GroupMeans : Learns them.
     """
 
     needs: ClassVar[str | None] = "groups"
@@ -111,7 +111,7 @@ class Covariates:
 
     See Also
     --------
-    GroupMeans : The mean of each group, where rows differ by one label.
+    GroupMeans : Means of groups of rows alone.
 
     Notes
     -----
@@ -163,7 +163,7 @@ class LearnedCovariates:
 
     See Also
     --------
-    Covariates : The shift that learns it.
+    Covariates : Learns them.
     """
 
     needs: ClassVar[str | None] = "covariates"

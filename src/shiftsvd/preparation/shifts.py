@@ -24,8 +24,8 @@ class Shift(Protocol):
 
     See Also
     --------
-    GroupMeans : A shift by labels of rows.
-    shiftsvd.shifts.Learned : What is known of a shift after a fit.
+    GroupMeans : One that is learned.
+    shifts.Learned : What is learned.
     """
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None) -> LowRank:
@@ -37,7 +37,7 @@ class Learned(Protocol):
 
     See Also
     --------
-    shiftsvd.shifts.Shift : What learns it.
+    shifts.Shift : Learns one.
     """
 
     needs: ClassVar[str | None]  # what has to be known of every row

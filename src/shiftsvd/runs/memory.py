@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from shiftsvd.kernels import thread_count
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+# Bytes of its own memory that the command takes whatever the data are: its packages, and those of formats and reports
+# (benchmarks/claims/memory_promises.py).
+PROGRAM = 150_000_000
 MOST = 2**14  # bytes that are read of what the system tells: all of a process, and the first lines of the memory
 
 

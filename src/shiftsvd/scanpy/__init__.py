@@ -152,8 +152,8 @@ def pca(
 
     See Also
     --------
-    shiftsvd.scanpy.project : Puts other cells on the components.
-    PCA : The estimator for arrays and files.
+    scanpy.project : New cells on its components.
+    scanpy.highly_variable : Genes first.
 
     Notes
     -----

@@ -100,7 +100,7 @@ def highly_variable(
 
     See Also
     --------
-    shiftsvd.scanpy.pca : Components of the genes that are chosen.
+    scanpy.pca : Components of what was ranked.
 
     Notes
     -----

@@ -1,13 +1,11 @@
 """Scores of other cells on the components of a reference, whose genes they may lack in part."""
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigvalsh
 
-from shiftsvd.backends.selection import Places
+from shiftsvd.estimators.aligned import least_squares
 from shiftsvd.kernels import threads
-from shiftsvd.operators import Panel
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain
 from shiftsvd.runs.memory import Resources
@@ -15,9 +13,6 @@ from shiftsvd.scanpy.annotated import matrix_of, places_of
 from shiftsvd.scanpy.design import obs_column, read_design
 from shiftsvd.scanpy.entries import read_entries
 from shiftsvd.scanpy.loadings import keys_of, read_loadings
-
-# Of the squared length of any direction among the components, what absent genes may take.
-MOST_LOST: Final = 0.5
 
 
 def project(
@@ -56,7 +51,7 @@ def project(
 
     See Also
     --------
-    shiftsvd.scanpy.pca : Finds the components.
+    scanpy.pca : Finds the components.
 
     Notes
     -----
@@ -81,7 +76,7 @@ def project(
     places = places_of(adata, known.genes, "of the components", max_absent)
     there = np.flatnonzero(places >= 0)
     order = there[np.argsort(places[there])]  # files are read in their own order
-    V = _least_squares(known.V, order)
+    V = least_squares(known.V, order)
     C = None if regression is None else regression[0].of(obs_column(adata))
     shift: Learned = Plain(known.shift[order]) if regression is None else regression[1].at(order)
     A = matrix_of(adata, layer, places[order], Resources())
@@ -91,18 +86,3 @@ def project(
         parts = [part for _, part in B.row_products(V)]
     dtype = np.asarray(reference.obsm[keys.obsm]).dtype if keys.obsm in reference.obsm else np.float32
     adata.obsm[keys.obsm] = np.concatenate(parts).astype(dtype)
-
-
-def _least_squares(V: Panel, there: Places) -> Panel:
-    """``W (W^T W)^-1`` of the rows W of V that are there: V itself, whose columns are orthonormal, where all are."""
-    W = V[there]
-    if len(there) == len(V):
-        return W
-    G = W.T @ W
-    left = float(eigvalsh(G)[0]) if len(G) else 1.0
-    if left < 1 - MOST_LOST:
-        raise ValueError(
-            f"absent genes must leave at least {1 - MOST_LOST:.0%} of every direction among the components, they "
-            f"leave {max(left, 0):.0%} of one; run shiftsvd.scanpy.pca on the genes that both have"
-        )
-    return np.asarray(cho_solve(cho_factor(G), W.T).T)

@@ -59,7 +59,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
 
     See Also
     --------
-    estimate : What each solver would take.
+    estimate : What a solver will take.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def solver_named(
 class Estimate:
     """What a factorization will take, before anything is done.
 
-    Attributes
+    Parameters
     ----------
     solver : Solver
         With its ``reason`` if it was chosen automatically.
@@ -159,7 +159,13 @@ class Estimate:
 
     See Also
     --------
-    estimate : The function that returns it.
+    estimate : Gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.estimate(np.ones((300, 20)), 3).n_passes >= 1
+    True
     """
 
     solver: Solver
@@ -208,6 +214,11 @@ def estimate(
     --------
     auto_solver : Which solver "auto" takes, and why.
     svd : The call that is foreseen.
+
+    See Also
+    --------
+    svd : Does what is foreseen.
+    auto_solver : Picks the solver.
 
     Examples
     --------

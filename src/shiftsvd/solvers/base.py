@@ -44,8 +44,14 @@ class Solver(ABC):
 
     See Also
     --------
-    auto_solver : Chooses a solver for a matrix.
-    BlockLanczos : The solver for large matrices.
+    BlockLanczos : The solver that `svd` takes for large matrices.
+    auto_solver : Picks one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> isinstance(ss.BlockLanczos(tol=1e-6), ss.solvers.Solver)
+    True
     """
 
     takes_shares: ClassVar[bool] = False

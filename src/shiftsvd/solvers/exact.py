@@ -33,7 +33,8 @@ class Exact(Solver):
 
     See Also
     --------
-    Gram : The leading values alone, with bounds.
+    Gram : One read of the data.
+    BlockLanczos : For large matrices.
 
     Notes
     -----

@@ -49,7 +49,7 @@ class Gram(Solver):
 
     See Also
     --------
-    BlockLanczos : For any size of the short side.
+    BlockLanczos : For sides of any length.
     Exact : All digits.
 
     Notes

@@ -59,8 +59,8 @@ class BlockLanczos(Solver):
 
     See Also
     --------
-    Gram : Quicker for short sides of some thousands.
-    auto_solver : Which solver "auto" takes.
+    Gram : For a short side of up to some thousands.
+    auto_solver : Picks one.
 
     Notes
     -----

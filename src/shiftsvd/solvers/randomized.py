@@ -39,9 +39,8 @@ class RandomizedSVD(Solver):
 
     See Also
     --------
-    ShiftedRandomizedSVD : The paper's algorithm as printed.
-    BlockLanczos : Stops when values are right.
-    halko_bound : Its expected error.
+    BlockLanczos : Goes on until the values are right.
+    ShiftedRandomizedSVD : The paper's algorithm.
 
     Notes
     -----

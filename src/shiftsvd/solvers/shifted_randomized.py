@@ -39,6 +39,7 @@ class ShiftedRandomizedSVD(Solver):
     See Also
     --------
     RandomizedSVD : An exact sample of the shifted matrix.
+    halko_bound : What may be expected.
 
     Notes
     -----

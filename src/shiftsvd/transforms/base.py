@@ -33,8 +33,8 @@ class Transform(ABC):
 
     See Also
     --------
-    shiftsvd.transforms.Fitted : What is learned from rows.
-    Elementwise : A transformation from a function.
+    Elementwise : From a function of one number.
+    transforms.Fitted : What `learn` gives.
     """
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
@@ -104,7 +104,7 @@ class Transform(ABC):
 class Fitted:
     """What a transformation has learned: it makes the operator of any rows.
 
-    Attributes
+    Parameters
     ----------
     how : Transform
     columns : array of shape (n, q)
@@ -123,8 +123,8 @@ class Fitted:
 
     See Also
     --------
-    shiftsvd.transforms.Transform : The settings that it was learned with.
-    preprocess : The transformed matrix.
+    transforms.Transform : Learns one.
+    preprocess : Applies several.
     """
 
     how: Transform

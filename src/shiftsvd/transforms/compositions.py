@@ -25,7 +25,7 @@ class CLR(Transform):
 
     See Also
     --------
-    LogNormalize : Logarithms over one sum of each row.
+    LogNormalize : Logarithms of shares, whose zeros stay zeros.
 
     Notes
     -----

@@ -31,8 +31,8 @@ class LogNormalize(Transform):
 
     See Also
     --------
-    PearsonResiduals : What exceeds a null model of counts.
-    Select : Takes some genes after library sizes went over all.
+    PearsonResiduals : Residuals of a model in place of logarithms.
+    CLR : Logarithms as compositions.
 
     Notes
     -----
@@ -117,7 +117,7 @@ class TfIdf(Transform):
 
     See Also
     --------
-    BM25 : Lets repeated words count less and less.
+    BM25 : Weights that level off with the count.
     LSA : From texts to components.
 
     Notes
@@ -189,7 +189,7 @@ class BM25(Transform):
 
     See Also
     --------
-    TfIdf : The same weights of words without saturation.
+    TfIdf : Weights without a limit.
 
     Notes
     -----
@@ -253,7 +253,7 @@ class PMI(Transform):
 
     See Also
     --------
-    PearsonResiduals : Differences from independence in place of logarithms of ratios.
+    TfIdf : Weights of terms in documents.
 
     Notes
     -----

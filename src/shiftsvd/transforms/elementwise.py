@@ -48,8 +48,15 @@ class Sqrt(OfEntry):
 
     See Also
     --------
-    FreemanTukey : Of more equal variance for small counts.
-    Anscombe : With a constant inside the root.
+    FreemanTukey : Steadier near 0.
+    Anscombe : For Poisson counts.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[4.0, 0.0], [9.0, 1.0]])
+    >>> round(float(ss.svd(X, 1, preprocess=ss.Sqrt(), rng=0).S[0]), 3)
+    3.702
     """
 
     def value(self, x: Vector) -> Vector:
@@ -65,7 +72,13 @@ class FreemanTukey(OfEntry):
     See Also
     --------
     Sqrt : One root.
-    Anscombe : With a constant inside the root.
+    Anscombe : For Poisson counts.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.FreemanTukey().value(np.array([0.0, 3.0])).round(3).tolist()
+    [1.0, 3.732]
     """
 
     def value(self, x: Vector) -> Vector:
@@ -80,8 +93,14 @@ class Anscombe(OfEntry):
 
     See Also
     --------
-    Sqrt : Without the constant.
-    FreemanTukey : The sum of two roots.
+    Sqrt : The plain root.
+    FreemanTukey : Both roots.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.Anscombe().value(np.array([0.0, 3.0])).round(3).tolist()
+    [1.225, 3.674]
     """
 
     def value(self, x: Vector) -> Vector:
@@ -101,7 +120,13 @@ class Binarize(OfEntry):
 
     See Also
     --------
-    Elementwise : Another function of each entry.
+    Ranks : The order of the entries in a row.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> ss.Binarize(1.0).value(np.array([0.0, 1.0, 2.0])).tolist()
+    [0.0, 0.0, 1.0]
     """
 
     threshold: float = 0.0
@@ -127,8 +152,7 @@ class Elementwise(OfEntry):
 
     See Also
     --------
-    Binarize : Whether an entry exceeds a threshold.
-    Sqrt : Roots of entries.
+    Sqrt : A function that has a name already.
 
     Examples
     --------

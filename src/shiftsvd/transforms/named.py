@@ -126,8 +126,7 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
 
     See Also
     --------
-    svd : Takes the same transformations as ``preprocess``.
-    Select : Some of the columns, as a step among them.
+    PCA : Takes the same steps as an argument.
 
     Notes
     -----

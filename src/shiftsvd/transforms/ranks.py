@@ -24,7 +24,7 @@ class Ranks(Transform):
 
     See Also
     --------
-    Elementwise : Other transformations of single entries.
+    Binarize : Whether there is an entry at all.
 
     Notes
     -----

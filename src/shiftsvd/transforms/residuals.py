@@ -60,8 +60,8 @@ class PearsonResiduals(NullModel):
 
     See Also
     --------
-    DevianceResiduals : The same on the scale of the likelihood.
-    LogNormalize : Logarithms in place of a model.
+    DevianceResiduals : The same null model, other residuals.
+    LogNormalize : Without a model.
 
     Notes
     -----
@@ -161,7 +161,7 @@ class DevianceResiduals(NullModel):
 
     See Also
     --------
-    PearsonResiduals : Residuals in units of the standard deviation.
+    PearsonResiduals : The same null model, other residuals.
 
     Notes
     -----

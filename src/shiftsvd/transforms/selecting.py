@@ -22,7 +22,7 @@ class Select(Transform):
 
     See Also
     --------
-    preprocess : Several transformations after one another.
+    preprocess : Steps one after the other.
 
     Notes
     -----

@@ -78,8 +78,8 @@ def pca(
 
     See Also
     --------
-    shiftsvd.xarray.project : Scores of another field.
-    shiftsvd.xarray.reconstruct : The field from its components.
+    xarray.project : Other fields on its modes.
+    xarray.reconstruct : Fields from modes.
 
     Notes
     -----
@@ -139,7 +139,8 @@ def project(eofs: Any, da: Any) -> Any:
 
     See Also
     --------
-    shiftsvd.xarray.pca : Finds the components.
+    xarray.pca : Finds the modes.
+    xarray.reconstruct : The way back.
 
     Notes
     -----
@@ -203,7 +204,8 @@ def reconstruct(eofs: Any, scores: Any = None) -> Any:
 
     See Also
     --------
-    shiftsvd.xarray.pca : Finds the components.
+    xarray.pca : Finds the modes.
+    xarray.project : The way there.
 
     Examples
     --------

@@ -239,6 +239,6 @@ def test_pca_takes_a_dask_array_and_transforms_it_lazily() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
 def test_twenty_triangles_have_the_same_bits_with_no_fit_around_them_as_on_a_worker(dtype: Any) -> None:
     # Of 300 columns BLAS takes several threads to fold two triangles, if it may, and splits as the moment lets it.
-    X = values((3000, 300), dtype, density=1.0)
+    X = values((1200, 300), dtype, density=1.0)
     arrays = (da.from_array(X, chunks=(100, 300)) for _ in range(20))
     assert len({triangle(ss.as_operator(each)).tobytes() for each in arrays}) == 1

@@ -34,6 +34,7 @@ NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL",
 _GAPS = frozenset(GAPS)
 _BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # what may stand in or beside a number
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
+_BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # of accounts, of Fortran
 _POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.\d*)([eE][+-]?\d+)?", re.ASCII)
 _COMMA = re.compile(r"[+-]?(\d*,\d+|\d+,\d*)([eE][+-]?\d+)?", re.ASCII)
 _GROUPS = r"[+-]?[1-9]\d{{0,2}}({0}\d{{3}})+"  # whole, as thousands are cut off
@@ -89,8 +90,14 @@ def is_gap(cell: str) -> bool:
 
 def looks_like_number(cell: str) -> bool:
     """Whether a cell is a number in some writing, maybe of money or percents."""
-    bare = cell.translate(_BESIDE)
+    bare = without_signs(cell)
     return any(marks.is_number(bare) for marks in _WRITINGS)
+
+
+def without_signs(cell: str) -> str:
+    """A cell as it would be without signs of money and percents, with a plain minus and the E of an exponent."""
+    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_BESIDE))
+    return _EXPONENT.sub("e", bare)
 
 
 def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: str | None) -> Marks:

@@ -1,5 +1,6 @@
 """Parquet files: triplets in memory; a matrix of numbers as rows, its row groups the parts that are read."""
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,25 +18,32 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import triplets
 from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
-from shiftsvd.io.limits import labels, plausible_shape
+from shiftsvd.io.limits import TRANSPOSED, bounded, bounded_width, labels, plausible_shape
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
+from shiftsvd.runs.memory import limit_of
 
-_BATCH = 1 << 25  # bytes decoded at once, at most
+_BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
 _BUFFER = 1 << 20  # bytes of a column that are read at once
+# Bytes of memory for each column, and for each byte of the footer.
+_COLUMN, _PARSED = 12_000, 16
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
     """The matrix of a Parquet file."""
+    _bounded_footer(path, memory_limit)
     file = opened(path)
     names = file.schema_arrow.names
+    bounded_width(path, len(names), memory_limit, _COLUMN)
     where = triplets.positions(names, key)
     if where:
         choices.refuse_for("triplets")
         return triplets.gather(path, file.iter_batches(use_threads=False), where, memory_limit)
     form = layout(path, file.schema_arrow, choices)
     form = form._replace(classes=_classes(file, form))
-    source = ParquetRows(path, file.metadata, form)
+    limit = limit_of(memory_limit)
+    batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
+    source = ParquetRows(path, file.metadata, form, batch)
     plausible_shape(path, source.shape, memory_limit)
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
@@ -45,6 +53,14 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         tell_columns(path, {names[j]: values for j, values in _suspects(file, form, choices)})
         tell_total(path, found.rows)
     return found
+
+
+def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
+    """Refuse a footer that would not fit: it tells of every column in every row group."""
+    with path.open("rb") as file:
+        file.seek(-min(8, path.stat().st_size), os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+    bounded(f"{path}: its footer", _PARSED * min(length, path.stat().st_size), memory_limit, TRANSPOSED)
 
 
 def _classes(file: Any, form: Layout) -> dict[int, Sequence[str]]:
@@ -87,10 +103,10 @@ def _counts(metadata: Any, name: str) -> bool:
     return bool(least) and (max(most) - min(least) == metadata.num_rows - 1 or all(map(are_dates, (*least, *most))))
 
 
-def opened(path: Path, metadata: Any = None) -> Any:
-    """The file, opened; its footer is read unless it is given."""
+def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
+    """The file, opened; its footer is read unless it is given. All columns together have a buffer of `batch` bytes."""
     # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
-    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, _BATCH // max(1, metadata.num_columns)))
+    buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, batch // max(1, metadata.num_columns)))
     settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
     return optional("pyarrow.parquet", "parquet").ParquetFile(path, **settings)
 
@@ -115,7 +131,7 @@ class ParquetRows(RowSource):
 
     sparse = False
 
-    def __init__(self, path: Path, metadata: Any, form: Layout) -> None:
+    def __init__(self, path: Path, metadata: Any, form: Layout, batch: int = _BATCH) -> None:
         ends = np.cumsum([0, *(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))])
         if np.any(ends[1:] < ends[:-1]) or ends[-1] != metadata.num_rows:
             raise ValueError(f"{path} is damaged: its row groups do not add up to {metadata.num_rows} rows")
@@ -123,13 +139,13 @@ class ParquetRows(RowSource):
         self.dtype = form.dtype
         self.name = str(path)
         self.fingerprint = fingerprint_of(path, told(form))
-        self._path, self._metadata, self._form = path, metadata, form
+        self._path, self._metadata, self._form, self._batch = path, metadata, form, batch
         self._ends: list[int] = ends.tolist()
         self._turns = _Turns()
         self._cursor: _Cursor | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ParquetRows, (self._path, self._metadata, self._form)
+        return ParquetRows, (self._path, self._metadata, self._form, self._batch)
 
     def edges(self, n_bytes: int) -> list[int]:
         """Row groups are joined up to so many bytes; a larger one is cut, and its parts are decoded one by one."""
@@ -163,8 +179,10 @@ class ParquetRows(RowSource):
         """All rows from the beginning of a row group on, up to so many decoded at once."""
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
-        size = max(1, min(count, _BATCH // (8 * self.shape[1])))
-        batches = opened(self._path, self._metadata).iter_batches(size, row_groups=groups, use_threads=False)
+        size = max(1, min(count, self._batch // (8 * self.shape[1])))
+        batches = opened(self._path, self._metadata, self._batch).iter_batches(
+            size, row_groups=groups, use_threads=False
+        )
         return _Cursor(batches, row, self._form)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shiftsvd.io.choices import said
-from shiftsvd.io.formats.marks import Marks, is_gap
+from shiftsvd.io.formats.marks import Marks, is_gap, looks_like_number, without_signs
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
@@ -42,12 +42,26 @@ def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
     written = next((found for found in other.values() if found is not None), None)
     told = [] if written is None else [f"{_written(written, marks)} reads them"]
-    left = [name for name, found in other.items() if found is None]
+    if _is_first_row(wrong, columns):
+        return "the first row below the header is none: leave it out, if these are units"
+    signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
+    if signs:
+        cell = wrong[signs[0]][0]
+        told.append(f"{_short(cell)!r} may be written {_short(without_signs(cell))}, without other signs")
+    left = [name for name, found in other.items() if found is None and name not in signs]
     for setting, does in _DOES.items():
         helped = [name for name in left if setting in _settings(wrong[name], columns[name])]
         if helped:
             told.append(f"{said(setting, helped[: 1 if setting == 'ids' else _SHOWN])} {does}")
     return ", ".join(told)
+
+
+def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]]) -> bool:
+    """Whether several columns have numbers but for their first cells, as a row of units makes them."""
+    first = [
+        cells[0].strip() for name, cells in columns.items() if len(cells) > 1 and wrong[name] == [cells[0].strip()]
+    ]
+    return len(first) == len(columns) > 1
 
 
 def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:

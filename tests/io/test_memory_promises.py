@@ -1,0 +1,130 @@
+"""Readers and fits keep to the memory that was said, measured from outside, or refuse before they take it."""
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.backends.holding import bytes_in_memory, left_beside
+from shiftsvd.io import open_matrix
+from shiftsvd.io.formats import text_rows
+from tests.support.meter import measured_python
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+
+OPENED = """
+from shiftsvd.io import open_matrix
+open_matrix(sys.argv[2])
+ready()
+try:
+    A, names = open_matrix(sys.argv[1], memory_limit=sys.argv[3])
+    print(A.shape)
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+def text(path: Path, rows: int, columns: int) -> Path:
+    numbers = np.random.default_rng(0).integers(-99, 100, (rows, columns))
+    np.savetxt(path, numbers, fmt="%d", delimiter=",", header=",".join(f"g{j}" for j in range(columns)), comments="")
+    return path
+
+
+def test_a_text_takes_its_matrix_and_a_part_of_the_limit(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    small, large = text(tmp_path / "small.csv", 10, 3), text(tmp_path / "large.csv", 80_000, 40)
+    found = measured_python(OPENED, large, small, "60MB", stop=2 * 10**9)
+    assert found.out.startswith("(80000, 40)"), found.err
+    assert found.growth < 1.1 * 60e6
+
+
+@pytest.mark.parametrize("name", ["line.mtx.gz", "line.csv.gz", "latin.csv.gz", "cell.csv", "header.csv"])
+def test_one_enormous_line_is_refused_before_it_is_held(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    small, path = text(tmp_path / "small.csv", 10, 3), tmp_path / name
+    size = 120_000_000
+    begin = {
+        "line.mtx.gz": b"%%MatrixMarket matrix coordinate real general\n4 4 3\n1 1 ",
+        "line.csv.gz": b"a,b\n1,",
+        "latin.csv.gz": b"# said\na,b\n1,",
+        "cell.csv": b'a,b\n1,2\n3,"',
+        "header.csv": b"",
+    }[name]
+    with gzip.open(path, "wb", 1) if path.suffix == ".gz" else path.open("wb") as file:
+        file.write(begin)
+        for _ in range(size // 10**6):
+            file.write((b"g," if name == "header.csv" else b"11") * 500_000)
+    found = measured_python(OPENED, path, small, "60MB", stop=10**9)
+    assert found.out.startswith(f"refused: {path}"), found.out + found.err
+    assert found.growth < 1.1 * 60e6
+
+
+def test_columns_of_a_text_are_counted_before_they_are_cut_apart(tmp_path: Path) -> None:
+    path = text(tmp_path / "wide.csv", 2, 20_000)
+    with pytest.raises(ValueError, match=r"20,000 columns would take about .* the other way round"):
+        open_matrix(path, memory_limit="4MB")
+
+
+def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "wide.parquet"
+    parquet.write_table(pa.table({f"g{j}": [1.0, 2.0] for j in range(2000)}), path)
+    with pytest.raises(ValueError, match=r"(2,000 columns|its footer) would take about .* the other way round"):
+        open_matrix(path, memory_limit="4MB")
+
+
+def test_blocks_of_a_text_are_a_part_of_the_limit() -> None:
+    assert 32 * text_rows.block_bytes("1GB") < 1e9 / 10
+    assert text_rows.block_bytes("1TB") == 2**24
+
+
+def test_what_is_held_counts_each_array_once_and_no_file(tmp_path: Path) -> None:
+    X = np.ones((300, 20))
+    np.save(tmp_path / "X.npy", X)
+    S = sparse.csr_array(np.eye(50))
+    assert bytes_in_memory(ss.as_operator(X)) == bytes_in_memory(ss.as_operator(X.T)) == X.nbytes
+    assert bytes_in_memory(ss.as_operator(S)) <= 2 * (S.data.nbytes + S.indices.nbytes + S.indptr.nbytes)
+    assert bytes_in_memory(open_matrix(tmp_path / "X.npy", stream=True)[0]) < X.nbytes / 10
+    assert left_beside(ss.as_operator(X), 10**6) == 10**6 - X.nbytes
+    assert left_beside(ss.as_operator(X), None) is None
+    assert left_beside(ss.as_operator(X), 1000) == 1
+
+
+def test_the_solver_that_is_chosen_keeps_to_the_limit_where_one_does() -> None:
+    X = np.random.default_rng(0).standard_normal((40_000, 40))
+    free = ss.estimate(X, 5, "exact").peak_bytes
+    asked = ss.estimate(X, 5, memory_limit=free // 2)
+    assert asked.peak_bytes <= free // 2
+    assert ss.estimate(X, 5, memory_limit=10**12).solver == ss.estimate(X, 5).solver
+
+
+FITTED = """
+import numpy as np, shiftsvd as ss
+from scipy import sparse
+dtype, limit = np.dtype(sys.argv[1]), float(sys.argv[2])
+X = sparse.random_array((6000, 25_000), density=0.02, format="csr", rng=np.random.default_rng(0))
+X.data = np.ceil(9 * X.data).astype(dtype)
+ss.PCA(2, solver="lanczos").fit(sparse.csr_array(np.arange(900.0).reshape(30, 30) % 7))
+free = ss.estimate(X.T, 10, "lanczos").peak_bytes
+given = int(limit * free) if limit else None
+said = ss.estimate(X.T, 10, "lanczos", memory_limit=given).peak_bytes
+ready()
+try:
+    ss.PCA(10, solver="lanczos", random_state=0, memory_limit=given).fit(X.T)
+    print(said)
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("i8", 0), ("i8", 0.6)])
+def test_a_transposed_matrix_of_counts_takes_what_was_said(dtype: str, limit: float) -> None:
+    found = measured_python(FITTED, dtype, limit)
+    assert found.code == 0, found.err
+    assert found.out.startswith("refused") or found.growth <= 1.1 * int(found.out)
