@@ -30,11 +30,6 @@ def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator 
 
     See Also
     --------
-    frobenius_error : The error in the Frobenius norm, without iterations.
-    residuals : The error of each triplet.
-
-    See Also
-    --------
     frobenius_error : The error in all directions together.
 
     Notes
@@ -124,11 +119,6 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     -------
     float or None
         The Frobenius norm of ``A - U diag(S) Vh``.
-
-    See Also
-    --------
-    spectral_norm : The error in the spectral norm.
-    residuals : The error of each triplet.
 
     See Also
     --------

@@ -106,11 +106,6 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
 
     See Also
     --------
-    as_operator : The matrix without a shift.
-    PCA : Decomposes the centred matrix.
-
-    See Also
-    --------
     svd : ``shift="mean"`` does the same within a fit.
     operators.Shifted : What is returned.
 

@@ -164,10 +164,6 @@ def loadings(
 
     See Also
     --------
-    shiftsvd.plot.LoadingsDisplay : The object that it returns.
-
-    See Also
-    --------
     plot.LoadingsDisplay : What is returned.
 
     Examples
@@ -213,11 +209,6 @@ def biplot(
     -------
     BiplotDisplay
         The plot, with its axes as ``ax_``.
-
-    See Also
-    --------
-    shiftsvd.plot.BiplotDisplay : The object that it returns.
-    shiftsvd.plot.scores : Samples without arrows.
 
     See Also
     --------

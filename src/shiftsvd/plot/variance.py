@@ -176,11 +176,6 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
 
     See Also
     --------
-    shiftsvd.plot.ScreeDisplay : The object that it returns.
-    suggest_k : Rules for the number of components.
-
-    See Also
-    --------
     plot.ScreeDisplay : What is returned.
     suggest_k : How many components.
 

@@ -212,11 +212,6 @@ def estimate(
 
     See Also
     --------
-    auto_solver : Which solver "auto" takes, and why.
-    svd : The call that is foreseen.
-
-    See Also
-    --------
     svd : Does what is foreseen.
     auto_solver : Picks the solver.
 
