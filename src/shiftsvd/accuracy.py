@@ -21,10 +21,12 @@ def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator 
     max_iter : int
         Most steps; it stops earlier once the estimate has settled to 1e-8.
     rng : int, Generator or None
+        Seed of the vector that the iteration begins with.
 
     Returns
     -------
     float
+        A lower bound of the largest singular value, which it approaches.
 
     See Also
     --------
@@ -73,6 +75,7 @@ def residuals(A: Any, F: SVDResult) -> Vector:
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
         The matrix that F factorizes, shifted as it was.
     F : SVDResult
+        A factorization of A.
 
     Returns
     -------
@@ -108,11 +111,14 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
+        The matrix that was decomposed, shifted as it was for that.
     F : SVDResult
+        A factorization of A.
 
     Returns
     -------
     float or None
+        The Frobenius norm of ``A - U diag(S) Vh``.
 
     See Also
     --------
@@ -152,10 +158,11 @@ def halko_bound(
     k : int
         Target rank, at least 2.
     n_iter : int
-        q, the power iterations.
+        The power iterations, q.
     shape : (int, int)
+        Rows and columns of the matrix.
     n_oversamples : int, optional
-        p, at least 2. None is the paper's setting of 2k samples, with its bound
+        At least 2; the p of the bound. None is the paper's setting of 2k samples, with its bound
         ``(1 + 4 sqrt(2 min(m, n) / (k - 1)))^(1/(2q+1)) sigma_{k+1}``; else
         ``(1 + sqrt(k / (p - 1)) + e sqrt(k + p) / p sqrt(min(m, n) - k))^(1/(2q+1)) sigma_{k+1}``.
     truncated : bool
@@ -165,6 +172,7 @@ def halko_bound(
     Returns
     -------
     float
+        The bound.
 
     Raises
     ------

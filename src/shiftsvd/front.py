@@ -68,8 +68,8 @@ def svd(
         "auto", "lanczos", "gram", "exact", "randomized", "shifted-randomized", or an object such as
         ``RandomizedSVD(n_iter=7)``. `auto_solver` tells which one "auto" is, and `estimate` what it will take.
     tol : float
-        Relative accuracy of the values, for solvers given by name; an error beside a solver object. Components
-        that do not reach it are named in a warning. 0 means down to rounding.
+        Relative accuracy of the values, for solvers given by name; a solver object has its own, and `tol` beside it is
+        refused. Components that do not reach it are named in a warning. 0 means down to rounding.
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
@@ -79,7 +79,7 @@ def svd(
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
     scale_ddof : 0 or 1
-        The standard deviation divides by the number of rows minus this.
+        Deviations are roots of sums of squares over ``m - scale_ddof``.
     sample_weight : array of shape (m,), optional
         Frequencies of the rows: means and deviations are weighted, and the triplets are those of
         ``diag(sqrt(sample_weight)) (X - shift) diag(1 / scale)``.

@@ -276,7 +276,7 @@ def _scores_figures(fit: Fit, scores: Any, colors: Any) -> Iterator[str]:
 
 
 def _make_room(ax: Any) -> None:
-    """As much more height as the legend takes."""
+    """Adds as much height to a figure as its legend takes."""
     legend, figure = ax.get_legend(), ax.figure
     if legend is not None:
         figure.draw_without_rendering()

@@ -206,7 +206,13 @@ class SVDResult(Operator):
         return length(self.S)
 
     def as_low_rank(self) -> LowRank:
-        """``L R^H`` with L = U S, in double precision."""
+        """``L R^H`` with L = U S, in double precision.
+
+        Returns
+        -------
+        LowRank
+            The factorization with thin factors.
+        """
         return LowRank(self.U * self.S, self.Vh.conj().T)
 
     @property
@@ -215,7 +221,18 @@ class SVDResult(Operator):
         return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
 
     def truncate(self, k: int) -> "SVDResult":
-        """The first k components."""
+        """The first k components.
+
+        Parameters
+        ----------
+        k : int
+            How many components.
+
+        Returns
+        -------
+        SVDResult
+            The first k triplets, with their part of the account.
+        """
         if not 1 <= k <= len(self.S):
             raise ValueError(f"k must be in 1..{len(self.S)}, got {k}; fit more components to have more")
         info = replace(

@@ -37,10 +37,35 @@ class Sketch(ABC):
 
     @abstractmethod
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """One test matrix of shape (n, ell), float64."""
+        """One test matrix of shape (n, ell), float64.
+
+        Parameters
+        ----------
+        n : int
+            Rows of the test matrix.
+        ell : int
+            Columns of the test matrix.
+        rng : numpy.random.Generator
+            Draws the test matrix.
+        """
 
     def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
-        """The sample ``A Omega`` of shape (m, ell); one pass."""
+        """The sample ``A Omega`` of shape (m, ell); one pass.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that is sampled.
+        ell : int
+            Columns of the test matrix.
+        rng : numpy.random.Generator
+            Draws the test matrix.
+
+        Returns
+        -------
+        array of shape (m, ell)
+            The sample ``A Omega`` of the range of A.
+        """
         return A.matmat(self.draw(A.shape[1], ell, rng))
 
 
@@ -143,7 +168,7 @@ class SRFT(Sketch):
         return mix(A, self.mixer(A.shape[1], ell, rng))
 
     def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
-        """Signs and frequencies of one test matrix."""
+        """The signs and frequencies of one test matrix."""
         signs = rng.integers(0, 2, n) * 2.0 - 1
         half = (ell + 1) // 2
         # 1 .. ceil(n/2)-1 have both a cosine and a sine; 0 and n/2 fill up where ell is nearly n.

@@ -16,7 +16,9 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
+        The operator that is checked.
     rng : int, Generator or None
+        Seed of the panels that it is multiplied with.
 
     Raises
     ------

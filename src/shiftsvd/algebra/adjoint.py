@@ -43,7 +43,7 @@ class Adjoint(Derived):
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """Of a view of A by its columns, where there is one."""
+        """The products in double precision, from a copy of A sorted by its columns where there is one."""
         by_columns = generic.transposed(self.A, 0)
         return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
 
@@ -57,12 +57,12 @@ class Adjoint(Derived):
         return generic.least(self.A)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns of A, conjugated."""
+        """The moments of the columns of A, conjugated."""
         moments = self.A.moments(weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """As A reads itself."""
+        """The triangular factor of this adjoint, by the way in which A itself is read."""
         return generic.adjoint_triangle(self.A, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
@@ -74,33 +74,80 @@ class Adjoint(Derived):
         return self.A.column_squares(weights)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """Those of A sorted by its columns; None where it cannot be."""
+        """The squares that products leave over, from A sorted by its columns; None where A cannot be sorted so."""
         by_columns = generic.transposed(self.A, np.inf)
         return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
 
     def column_exponents(self) -> Vector | None:
-        """Those of the rows of A."""
+        """The exponents of the columns of ``A^H``, which are the rows of A.
+
+        Returns
+        -------
+        array of shape (n,) or None
+            Integer exponents. None where they cannot be had.
+        """
         return generic.row_exponents(self.A)
 
     def row_exponents(self) -> Vector | None:
-        """Those of the columns of A."""
+        """The exponents of the rows of ``A^H``, which are the columns of A.
+
+        Returns
+        -------
+        array of shape (m,) or None
+            Integer exponents. None where they cannot be had.
+        """
         return generic.column_exponents(self.A)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """``(diag(2^cols) A diag(2^rows))^H``: rows and columns of the adjoint times powers of two, by those of A."""
+        """``(diag(2^cols) A diag(2^rows))^H``: rows and columns of the adjoint times powers of two, by those of A.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        Operator or None
+            This matrix with rows and columns multiplied; None where it cannot be.
+        """
         B = generic.ldexp(self.A, cols, rows)
         return None if B is None else B.H
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The column blocks of A."""
+        """The blocks of rows of ``A^H``, which are blocks of columns of A.
+
+        Parameters
+        ----------
+        rows : int
+            About how many rows a block has.
+
+        Returns
+        -------
+        iterator of (int, array of shape (rows, n))
+            The first row of a block, and the block, formed.
+        """
         return generic.column_blocks(self.A, rows)
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of A."""
+        """The blocks of columns of ``A^H``, which are blocks of rows of A.
+
+        Parameters
+        ----------
+        columns : int
+            About how many columns a block has.
+
+        Returns
+        -------
+        iterator of (int, array)
+            The first column of a block, and the block's adjoint, formed.
+        """
         return generic.row_blocks(self.A, columns)
 
     def gram_seconds(self, V: Panel) -> float:
-        """That of two products."""
+        """The seconds of one `gram` of ``A^H``, which takes two products with A."""
         return generic.timed(self, V)
 
     def known_costs(self) -> dict[str, Any]:
@@ -109,7 +156,18 @@ class Adjoint(Derived):
         return {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
 
     def fused(self, passes: float) -> Operator:
-        """A sorted the other way, where that pays."""
+        """A sorted the other way, where that pays.
+
+        Parameters
+        ----------
+        passes : float
+            How many products will follow: what getting ready may cost depends on it.
+
+        Returns
+        -------
+        Operator
+            The same matrix.
+        """
         return generic.transposed(self.A, passes) or self
 
     def with_shift(self, shift: LowRank) -> Operator | None:

@@ -45,7 +45,7 @@ class Deflated(Derived):
         return {"gram_reads": self.A.costs.gram_reads}
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A with ``P V``."""
+        """Products of the rows of A with ``P V``, a block of rows at a time."""
         return self.A.row_products(self._projected(V))
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:

@@ -24,7 +24,7 @@ class Derived(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """As of A, but for a `gram` of two products: whoever makes it in one says so."""
+        """The costs of A, but for a `gram` of two products; a subclass that makes it in one read overrides that."""
         A = self.A.costs
         own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
         return replace(A, **own | self.known_costs())

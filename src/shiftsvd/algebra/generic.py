@@ -40,7 +40,7 @@ def generic(default: Function) -> Function:
 
 
 def registered(kind: Kind) -> Kind:
-    """Of these operators, the generic functions that the class has methods for, by name, are those methods."""
+    """Registers those methods of this class of operators that have the name of a generic function."""
     for name in FUNCTIONS.keys() & vars(kind).keys():
         FUNCTIONS[name].register(kind, lambda A, *args, name=name: getattr(A, name)(*args))
     return kind
@@ -212,7 +212,7 @@ def column_exponents(A: "Operator") -> Vector | None:
 
 @generic
 def row_exponents(A: "Operator") -> Vector | None:
-    """The same of the rows."""
+    """Powers of two of the largest entries of the rows; None where only products of A are known."""
     return None
 
 

@@ -28,7 +28,9 @@ class LowRank(Operator):
     Parameters
     ----------
     L : array of shape (m, r) or (m,)
+        The factor with a row for each row of the matrix.
     R : array of shape (n, r) or (n,)
+        The factor with a row for each column of the matrix.
 
     Raises
     ------
@@ -66,11 +68,11 @@ class LowRank(Operator):
         return np.asarray(self.R @ (self.L.conj().T @ W))
 
     def rows(self, lo: int, hi: int) -> Panel:
-        """Rows lo to hi of ``L R^H``, formed."""
+        """The rows lo to hi of ``L R^H``, formed."""
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Entries (i, j), a part of them at a time."""
+        """The entries (i, j), a part of them at a time."""
         found = np.empty(len(i), self.dtype)
         step = max(1, GATHERED // max(self.L.shape[1], 1))
         for lo in range(0, len(i), step):
@@ -109,20 +111,45 @@ class LowRank(Operator):
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
-        """This matrix, as it has its thin factors already."""
+        """The matrix itself, which has thin factors already."""
         return self
 
     def column_exponents(self) -> Vector:
-        """From the largest of each column of L."""
+        """The powers of two of the largest entries of the columns, bounded from the largest of each column of L.
+
+        Returns
+        -------
+        array of shape (n,)
+            Integer exponents.
+        """
         left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
         return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
 
     def row_exponents(self) -> Vector:
-        """The same of the adjoint."""
+        """The powers of two of the largest entries of the rows: those of the columns of the adjoint.
+
+        Returns
+        -------
+        array of shape (m,)
+            Integer exponents.
+        """
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one."""
+        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        LowRank
+            This matrix with rows and columns multiplied.
+        """
         L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
         e = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
         e = np.where((np.abs(e) > FAR) & (e != NOTHING), e, 0)
@@ -136,7 +163,7 @@ class LowRank(Operator):
         return _is_repeated(self.L) or bool(np.all(self.L == self.L[:1]))
 
     def row_vector(self) -> Vector | None:
-        """mu, if this is ``1 mu^T`` however it is written; else None."""
+        """The vector mu, if this is ``1 mu^T`` however it is written; else None."""
         return np.asarray(self.R.conj() @ self.L[0]) if self.level else None
 
     @property

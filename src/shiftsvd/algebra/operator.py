@@ -63,32 +63,79 @@ class Operator(ABC):
 
     @abstractmethod
     def matmat(self, V: Panel) -> Panel:
-        """``A V``, (n, b) -> (m, b)."""
+        """``A V``, (n, b) -> (m, b).
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+        """
 
     @abstractmethod
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``, (m, b) -> (n, b)."""
+        """``A^H W``, (m, b) -> (n, b).
+
+        Parameters
+        ----------
+        W : array of shape (m, b)
+            The panel that is multiplied.
+        """
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
 
         `weights` has one entry a row; without them, ``A^H A V``. A single precision V says that single precision
         is enough.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n, b)
+            The product, for which solvers call this once a step.
         """
         return self.rmatmat(scaled(weights, self.matmat(V)))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns, ``mean = A^T w / sum(w)``; one pass. `weights` has one entry a row."""
+        """The moments of the columns, ``mean = A^T w / sum(w)``; one pass. `weights` has one entry a row.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        Moments
+            The mean of each column, and the sum of squares about it where that can be had.
+        """
         w = np.ones(self.shape[0]) if weights is None else weights
         mean = self.rmatmat(w[:, None])[:, 0].conj() / w.sum()
         return Moments(float(w.sum()), mean.astype(np.result_type(mean, np.float64)), None)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``sum_i w_i |a_ij|^2`` without cancellation, shape (n,); None where it cannot be had cheaply."""
+        """``sum_i w_i |a_ij|^2`` without cancellation, shape (n,); None where it cannot be had cheaply.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+        """
         return None
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply."""
+        """``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply.
+
+        Parameters
+        ----------
+        weights : array of shape (n,), optional
+            A factor of each column; None is 1 for all.
+        """
         return None
 
     def frobenius_norm(self) -> float | None:
@@ -96,6 +143,11 @@ class Operator(ABC):
 
         Where the squares leave the range of numbers, it takes one more pass to find the largest entry, and one for the
         squares of the entries over a power of two.
+
+        Returns
+        -------
+        float or None
+            The norm, which tells what a factorization leaves over.
         """
         squares = self.column_squares()
         if squares is None:
@@ -113,11 +165,33 @@ class Operator(ABC):
         return None if squares is None else float(np.ldexp(np.sqrt(squares.sum()), unit))
 
     def with_shift(self, shift: "LowRank") -> "Operator | None":
-        """This matrix minus `shift`, with the subtraction fused into its blocks; None if it cannot."""
+        """The matrix minus `shift`, with the subtraction fused into its blocks; None if it cannot.
+
+        Parameters
+        ----------
+        shift : LowRank
+            What is subtracted, of the shape of this matrix.
+
+        Returns
+        -------
+        Operator or None
+            The difference; None leaves it to `shiftsvd.operators.Shifted`.
+        """
         return None
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass."""
+        """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+
+        Yields
+        ------
+        (int, array of shape (rows, b))
+            The first row of a block, and the product of its rows.
+        """
         yield 0, self.matmat(V)
 
     @cached_property

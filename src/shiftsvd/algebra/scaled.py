@@ -55,7 +55,7 @@ class Scaled(Derived):
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """As `matmat`, by that of A."""
+        """The product in double precision, which A makes where it can."""
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -80,7 +80,18 @@ class Scaled(Derived):
         return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
-        """The same scales around what A becomes for so many passes, such as a copy that is sorted for them."""
+        """The same scales around what A becomes for so many passes, such as a copy that is sorted for them.
+
+        Parameters
+        ----------
+        passes : float
+            How many products will follow: what getting ready may cost depends on it.
+
+        Returns
+        -------
+        Operator
+            The same matrix.
+        """
         return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
     @unwarned
@@ -103,37 +114,84 @@ class Scaled(Derived):
         return None if squares is None else scaled(power(self.cols), squares)
 
     def column_exponents(self) -> Vector | None:
-        """Those of A with its scales."""
+        """The powers of two of the largest entries of the columns: those of A, and of the scales.
+
+        Returns
+        -------
+        array of shape (n,) or None
+            Integer exponents. None where they cannot be had.
+        """
         e = generic.column_exponents(self.A)
         return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
 
     def row_exponents(self) -> Vector | None:
-        """Those of A with its scales."""
+        """The powers of two of the largest entries of the rows: those of A, and of the scales.
+
+        Returns
+        -------
+        array of shape (m,) or None
+            Integer exponents. None where they cannot be had.
+        """
         e = generic.row_exponents(self.A)
         return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
-        """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then."""
+        """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        Operator or None
+            This matrix with rows and columns multiplied; None where it cannot be.
+        """
         (left, e), (right, f) = split(self.rows), split(self.cols)
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A with ``D_c V``, scaled."""
+        """Products of the rows of A with ``D_c V``, scaled by ``D_r``, a block of rows at a time."""
         for lo, part in self.A.row_products(scaled(self.cols, V)):
             yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
-        """As of A, with both scales."""
+        """Orthonormal columns along ``D_r A D_c V``, left where the data of A are; None if these are here."""
         return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of A, scaled."""
+        """The blocks of A, scaled.
+
+        Parameters
+        ----------
+        rows : int
+            About how many rows a block has.
+
+        Yields
+        ------
+        (int, array of shape (rows, n))
+            The first row of a block, and the block, formed.
+        """
         for lo, block in generic.row_blocks(self.A, rows):
             r = None if self.rows is None else self.rows[lo : lo + len(block)]
             yield lo, scaled(r, block) if self.cols is None else scaled(r, block) * self.cols
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint."""
+        """The row blocks of the adjoint.
+
+        Parameters
+        ----------
+        columns : int
+            About how many columns a block has.
+
+        Returns
+        -------
+        iterator of (int, array)
+            The first column of a block, and the block's adjoint, formed.
+        """
         return generic.row_blocks(self.H, columns)
 
     def with_shift(self, shift: LowRank) -> Operator | None:

@@ -48,30 +48,66 @@ class Shifted(Derived):
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
     def fused(self, passes: float) -> Operator:
-        """As A, with the shift inside it where it can be."""
+        """A prepared for so many passes, with the shift fused into its blocks where A can do that.
+
+        Parameters
+        ----------
+        passes : float
+            How many products will follow: what getting ready may cost depends on it.
+
+        Returns
+        -------
+        Operator
+            The same matrix.
+        """
         return generic.fused(self.A, passes) - self.S
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """Both shifts in one, where this one is of low rank too."""
+        """A minus both shifts, added up to one of low rank; None where the first one is not of low rank."""
         S = generic.as_low_rank(self.S)
         return None if S is None else Shifted(self.A, shift.merge(S))
 
     def column_exponents(self) -> Vector | None:
-        """At most what both have together."""
+        """At most what both have together.
+
+        Returns
+        -------
+        array of shape (n,) or None
+            Integer exponents. None where they cannot be had.
+        """
         a, b = generic.column_exponents(self.A), generic.column_exponents(self.S)
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def row_exponents(self) -> Vector | None:
-        """At most what both have together."""
+        """At most what both have together.
+
+        Returns
+        -------
+        array of shape (m,) or None
+            Integer exponents. None where they cannot be had.
+        """
         return generic.column_exponents(self.H)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """The difference of both."""
+        """The difference of both.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        Operator or None
+            This matrix with rows and columns multiplied; None where it cannot be.
+        """
         A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)
         return None if A is None or S is None else Shifted(A, S)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Those of A minus those of S."""
+        """Products of the rows of A minus those of S, a block of rows at a time."""
         S = generic.as_low_rank(self.S)
         if S is None:
             yield from super().row_products(V)
@@ -81,7 +117,18 @@ class Shifted(Derived):
             yield lo, part - S.L[lo : lo + len(part)] @ C
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of A minus the same rows of S."""
+        """The blocks of A minus the same rows of S.
+
+        Parameters
+        ----------
+        rows : int
+            About how many rows a block has.
+
+        Yields
+        ------
+        (int, array of shape (rows, n))
+            The first row of a block, and the block, formed.
+        """
         S = generic.as_low_rank(self.S)
         if S is None:
             yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
@@ -90,7 +137,18 @@ class Shifted(Derived):
             yield lo, block - S.rows(lo, lo + len(block))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint."""
+        """The row blocks of the adjoint.
+
+        Parameters
+        ----------
+        columns : int
+            About how many columns a block has.
+
+        Returns
+        -------
+        iterator of (int, array)
+            The first column of a block, and the block's adjoint, formed.
+        """
         return generic.row_blocks(self.H, columns)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:

@@ -40,7 +40,7 @@ def in_units(A: Operator) -> Units:
 
 
 def _exponent(A: Operator, norm: float | None) -> int:
-    """That of the norm; where there is none, about that of the largest entry; else 0."""
+    """The power of two of the norm; where that is unknown, about that of the largest entry; else 0."""
     if norm is not None:
         return (math.frexp(norm)[1] if norm > 0 else NOTHING) if math.isfinite(norm) else 0
     exponents = column_exponents(A)

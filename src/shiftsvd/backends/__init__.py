@@ -33,6 +33,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     Returns
     -------
     Operator
+        The operator that knows this kind of matrix; X itself if it is one.
 
     Raises
     ------
@@ -94,11 +95,14 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
     Parameters
     ----------
     X : anything that `as_operator` takes, of shape (m, n)
+        Any matrix that `as_operator` takes.
     n_threads : int, optional
+        As in `svd`.
 
     Returns
     -------
     Operator of shape (m, n)
+        The matrix minus its column means, which is never formed.
 
     See Also
     --------

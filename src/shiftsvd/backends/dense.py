@@ -44,7 +44,7 @@ class DenseRows(Blocked):
 
     @property
     def fingerprint(self) -> str | None:
-        """Of all numbers; None where the array is made anew for each product, as one with filled gaps is."""
+        """A digest of all numbers; None where the array is made anew for each product, such as one with filled gaps."""
         if not isinstance(self.X, np.ndarray):
             return None
         if "fingerprint" not in self.memo:
@@ -167,12 +167,12 @@ class DenseRows(Blocked):
             yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
 
     def column_exponents(self) -> Vector:
-        """From the shifted blocks themselves."""
+        """Powers of two of the largest entries of the columns, from the shifted blocks."""
         parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=0)))
         return np.asarray(reduce(np.maximum, parts))
 
     def row_exponents(self) -> Vector:
-        """From the shifted blocks themselves."""
+        """Powers of two of the largest entries of the rows, from the shifted blocks."""
         return np.concatenate([e for _, e in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=1))])
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":

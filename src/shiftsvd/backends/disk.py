@@ -50,7 +50,7 @@ class DiskRows(Reread):
 
     @property
     def sparse(self) -> bool:
-        """As the file is."""
+        """Whether the file holds its matrix as a sparse one."""
         return self.source.sparse
 
     @property
@@ -60,7 +60,7 @@ class DiskRows(Reread):
 
     @property
     def fingerprint(self) -> str:
-        """Of the file, and how it is cut."""
+        """What tells these reads from others in a journal: the file, and how it is cut into blocks."""
         return f"{self.source.fingerprint} {self.block_bytes}"
 
     @property
@@ -82,7 +82,7 @@ class DiskRows(Reread):
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
     def blocks(self) -> list[Rows]:
-        """As the file cuts them."""
+        """The ranges of rows that are read at once, as the chunks of the file suggest."""
         if "blocks" not in self.memo:
             self.memo["blocks"] = [(int(lo), int(hi)) for lo, hi in pairwise(self.source.edges(self.block_bytes))]
         blocks: list[Rows] = self.memo["blocks"]
@@ -99,7 +99,7 @@ class DiskRows(Reread):
         return self.once("beyond", (V, W, weights), read)["squares"]
 
     def gram_seconds(self, V: Panel) -> float:
-        """From some blocks, far apart."""
+        """The seconds of one `gram`, measured on some blocks that lie far apart, and scaled to all."""
         blocks = self.blocks()
         some = blocks[:: max(1, len(blocks) // (PROBED * self.workers))]
         started = time.perf_counter()

@@ -32,7 +32,7 @@ SUMMED = 2**16  # entries that are summed at once, or as many as there are colum
 
 
 def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
-    """Those of the matrix, the other way round."""
+    """Sums over an adjoint: those of its matrix, rows and columns exchanged."""
     return generic.entry_sums(A.A, terms.H)[::-1]
 
 
@@ -44,7 +44,7 @@ def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
 
 
 def _part(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
-    """Those of one block, a few rows at a time: each term is as long as the entries."""
+    """Sums of one block, taken a few rows at a time, since each term needs memory for all its entries."""
     return reduce(_below, (_piece(A, terms, piece) for piece in _pieces(A, rows)))
 
 
@@ -55,7 +55,7 @@ def _pieces(A: SparseRows | DenseRows, rows: Rows) -> list[Rows]:
 
 
 def _piece(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
-    """Those of some rows."""
+    """Sums of the terms over some rows."""
     x, i, j = entries(A, rows)
     of_rows, of_columns = terms.rows(*rows).of(x, i, j)
     return _by(i, of_rows, rows[1] - rows[0]), _by(j, of_columns, A.shape[1])
@@ -93,12 +93,12 @@ def _of_blocks(A: Reread, terms: Terms) -> Sums:
 
 
 def _of_block(A: Operator, terms: Terms, R: Panel) -> Sums:
-    """Those of a block with rows of its own."""
+    """Sums of one block of a file, whose rows have the numbers R."""
     return generic.entry_sums(A, Terms(terms.f, R, terms.C))
 
 
 def _below(a: Sums, b: Sums) -> Sums:
-    """Those of rows one below another."""
+    """Sums of two blocks, the rows of one below those of the other: joined by rows, added by columns."""
     return np.concatenate([a[0], b[0]]), a[1] + b[1]
 
 
@@ -128,7 +128,7 @@ def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
 
 
 def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Table:
-    """Those of a block with rows of its own, which have these numbers."""
+    """Chosen entries of one block of a file, whose rows have the numbers R."""
     lines, *rest = generic.entry_values(A, replace(values, R=R))
     return (lines if values.lines == "columns" else rows[lines]), *rest  # type: ignore[return-value]
 
@@ -152,7 +152,7 @@ def _joined(a: Table, b: Table) -> Table:
 
 
 def _values_of_adjoint(A: Adjoint, values: Values) -> Table:
-    """Those of the lines of the matrix."""
+    """Chosen entries of an adjoint: those of its matrix, rows and columns exchanged."""
     lines, numbers, counts = generic.entry_values(A.A, values.H)
     return lines, numbers, counts
 
@@ -171,7 +171,7 @@ class InMemory(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of all numbers, and where they are: only a journal asks."""
+        """A digest of all numbers and where they stand; made only when a journal asks for it."""
         return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
@@ -197,15 +197,15 @@ class ChangedEntries(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of the source and of the change."""
+        """The fingerprint of the source, and what tells this change of entries from others."""
         return f"{self.source.fingerprint} changed {self.change.told}"
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Those of the source."""
+        """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)
 
     def place(self, row: int) -> tuple[str, int]:
-        """As the source calls it."""
+        """What the source calls a row in messages."""
         return self.source.place(row)
 
     def read(self, lo: int, hi: int) -> Any:

@@ -41,15 +41,15 @@ class Foreign(Operator):
         return np.asarray(self.A.rmatmat(W))
 
     def column_exponents(self) -> Vector:
-        """The same for all columns, near the largest entry of a product with a few random vectors."""
+        """Powers of two near the largest entry, the same for all columns, from products with a few random vectors."""
         return np.full(self.shape[1], self._exponent)
 
     def row_exponents(self) -> Vector:
-        """The same for all rows."""
+        """Powers of two near the largest entry, the same for all rows."""
         return np.full(self.shape[0], self._exponent)
 
     @cached_property
     def _exponent(self) -> int:
-        """One more product, once."""
+        """The power of two of the largest entry of a product with random vectors; one product, made once."""
         Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
         return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())

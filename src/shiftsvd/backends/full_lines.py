@@ -56,7 +56,7 @@ class Entries:
     ready: CSR | None = None  # all of them, where there is room for a copy or X needs none
 
     def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "Entries":
-        """The same, `ready` if X is or the memory allows a copy; else they are made block by block."""
+        """These entries, held as a copy if the memory allows one; else each block is made when it is used."""
         if self.full is None and not self._multiplied:
             return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
         nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)

@@ -39,7 +39,7 @@ def group_moments(A: Operator, what: Grouped) -> Parts:
 
 @group_moments.register
 def _(A: Adjoint, what: Grouped) -> Parts:
-    """Those of the matrix, the other way round."""
+    """Moments of groups in an adjoint: those in its matrix, rows and columns exchanged."""
     return group_moments(A.A, what.H)
 
 
@@ -80,7 +80,7 @@ def _of_blocks(A: Reread, what: Grouped) -> Parts:
 
 
 def _of_block(A: Operator, what: Grouped, *lines: Any) -> Parts:
-    """Those of a block with lines of its own."""
+    """Moments of groups in one block of a file, whose lines have their own numbers."""
     return group_moments(A, what.with_lines(*lines))
 
 

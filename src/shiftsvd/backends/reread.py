@@ -143,7 +143,7 @@ class Reread(Blocked):
         return self.once("triangle", (weights,), lambda: {"R": generic.by_blocks(self, weights)})["R"]
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
-        """The same of the adjoint, all of which is held."""
+        """R of ``diag(sqrt(weights)) A^H``; one read, and all of the adjoint is held meanwhile."""
         return self.once("adjoint_triangle", (weights,), lambda: {"R": generic.by_blocks(self.H, weights)})["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
@@ -193,7 +193,7 @@ class Reread(Blocked):
         return self.once("beyond", (V, W, weights), read)["squares"]
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """Those of the block, read once."""
+        """Dense pieces of the rows of one block, which is read once."""
         for lo, piece in generic.row_blocks(self._block(rows), max(1, PIECE // self.shape[1])):
             yield rows[0] + lo, piece
 
@@ -202,11 +202,11 @@ class Reread(Blocked):
         return self._joined("row_squares", in_double(weights))
 
     def column_exponents(self) -> Vector:
-        """From the blocks; one read."""
+        """Powers of two of the largest entries of the columns; one read."""
         return np.asarray(self._total("column_exponents", merge=np.maximum))
 
     def row_exponents(self) -> Vector:
-        """From the blocks; one read."""
+        """Powers of two of the largest entries of the rows; one read."""
         return self._joined("row_exponents")
 
     def mix(self, Omega: Mixer) -> Panel:

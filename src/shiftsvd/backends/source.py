@@ -83,7 +83,7 @@ def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, 
 
 
 def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-    """The same, for those who take columns of them, or put columns beside them."""
+    """Rows of a source whose column numbers are checked, for callers that select or join columns."""
     X = rows_of(source, lo, hi)
     # SciPy does not look whether the indices of a damaged file stay inside before it counts by them.
     if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
@@ -104,15 +104,15 @@ class Changed(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of the source and of the change."""
+        """The fingerprint of the source, and what tells this change from others."""
         return f"{self.source.fingerprint} {self._how}"
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Those of the source."""
+        """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)
 
     def place(self, row: int) -> tuple[str, int]:
-        """As the source calls it."""
+        """What the source calls a row in messages."""
         return self.source.place(row)
 
 

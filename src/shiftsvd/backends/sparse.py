@@ -115,7 +115,7 @@ class SparseRows(Blocked):
 
     @property
     def fingerprint(self) -> str:
-        """Of all stored numbers, and of how they are taken."""
+        """A digest of all stored numbers, and of how they are taken (powers of two, shift)."""
         if "fingerprint" not in self.memo:
             self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
         return str(self.memo["fingerprint"])

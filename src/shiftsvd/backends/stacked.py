@@ -41,11 +41,11 @@ class HeldRows(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of all numbers, since what is said of a table decides which they are: only a journal asks."""
+        """A digest of all numbers, since settings of a table decide which they are; made only for a journal."""
         return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Equal numbers of rows."""
+        """Ranges of equally many rows."""
         rows = n_bytes * self.shape[0] // max(1, bytes_of(self))
         return [0, *(hi for _, hi in cut(self.shape[0], rows))]
 
@@ -71,7 +71,7 @@ class Stacked(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """Of all parts, in their order."""
+        """The fingerprints of all parts, in their order."""
         return f"{self._how} {' | '.join(part.fingerprint for part in self.parts)}"
 
     @abstractmethod
@@ -111,7 +111,7 @@ class OnTop(Stacked):
         self.shape = int(self._firsts[-1]), parts[0].shape[1]
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Those of the parts."""
+        """Where the parts, one below the other, cut their rows into blocks."""
         ends = ((first, part.edges(n_bytes)[1:]) for first, part in zip(self._firsts, self.parts, strict=False))
         return [0, *(int(first) + edge for first, edges in ends for edge in edges)]
 
@@ -121,7 +121,7 @@ class OnTop(Stacked):
         return part.place(row - first)
 
     def _range(self, lo: int, hi: int) -> Any:
-        """Of the one file that they are in."""
+        """Rows of the one file that they lie in."""
         part, first = self._part(lo)
         return self._rows(part, lo - first, hi - first)
 
@@ -150,7 +150,7 @@ class SideBySide(Stacked):
         return edges
 
     def _range(self, lo: int, hi: int) -> Any:
-        """Those of all parts."""
+        """Rows of the whole matrix: the same rows of all parts, side by side."""
         parts = [self._rows(part, lo, hi) for part in self.parts]
         return csr_array(hstack(parts, format="csr")) if self.sparse else np.concatenate(parts, axis=1)
 

@@ -23,7 +23,7 @@ class Spectrum:
     shape: tuple[int, int]
 
     def first(self, k: int) -> "Spectrum":
-        """The same with k values at most."""
+        """This spectrum with k values at most; the squares of the others count as rest."""
         rest = None if self.rest is None else float(np.hypot(self.rest, length(self.S[k:])))
         return Spectrum(self.S[:k], rest, self.shape)
 

@@ -117,6 +117,7 @@ def suggest_k(
     folds : int
         "cv" holds out one of so many parts of the rows together with one of so many parts of the columns.
     rng : int, Generator or None
+        As in `svd`.
     n_threads, memory_limit : as in `svd`
     preprocess : transformation, its name, or list of them
         Of data, and of those of an SVDResult, as in `svd`; an estimator brings its own. "parallel" and "cv" take those
@@ -212,6 +213,7 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
     Returns
     -------
     BlockLanczos
+        A solver for another fit of the same or similar data.
 
     Raises
     ------

@@ -132,7 +132,7 @@ def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed
 def _opened_genotypes(
     pca: PCA, files: list[Path], key: str | None, resources: Resources
 ) -> tuple[PCA, Observed, Names]:
-    """The same for genotypes, where a missing one is the mean of the model as it is read."""
+    """The files of genotypes as a matrix; a missing genotype becomes the mean of the model when it is read."""
     parts = genotypes.of_model(files, pca.n_features_in_, key, resources.memory_limit)
     variants = joined(parts)
     pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
@@ -173,7 +173,7 @@ def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
 
 
 def _check_output(out: str, force: bool) -> None:
-    """Refuse before any work."""
+    """Refuses an output that cannot be written, before any work."""
     format_named(tables(out))
     if out != "-":
         refuse([Path(out)], force)

@@ -122,6 +122,6 @@ def _n_used(pca: Any) -> int:
 
 
 def _eigenvalues(pca: Any) -> list[float]:
-    """Those of the relationship matrix."""
+    """Eigenvalues of the relationship matrix, from the singular values."""
     eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
     return eigenvalues

@@ -142,7 +142,7 @@ class _Plain(logging.Formatter):
     """Lines of the log without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One of them."""
+        """One line of the log, without what steers a terminal."""
         return plain_lines(super().format(record))
 
 

@@ -117,7 +117,7 @@ class Drawn(NamedTuple):
 def write_files(
     pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
 ) -> None:
-    """Everything but the scores, and what is written of features and of the result after it."""
+    """Writes all files but the scores: the model, the components, the tables of features, the result."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))

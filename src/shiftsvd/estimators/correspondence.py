@@ -32,6 +32,7 @@ class CorrespondenceAnalysis(Components):
     Parameters
     ----------
     n_components : int
+        How many dimensions to find.
     solver : str or Solver
         As in `svd`.
     tol : float, optional
@@ -105,10 +106,12 @@ class CorrespondenceAnalysis(Components):
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
             Counts, or other numbers of at least 0 (of an operator, only their sums are looked at).
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         CorrespondenceAnalysis
+            The fitted estimator itself.
 
         Raises
         ------
@@ -150,10 +153,12 @@ class CorrespondenceAnalysis(Components):
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
+            Rows with the columns of the fit.
 
         Returns
         -------
         array, or DataFrame if X is one, of shape (n_rows, n_components)
+            The coordinates of each row.
         """
         return labelled(self._project(X), labels_of(X)[0])
 
@@ -172,6 +177,7 @@ class CorrespondenceAnalysis(Components):
         Returns
         -------
         array, or DataFrame if X is one, of shape (n_rows, n_components)
+            The share of each component in the squared distance of a row from the centre.
         """
         check_is_fitted(self, "components_")
         profiles = self._row_profiles(self._table(X, reset=False))
@@ -184,10 +190,12 @@ class CorrespondenceAnalysis(Components):
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, any number)
+            The table that was fitted, or columns over its rows.
 
         Returns
         -------
         array, or DataFrame if X is one, with a row for each column of X
+            The coordinates of each column.
         """
         profiles, U = self._column_profiles(X)
         return labelled(profiles.matmat(U), self._column_names(X))
@@ -213,7 +221,7 @@ class CorrespondenceAnalysis(Components):
         return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
 
     def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
-        """The same of columns, as rows, and the vectors that they are projected on."""
+        """Profiles of the columns, as rows, and the vectors that these are projected on."""
         check_is_fitted(self, "components_")
         A = self._columns(X)
         r, S = self.row_masses_, self.singular_values_

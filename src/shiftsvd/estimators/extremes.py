@@ -28,7 +28,7 @@ def beyond(S: Vector, variances: Vector) -> bool:
 
 
 def _is_number(variances: Vector) -> Vector:
-    """Which of them are numbers with all their digits."""
+    """Which variances are numbers with all their digits: neither subnormal nor infinite."""
     ends = np.finfo(variances.dtype)
     return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 

@@ -43,7 +43,7 @@ class Named(Estimator):
 
 
 class Components(Named):
-    """What it asks beside of those that take sparse data."""
+    """Tags of scikit-learn that estimators of components have: sparse data are taken."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ class PPCA:
     scale: Vector | None
 
     def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
-        """Of rows with these scores, and `rest` the squared distance to the space of the components."""
+        """Log-likelihood of rows with these scores; `rest` is their squared distance to the space of components."""
         k, n = self.components.shape
         variance = self._variance()
         squares = (scores.astype(np.float64) ** 2 / variance).sum(axis=1)
@@ -58,7 +58,7 @@ class PPCA:
         return np.maximum(self.variance.astype(np.float64), max(self.noise, np.finfo(np.float64).tiny))
 
     def _in_units(self, C: Panel, power: int) -> Panel:
-        """From scaled units to those of the data."""
+        """A matrix over features, from scaled units to the units of the data."""
         if self.scale is None:
             return C
         d = self.scale**power

@@ -107,10 +107,12 @@ class LSA(Named):
         X : iterable of str
             The texts.
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         LSA
+            The fitted estimator itself.
 
         Raises
         ------
@@ -125,11 +127,12 @@ class LSA(Named):
         return self._placed(self._fit(X))
 
     def transform(self, X: Any) -> Panel:
-        """Coordinates of texts.
+        """The coordinates of texts.
 
         Parameters
         ----------
         X : iterable of str
+            Texts, whose words are counted as those of the fit were.
 
         Returns
         -------
@@ -147,10 +150,12 @@ class LSA(Named):
         component : int
             From 0.
         n : int
+            How many terms.
 
         Returns
         -------
         list of str
+            The terms of this component, that of the largest weight first.
         """
         check_is_fitted(self, "svd_")
         k = len(self.components_)
@@ -177,7 +182,7 @@ class LSA(Named):
         return weights
 
     def _with_settings(self, kind: Any, **known: Any) -> Any:
-        """One of a kind, with the settings that are called there as they are here."""
+        """A text transformer of this kind, with those settings of this estimator that it has, too."""
         names = signature(kind).parameters
         return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
 

@@ -28,6 +28,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     Parameters
     ----------
     n_components : int
+        How many dimensions to find.
     correction : None, "benzecri" or "greenacre"
         Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
         ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of
@@ -39,6 +40,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     tol : float, optional
         Relative accuracy of the singular values, for solvers given by name. Default 1e-4.
     random_state : int, Generator, RandomState or None
+        As in `PCA`.
     n_threads : int, optional
     memory_limit : int (bytes) or str such as "2GB", optional
 
@@ -150,7 +152,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         return self._indicators(self._categories(X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        """The same: the columns of Z are those of the fitted categories."""
+        """The table of indicators of X, with the categories that were fitted."""
         return self._table(X, reset=False)
 
     def _column_names(self, X: Any) -> Any:

@@ -76,7 +76,7 @@ class PCA(BatchPCA):
     verbose : int
         Accepted for compatibility.
     scale_ddof : 0 or 1
-        The standard deviation divides by the number of rows minus this: 0 as in `StandardScaler`, 1 as in scanpy.
+        Deviations are roots of sums of squares over ``n_samples - scale_ddof``: 0 as in `StandardScaler`, 1 in scanpy.
     unobserved : bool
         Whether entries that a sparse X does not store are missing, as in ratings; by default they are zeros.
     penalty : float of at least 0, or "auto"
@@ -187,7 +187,9 @@ class PCA(BatchPCA):
         Parameters
         ----------
         X : array, sparse matrix, data frame or Dask array of shape (n_samples, n_features)
+            The rows that components are learned from.
         y : ignored
+            Not used; there for scikit-learn.
         sample_weight : array of shape (n_samples,), optional
             Frequencies: a weight of 2 is the row twice, a weight of 0 is no row.
         groups : array of shape (n_samples,), optional
@@ -198,6 +200,7 @@ class PCA(BatchPCA):
         Returns
         -------
         PCA
+            The fitted estimator itself.
 
         Raises
         ------

@@ -112,10 +112,12 @@ class PCoA(Estimator):
             Distances, symmetric and 0 on the diagonal; an operator must hold the **squared** distances. With a
             `metric`, an array or data frame of shape (n_samples, n_features).
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         PCoA
+            The fitted estimator itself.
 
         Raises
         ------
@@ -160,15 +162,17 @@ class PCoA(Estimator):
 
     @as_one_fit
     def transform(self, X: Any) -> Panel:
-        """Coordinates of further points (Gower 1968), from their distances to the fitted ones.
+        """The coordinates of further points (Gower 1968), from their distances to the fitted ones.
 
         Parameters
         ----------
         X : array or data frame of shape (n_points, n_samples), or (n_points, n_features) where there is a metric
+            Distances of the new points to those of the fit, or, where there is a metric, their features.
 
         Returns
         -------
         array of shape (n_points, n_components)
+            The coordinates of the new points.
         """
         check_is_fitted(self, "eigenvalues_")
         D = validate_data(self, X, reset=False, dtype=np.float64)
@@ -255,7 +259,7 @@ class SquaredDistances(Operator):
         return np.concatenate(list(parts))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The same, since S is symmetric."""
+        """The product of the adjoint, which is S itself: S is symmetric."""
         return self.matmat(W)
 
 
@@ -268,7 +272,7 @@ class DoubleCentred(Derived):
         return _centred(self.A.matmat(_centred(V))) / -2
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The same, since it is symmetric."""
+        """The product of the adjoint, which is the matrix itself: it is symmetric."""
         return self.matmat(W)
 
 

@@ -122,11 +122,14 @@ class TruncatedSVD(Components):
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            The rows that components are learned from.
         y : ignored
+            Not used; there for scikit-learn.
 
         Returns
         -------
         TruncatedSVD
+            The fitted estimator itself.
 
         Raises
         ------
@@ -191,11 +194,12 @@ class TruncatedSVD(Components):
     def transform(self, X: Any) -> Panel: ...
 
     def transform(self, X: Any) -> Any:
-        """Scores ``X components_.T``, shape (n_samples, n_components); one pass.
+        """The scores ``X components_.T``, shape (n_samples, n_components); one pass.
 
         Parameters
         ----------
         X : array, sparse matrix, data frame, Dask array or Operator of shape (n_samples, n_features)
+            Rows with the features of the fit.
 
         Returns
         -------
@@ -214,7 +218,7 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
-        """Points in the space of the data from scores of shape (n_samples, n_components).
+        """The points in the space of the data from scores of shape (n_samples, n_components).
 
         Returns
         -------

@@ -27,7 +27,7 @@ class Cutoffs:
     max_disp: float = np.inf
 
     def inside(self, means: Vector, dispersions: Vector) -> Vector:
-        """Which genes lie between them."""
+        """Which genes lie between the cutoffs of the mean and of the dispersion."""
         by_mean = (means > self.min_mean) & (means < self.max_mean)
         return np.asarray(by_mean & (dispersions > self.min_disp) & (dispersions < self.max_disp))
 
@@ -86,7 +86,7 @@ def _percentile_bins(means: Vector) -> Vector:
 
 
 def _mean_and_deviation(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
-    """Of the values in each bin, of which NaN are none, for each gene; 0 and the value itself where it is alone."""
+    """Mean and deviation in the bin of each gene, NaN left out; 0 and the value where a gene is alone."""
     there = ~np.isnan(values)
     some, size = bins[there], int(bins.max()) + 1
     count = np.bincount(some, minlength=size)

@@ -49,7 +49,7 @@ class CutOff:
     """The moments of counts that are cut off at a number of their gene and batch."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """The lesser of both."""
+        """The lesser of the entry and the limit of its column."""
         return (), (np.minimum(x, c[0]),)
 
 

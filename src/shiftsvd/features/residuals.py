@@ -64,7 +64,7 @@ def _of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[V
 
 
 def _summed(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
-    """Both sums at these rates, of rows of distinct sums that are there so often."""
+    """Sums of residuals and of their squares, of rows grouped by equal sums, each group counted `often`."""
     total, squares = np.zeros(len(rates)), np.zeros(len(rates))
     step = max(1, AT_ONCE // len(rates))
     for lo in range(0, len(rows), step):

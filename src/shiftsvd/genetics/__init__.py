@@ -153,6 +153,7 @@ class GenotypePCA:
         Returns
         -------
         Projection
+            Scores of the new samples, and how their variants were matched.
 
         Raises
         ------
@@ -195,6 +196,7 @@ class GenotypePCA:
         Parameters
         ----------
         prefix : path
+            Path of the files without ``.eigenvec`` and ``.eigenval``.
         force : bool
             Replace files of these names.
 
@@ -258,6 +260,7 @@ def pca(
     Returns
     -------
     GenotypePCA
+        Components, eigenvalues, and what was left out.
 
     Raises
     ------

@@ -30,7 +30,7 @@ class CallCounts(NamedTuple):
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """Of the first allele; 0 where nothing is known."""
+        """Frequencies of the first allele; 0 where no genotype is known."""
         known = self.none + self.one + self.two
         share: npt.NDArray[np.float64] = (self.one + 2 * self.two) / np.maximum(2 * known, 1)
         return share

@@ -47,7 +47,7 @@ def patterson_matrix(cohort: Cohort, resources: Resources, stream: bool | None) 
 
 
 def decomposed(matrix: Patterson, k: int, resources: Resources, **how: Any) -> SVDResult:
-    """Its leading singular vectors."""
+    """The leading singular vectors of the scaled genotypes."""
     return svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, **how, **vars(resources))
 
 

@@ -210,7 +210,7 @@ def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, ma
 
 
 def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
-    """From the start of a window on, each variant against the next one that is too much like it, until none is."""
+    """Decides from the start of a window: each variant against the next one too much like it, until none is."""
     partners: dict[int, list[int]] = {}
     for later, earlier in pairs:
         partners.setdefault(earlier, []).append(later)
@@ -225,7 +225,7 @@ def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
 
 
 def _backwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
-    """From the end of a window on, each variant that came with it against those before it, the nearest first."""
+    """Decides from the end of a window: each new variant against those before it, the nearest first."""
     decided = -1
     for j, i in reversed(pairs):
         if j == decided or not kept[i]:

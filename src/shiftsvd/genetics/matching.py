@@ -100,7 +100,7 @@ class _Found:
 
     @classmethod
     def of(cls, here: Places, there: Places, relation: Relation, same_name: Mask, n: int) -> Self:
-        """From pairs of records with the same key: the pair whose alleles fit best, else one of the same name."""
+        """The best of the pairs of records with one key: that whose alleles fit best, else one of the same name."""
         score = 2 * relation.rank + ~same_name
         fits = np.flatnonzero(relation.fits)
         best = _only(here[fits], score[fits]) & _only(there[fits], score[fits])
@@ -114,7 +114,7 @@ class _Found:
         return cls(found, placed, unclear)
 
     def where(self, chosen: Mask, other: "_Found") -> "_Found":
-        """These where chosen, else the other ones."""
+        """Matches taken from these where chosen, and from the other ones elsewhere."""
         pairs = zip(self.relation, other.relation, strict=True)
         relation = Relation(*(np.where(chosen, ours, theirs) for ours, theirs in pairs))
         there = np.where(chosen, self.there, other.there)
@@ -238,7 +238,7 @@ def _keys(ours: Variants, new: Variants) -> tuple[_Keys, _Keys]:
 
 
 def _without(keys: _Keys, crowded: Mask) -> _Keys:
-    """The same, but places in a mask are not known."""
+    """The keys, with the places in a mask taken as unknown."""
     places = keys.places
     return keys._replace(places=np.where((places >= 0) & crowded[places], _NONE, places))
 

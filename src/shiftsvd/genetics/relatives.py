@@ -62,6 +62,7 @@ def unrelated(
     Returns
     -------
     Kinship
+        Kinship, and which samples are kept.
 
     Raises
     ------

@@ -64,7 +64,7 @@ def selection_scan(parts: Parts, U: Panel, resources: Resources) -> SelectionSca
 
 
 def _t_statistics(G: Calls, U: Panel) -> Panel:
-    """Of each component in the regression of each variant on all of them, which no scale of the variant changes."""
+    """t statistics of each component, in the regression of each variant on all of them."""
     known = G >= 0
     centre = np.where(known, G, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     X = np.where(known, G - centre[:, None], 0)

@@ -37,7 +37,7 @@ def variants_of(files: Sequence[Path]) -> Variants:
 
 
 def _joined_variants(read: Sequence[Variants]) -> Variants:
-    """Those of all files, one after another."""
+    """The variants of all files, one file after another."""
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
@@ -47,12 +47,12 @@ def is_pgen(file: Path) -> bool:
 
 
 def _variants(file: Path) -> Variants:
-    """Those of one file."""
+    """The variants of one file."""
     return pvar_variants(file.with_suffix(".pvar")) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
 
 
 def _samples(file: Path) -> Samples:
-    """Those of one file."""
+    """The samples of one file."""
     return psam_samples(file.with_suffix(".psam")) if is_pgen(file) else read_samples(file.with_suffix(".fam"))
 
 
@@ -104,12 +104,12 @@ def joined(parts: Parts) -> Opened:
 
 
 def filled(parts: Parts, means: Vector) -> Parts:
-    """These means of the variants of all files in place of what is missing."""
+    """All files, with these means of their variants in place of missing genotypes."""
     ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
     each = zip(parts, np.split(means, ends), strict=True)
     return [(path, genotypes.filled(opened, own)) for (path, opened), own in each]
 
 
 def of_samples(parts: Parts, kept: Mask) -> Parts:
-    """The same variants of all files, for the samples in a mask."""
+    """The variants of all files, for the samples in a mask."""
     return [(path, genotypes.of_samples(opened, kept)) for path, opened in parts]

@@ -46,7 +46,7 @@ class Relation(NamedTuple):
 
     @classmethod
     def of(cls, known: tuple[Codes, Codes], new: tuple[Codes, Codes]) -> "Relation":
-        """Of the alleles of the components with those of another file."""
+        """The relation of the alleles of the components to those of another file."""
         first, second = known
         letters = _is_letter(first) & _is_letter(second)
         others = _complement(first), _complement(second)

@@ -116,7 +116,7 @@ def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
 
 
 def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
-    """Those of one file."""
+    """The column of one file, for its features."""
     values, opened = place.column(path, "features", name), place.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features
 

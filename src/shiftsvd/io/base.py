@@ -81,7 +81,7 @@ class Features:
     usual: str | None = None
 
     def at(self, places: Any) -> "Features":
-        """Those at some places."""
+        """The features at some places."""
         ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
         return Features(self.names[places], ids, types, self.usual)
 
@@ -135,12 +135,12 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """The same with other names of features."""
+        """The file with other names of features."""
         return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property
     def names(self) -> Names:
-        """Of the samples and the features."""
+        """The names of the samples and of the features."""
         return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
 
 

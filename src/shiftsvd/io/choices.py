@@ -168,7 +168,7 @@ class Choices:
         return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
-        """These, but for what is said now: more columns to leave out, or other uses; they must be there."""
+        """These choices, changed by what is said now: more columns to leave out, other uses of columns."""
         now = {name: getattr(others, name) for name in others.given}
         uses = (*others.named_ids, *others.columns, *others.one_hot)
         now["drop"] = (*(name for name in self.drop if name not in (*uses, *others.drop)), *others.drop)

@@ -33,7 +33,7 @@ class Column:
 
     @property
     def classes(self) -> set[str]:
-        """Those that there are."""
+        """The classes that occur in the column."""
         return {cell.strip() for cell in self.cells} - set(NO_CLASS)
 
 
@@ -81,7 +81,7 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | No
 
 
 def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
-    """The same of a file with types."""
+    """The column of a file with types, such as Parquet, as texts; None where there is none of that name."""
     if kind == "parquet":
         file = parquet.opened(path)
         names = file.schema_arrow.names

@@ -86,7 +86,7 @@ def _append(folder: Path, bucket: Bucket, values: npt.NDArray[Any]) -> None:
 
 
 def _take(folder: Path, bucket: Bucket, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """All of a bucket, which is no longer needed then."""
+    """All entries of a bucket, whose file is removed."""
     path = folder / f"{bucket[0]}"
     values = np.fromfile(path, dtype)
     path.unlink()

@@ -29,7 +29,7 @@ def libraries() -> list[Library]:
 
 @lru_cache(maxsize=1)
 def _found(n_modules: int) -> list[Library]:
-    """The same; looked for again when modules have been imported since, since looking takes milliseconds."""
+    """The BLAS libraries of this process; looked for again only after new imports, as looking takes milliseconds."""
     found = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
     return [
         Library(library.filepath, library.get_num_threads, _setter(library), _by_thread(library)) for library in found
@@ -94,7 +94,7 @@ class OneThread:
                     library.set(1)
 
     def _drop(self, holder: object) -> None:
-        """This holder is done; may be called again, and after a `_take` that was broken off anywhere."""
+        """Takes this holder from the list; harmless when called twice, or after a `_take` that was broken off."""
         with self.lock:
             self.holders.pop(holder, None)
             self._lift()

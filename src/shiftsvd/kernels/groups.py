@@ -45,7 +45,7 @@ class Groups:
         return panel
 
     def empty_like(self, flat: Array) -> "Groups":
-        """The same cut of another buffer."""
+        """Another buffer, cut into the same groups of columns."""
         return Groups(flat, _views(flat, len(self.parts[0]), [p.shape[1] for p in self.parts]), self.width)
 
 

@@ -161,7 +161,7 @@ def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterat
 
 
 def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -> Iterator[Part]:
-    """The same parts, each made inside `threads`; between them the caller has the settings of its own."""
+    """The parts, each made with the threads of a fit; between parts the caller has its own settings back."""
     pools = _Pools()
     try:
         with closing(parts):
@@ -245,7 +245,7 @@ class _Task(Generic[Block, Part]):
         return True
 
     def wait(self) -> None:
-        """Until it is over."""
+        """Waits until the task is over."""
         while not self.over:
             self._told.get()
 

@@ -75,7 +75,7 @@ class Completion:
     heldout_r2: float | None = None
 
     def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
-        """Entries of the model at these rows and columns, two integer arrays of equal length."""
+        """The entries of the model at these rows and columns, two integer arrays of equal length."""
         i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
 
@@ -104,6 +104,7 @@ def complete_matrix(
     Parameters
     ----------
     X : array with NaN, sparse matrix, data frame, or a file opened by `shiftsvd.io.open_matrix`, of shape (m, n)
+        The matrix with missing entries.
     k : int in 1..min(m, n)
         Rank without the biases.
     biases : {"columns", "rows", "both", None}
@@ -119,12 +120,14 @@ def complete_matrix(
     max_iter : int
         The most steps, at least 1. Where they do not suffice a warning says so, and `Completion.converged` is False.
     rng : int, Generator or None
+        As in `svd`.
     n_threads : int, optional
     memory_limit : int (bytes) or str such as "2GB", optional
 
     Returns
     -------
     Completion
+        The model of all entries.
 
     Raises
     ------

@@ -61,6 +61,7 @@ def save_model(
     model : PCA, TruncatedSVD, LSA, CorrespondenceAnalysis, MultipleCorrespondenceAnalysis, PCoA or GenotypePCA
         Fitted.
     path : path
+        Where the file is written; it appears when it is complete.
     force : bool
         Replace a file of that name.
     names : sequence of str, optional
@@ -121,6 +122,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     Parameters
     ----------
     path : path
+        A file that `save_model` wrote.
     kind : type or tuple of types, optional
         The class that it must be of, or those that it may be of.
 

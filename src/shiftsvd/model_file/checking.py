@@ -50,7 +50,7 @@ def any_text(hint: Any) -> Any:
 
 
 def check_finite(name: str, value: Any) -> None:
-    """No NaN and no infinity in an array of numbers."""
+    """Refuses NaN and infinity in an array of numbers."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
         raise ValueError(f"{name} must be finite, got {int((~np.isfinite(value)).sum())} NaN or infinite entries")
 

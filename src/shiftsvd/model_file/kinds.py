@@ -37,12 +37,12 @@ Values = dict[str, Any]
 
 
 def _attributes(model: Any, names: list[str]) -> Values:
-    """Those of a model."""
+    """Attributes of a model by their names."""
     return {name: getattr(model, name) for name in names}
 
 
 def _estimator(cls: type[Any], settings: Values, fitted: Values) -> Any:
-    """One with these attributes."""
+    """An estimator that is given these attributes."""
     model = cls(**settings)
     vars(model).update(fitted)
     return model

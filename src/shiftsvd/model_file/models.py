@@ -51,7 +51,7 @@ def _timeless(value: Any) -> Any:
 
 
 def _settings(model: Any, attribute: str) -> Values:
-    """Those of an estimator that has the attribute; other models have none."""
+    """Settings of an estimator that is fitted; none of other models."""
     if not hasattr(model, "get_params"):
         return {}
     from sklearn.utils.validation import check_is_fitted

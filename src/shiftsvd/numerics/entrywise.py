@@ -41,12 +41,12 @@ class Sides:
 
     @property
     def H(self) -> Self:
-        """The same for the transpose."""
+        """This function of entries for the transposed matrix."""
         f = self.f.f if isinstance(self.f, Swapped) else Swapped(self.f)
         return replace(self, f=f, R=self.C, C=self.R)
 
     def rows(self, lo: int, hi: int) -> Self:
-        """The same for some rows."""
+        """This function of entries for a range of rows."""
         return replace(self, R=self.R[lo:hi])
 
     def of(self, x: Vector, i: Vector, j: Vector) -> Any:
@@ -67,7 +67,7 @@ class Values(Sides):
 
     @property
     def H(self) -> Self:
-        """The same for the transpose."""
+        """This choice of entries for the transposed matrix."""
         return replace(super().H, lines="rows" if self.lines == "columns" else "columns")
 
 
@@ -101,7 +101,7 @@ class Change(Sides):
 
     @property
     def H(self) -> Self:
-        """The same for the transpose."""
+        """This change of entries for the transposed matrix."""
         return replace(super().H, more=self.more and self.more[::-1])
 
     def values(self, x: Vector, i: Vector, j: Vector) -> Vector:

@@ -42,7 +42,7 @@ class Grouped:
 
     @property
     def H(self) -> "Grouped":
-        """The same for the transpose."""
+        """This request for the transposed matrix."""
         return replace(self, across=not self.across)
 
     @property
@@ -51,13 +51,13 @@ class Grouped:
         return (self.C,) if self.across else (self.codes, self.R)
 
     def with_lines(self, *lines: Vector) -> "Grouped":
-        """The same for some of these lines."""
+        """This request, for other lines: with these groups and numbers in place of its own."""
         if self.across:
             return replace(self, C=lines[0])
         return replace(self, codes=lines[0], R=lines[1])
 
     def part(self, lo: int, hi: int) -> "Grouped":
-        """The same for a range of them."""
+        """This request, for a range of its lines."""
         return self.with_lines(*(of_lines[lo:hi] for of_lines in self.lines))
 
     def of(self, x: Vector, i: Vector, j: Vector) -> Parts:

@@ -48,7 +48,7 @@ class Moments:
 
     @unwarned
     def merge(self, other: "Moments") -> "Moments":
-        """Moments of the rows of both, as if they had been read together."""
+        """The moments of the rows of both, as if they had been read together."""
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/algebra/test_moments.py).
         count = self.count + other.count
         if count == 0:

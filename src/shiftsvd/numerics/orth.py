@@ -105,7 +105,7 @@ def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Pa
 
 
 def _times_inverse(Y: Panel, C: Panel, lengths: Vector) -> Panel:
-    """The same for a C so well conditioned that its inverse is as good, and its products are faster."""
+    """The product with the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
     inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
     out = np.empty(Y.shape, np.result_type(Y, C))
 

@@ -21,7 +21,7 @@ class Scale:
     title: str
 
     def take(self, rows: npt.NDArray[Any]) -> "Scale":
-        """Those of some samples."""
+        """The colours of some samples."""
         return Scale(self.values[rows], self.title)
 
 
@@ -34,7 +34,7 @@ class Classes:
     title: str
 
     def take(self, rows: npt.NDArray[Any]) -> "Classes":
-        """Those of some samples."""
+        """The colours of some samples."""
         return Classes(self.codes[rows], self.names, self.title)
 
     def palette(self) -> npt.NDArray[Any]:

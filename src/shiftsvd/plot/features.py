@@ -147,6 +147,7 @@ def loadings(
     Parameters
     ----------
     estimator_or_result : fitted estimator such as `PCA`, or SVDResult
+        The fit whose components are drawn.
     component : int
         Counted from 1.
     top : int
@@ -159,6 +160,7 @@ def loadings(
     Returns
     -------
     LoadingsDisplay
+        The plot, with its axes as ``ax_``.
 
     See Also
     --------
@@ -186,7 +188,7 @@ def biplot(
     color: Any = None,
     ax: Any = None,
 ) -> BiplotDisplay:
-    """Samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
+    """The samples as dots, and the features with the longest arrows: the inner product of both is the entry of X.
 
     The dots are the scores, the arrows the loadings (those of whitened scores times the deviations), so
     that ``point . arrow`` is the shifted, scaled entry as far as two components give it; all arrows are
@@ -195,15 +197,18 @@ def biplot(
     Parameters
     ----------
     estimator_or_result : fitted estimator such as `PCA`, or SVDResult
+        The fit whose scores and components are drawn.
     X, Z, components, color, ax
         As in `scores`.
     top : int
         How many features.
     names : sequence of n_features names, optional
+        Names of the features.
 
     Returns
     -------
     BiplotDisplay
+        The plot, with its axes as ``ax_``.
 
     See Also
     --------

@@ -233,6 +233,7 @@ def scores(
     Returns
     -------
     ScoresDisplay
+        The plot, with its axes as ``ax_``.
 
     Raises
     ------

@@ -172,6 +172,7 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     Returns
     -------
     ScreeDisplay
+        The plot, with its axes as ``ax_``.
 
     See Also
     --------
@@ -195,6 +196,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     Parameters
     ----------
     estimator_or_result : SVDResult, or fitted estimator such as `PCA`
+        The fit whose error is drawn.
     X : array or sparse matrix of shape (m, n_features), optional
         Rows whose error is drawn beside that of the fit, for an estimator; two passes.
     ax : matplotlib Axes, optional
@@ -203,6 +205,7 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     Returns
     -------
     ReconstructionErrorDisplay
+        The plot, with its axes as ``ax_``.
 
     Raises
     ------

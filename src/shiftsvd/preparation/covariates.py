@@ -82,7 +82,7 @@ class LearnedGroups:
         return np.asarray(self._places(data, m) @ self.means)
 
     def at(self, places: Any) -> "LearnedGroups":
-        """The same of columns at these places."""
+        """The means for the columns at these places."""
         return LearnedGroups(self.groups, self.means[:, places])
 
     def _places(self, labels: Any, m: int) -> Panel:
@@ -132,7 +132,7 @@ class Covariates:
     intercept: bool = True
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """What the design explains."""
+        """The shift that the design explains of the data, as a matrix of low rank."""
         return self.learn(A, moments, weights)[0]
 
     def learn(
@@ -181,7 +181,7 @@ class LearnedCovariates:
         return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
 
     def at(self, places: Any) -> "LearnedCovariates":
-        """The same of columns at these places."""
+        """The regression for the columns at these places."""
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
     def _off(self, values: Any, m: int) -> Panel:

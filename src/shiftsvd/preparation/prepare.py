@@ -29,7 +29,7 @@ class Preparation:
     weights : array of shape (m,), or None
         Frequencies of the rows that it is learned from.
     ddof : 0 or 1
-        The standard deviation divides by the number of rows minus this.
+        Deviations are roots of sums of squares over ``m - ddof``, m being the number of rows.
     entries : tuple of transformations
         What is done to the entries before the shift, in this order.
     tol : float
@@ -137,7 +137,7 @@ class Prepared:
 
     @cached_property
     def of_own(self) -> Operator:
-        """That of the rows that it was learned from, made once."""
+        """The operator of the rows that this was learned from, made once."""
         assert self.own is not None
         rows = None if self.own.weights is None else np.sqrt(self.own.weights)
         return self._scaled(self.own.B, self.own.S, rows)

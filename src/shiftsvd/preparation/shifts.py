@@ -49,7 +49,7 @@ class Learned(Protocol):
         """What is added back to m rows."""
 
     def at(self, places: Any) -> "Learned":
-        """The same of columns at these places: of rows whose columns are in another order, or only some."""
+        """The shift for rows that have their columns in another order, or only some of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class Plain:
         return self.mean[None]
 
     def at(self, places: Any) -> "Plain":
-        """Those entries of the vector."""
+        """The vector for the columns at these places."""
         return Plain(self.mean[places], self.rows)
 
 

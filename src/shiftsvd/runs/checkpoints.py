@@ -67,6 +67,11 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     UserWarning
         Of a record that is not as it was written, which is named: its read is made again.
 
+    See Also
+    --------
+    PCA : A fit that can be resumed inside it.
+    shiftsvd.io.open_matrix : Files that are read again for each product.
+
     Notes
     -----
     A result is known by all that it depends on: data, shift, scale, weights, what is read in place of missing entries,

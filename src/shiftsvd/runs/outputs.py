@@ -55,7 +55,7 @@ class Outputs:
         return self._stages[path.parent] / path.name
 
     def leave_out(self, path: Path) -> None:
-        """Not write one of them after all."""
+        """Leaves out one of the files that were announced."""
         self._paths.remove(path)
         self.part(path).unlink(missing_ok=True)
 
@@ -94,7 +94,7 @@ class Outputs:
             raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
 
     def _publish(self, folder: Path) -> None:
-        """All of a new folder at once, or one file after another; safe on the disk."""
+        """Moves the files of a folder into place, a new folder at once, and waits until the disk has them."""
         stage = self._stages[folder]
         settle_folder(stage)
         if not folder.exists():

@@ -15,7 +15,7 @@ def plain(text: str) -> str:
 
 
 def plain_lines(text: str) -> str:
-    """The same of a text whose line ends and tabs are ours."""
+    """A text without what steers terminals, but with its line ends and tabs."""
     return _IN_LINES.sub(_written, text)
 
 

@@ -95,6 +95,7 @@ def pca(
     chunked, chunk_size
         Accepted for compatibility: files and Dask arrays are read block by block anyway, and not less accurately.
     random_state : int, Generator or RandomState
+        Seed of the solver; the same seed gives the same bits.
     return_info : bool
         For arrays: return components and variances too.
     mask_var : str, array of bool or None
@@ -120,6 +121,7 @@ def pca(
         The genes that sums of cells go over. By default library sizes (`LogNormalize`) are of all genes, and whatever
         else a transformation learns is of those in the mask, as in scanpy.
     n_threads : int, optional
+        As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `shiftsvd.PCA`.
     covariates : str or list of str, optional
@@ -304,7 +306,7 @@ def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: 
 
 
 def _write(adata: Any, fit: _Fit, columns: Places | None, keys: Keys, params: dict[str, Any]) -> None:
-    """Everything in its place."""
+    """Writes all results into AnnData, where scanpy puts them."""
     told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
     adata.obsm[keys.obsm] = fit.scores
     if "obsm" in params:

@@ -50,7 +50,7 @@ def kept_design(design: Design, learned: LearnedCovariates) -> dict[str, Any]:
 
 
 def write_design(adata: Any, key: str, design: Design, learned: Any) -> None:
-    """Put them into ``uns``."""
+    """Keeps the design in ``uns``, where `project` finds it for other cells."""
     adata.uns[key][_KEPT] = kept_design(design, learned)
     adata.uns[key]["params"]["covariates"] = ", ".join(design.names)
 

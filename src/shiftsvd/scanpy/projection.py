@@ -23,7 +23,7 @@ def project(
     key_added: str | None = None,
     max_absent: float = 0.1,
 ) -> None:
-    """Scores of other cells on the components of a reference, by what was learned from the reference.
+    """The scores of other cells on the components of a reference, by what was learned from the reference.
 
     Parameters
     ----------

@@ -42,7 +42,9 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
+        The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
+        How many components.
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -78,7 +80,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
 
 
 def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit: int | str | None) -> list[Solver]:
-    """Those that keep to the limit; the one that takes least where none does."""
+    """The solvers that keep to the memory limit; the one that takes least where none does."""
     if memory_limit is None:
         return solvers
     peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]
@@ -190,7 +192,9 @@ def estimate(
     X : Operator, or anything that `as_operator` takes, of shape (m, n)
         A shift changes the memory only where it must be subtracted inside nearly full columns.
     k : int, or float in (0, 1) for a share of the variance
+        How many components the fit would find.
     solver : str or Solver
+        The solver that would be used, as in `svd`.
     tol : float
         For solvers given by name.
     probe : bool
@@ -204,6 +208,7 @@ def estimate(
     Returns
     -------
     Estimate
+        Passes, memory and the solver; nothing has been decomposed.
 
     See Also
     --------

@@ -63,23 +63,68 @@ class Solver(ABC):
 
     @abstractmethod
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The algorithm: k leading components of A, or as many as exceed a share k of its squared norm."""
+        """The algorithm: k leading components of A, or as many as exceed a share k of its squared norm.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            How many components.
+        rng : numpy.random.Generator
+            Draws the test matrix.
+        """
 
     @abstractmethod
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Memory beyond the data that k components and their right vectors take."""
+        """Memory beyond the data that k components and their right vectors take.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            How many components.
+        """
 
     @abstractmethod
     def expected_passes(self, A: Operator, k: int) -> float:
-        """Reads of the data, as far as they can be foreseen."""
+        """The reads of the data, as far as they can be foreseen.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            How many components.
+        """
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """The fewest and the most reads of the data that are likely: the same where the data do not decide."""
+        """The fewest and the most reads of the data that are likely: the same where the data do not decide.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            How many components.
+
+        Returns
+        -------
+        (int, int)
+            The fewest and the most reads that are likely.
+        """
         expected = round(self.expected_passes(A, k))
         return expected, expected
 
     def check_share(self, k: int | float) -> None:
-        """Refuse a share of the variance that this solver cannot find."""
+        """Refuse a share of the variance that this solver cannot find.
+
+        Parameters
+        ----------
+        k : int or float
+            How many components, or the share of the variance that is wanted.
+        """
         if _is_share(k) and not self.takes_shares:
             raise ValueError(f"a share of the variance (k={k}) needs {SHARED}, got {self}")
 

@@ -75,7 +75,7 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
-        """Of an operator, whichever of its sides is long."""
+        """The work of a matrix: its sides, whichever is long, and its entries."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
         return cls(m, n, size, (A if A.shape[0] >= A.shape[1] else A.H).costs)

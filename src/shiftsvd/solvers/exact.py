@@ -92,7 +92,7 @@ class Exact(Solver):
         )
 
     def _of_squares(self, A: Operator, share: int | float) -> Factors | None:
-        """The same from the eigenvalues of ``A^H A``; None where their rounding might take too much of a value."""
+        """All values from the eigenvalues of ``A^H A``; None where rounding might take too much of a value."""
         G = gram_matrix(A)
         theta, Z = np.linalg.eigh(G)
         theta, V = np.maximum(theta[::-1], 0), Z[:, ::-1]

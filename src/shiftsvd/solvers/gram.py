@@ -154,7 +154,7 @@ class Formed(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """No data are read."""
+        """The costs of a formed Gram matrix: no data are read for a product."""
         return Costs.of(self, gram_reads=0)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:

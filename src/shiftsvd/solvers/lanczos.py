@@ -118,7 +118,7 @@ class BlockLanczos(Solver):
         return Run(self, self.shape(k, source), products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """Products as wide as their kernels want, less for few components; a basis of these and a few steps."""
+        """The products as wide as their kernels want, less for few components; a basis of these and a few steps."""
         least, most = A.costs.panel_columns
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or wide, *A.shape)
@@ -136,12 +136,12 @@ class BlockLanczos(Solver):
         return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """By the model of costs."""
+        """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """From a spectrum that falls like 1 / j^2 to a flat one; benchmarks/claims/foreseen.py holds it to 40."""
+        """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
         least = -(-k // self.shape(k, A).block) + QUICKEST
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 

@@ -39,7 +39,7 @@ class Missed:
         return self.n_probes >= PROBES
 
     def forget(self) -> None:
-        """The basis was restarted."""
+        """Forgets all levels, since the basis was restarted."""
         self.level = np.inf
 
     def limit(self, k: int) -> float:

@@ -109,7 +109,7 @@ class Chain:
 
     @np.errstate(over="ignore", invalid="ignore")
     def _margins(self, levels: Vector, noise: float) -> Vector:
-        """By how much, as a logarithm, each level is more than the largest eigenvalue can be: positive, or not."""
+        """Log of how far each level exceeds what the largest eigenvalue can be; positive where it is excluded."""
         # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
         Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
         before, all_y = Y[:, :, :0], [Y]
@@ -171,5 +171,5 @@ class Probe:
         self.level = self.top + self.noise if self.basis.size == self.basis.B.shape[0] else whole
 
     def _rounding(self) -> float:
-        """That of the products, or what the basis drops for it, which is not in the chain."""
+        """What rounding of products, or dropping directions of the basis, may hide from the chain."""
         return max(self.noise, self.basis.dropped())

@@ -27,11 +27,12 @@ class RandomizedSVD(Solver):
     n_oversamples : int
         Columns of the sample beyond k; the sum is clipped to min(m, n).
     n_iter : int or "auto"
-        q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
+        The power iterations q. "auto" is 7 where k < min(m, n) / 10, else 4, as in scikit-learn.
     power_iteration_normalizer : {"auto", "QR", "LU", "CholeskyQR2", "none"}
         Between half steps; "auto" is a Cholesky step where the condition allows it, else LU. "none" loses what
         is below ``eps^(1/(2q+1)) sigma_1``.
     sketch : Sketch
+        The random test matrix that the range is sampled with.
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
@@ -107,7 +108,7 @@ class RandomizedSVD(Solver):
         return min(k + self.n_oversamples, *shape), q
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """As many as it takes."""
+        """The passes, which the settings fix."""
         return 2.0 * self._sizes(A.shape, k)[1] + (1 if self.finish == "last" else 2)
 
     def peak_bytes(self, A: Operator, k: int) -> int:

@@ -54,7 +54,7 @@ def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
 
 
 def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
-    """That of ``A - (A V) V^H``, without the factor on the long side, which has not been made."""
+    """The norm of ``A - (A V) V^H``, for factors whose long side has not been made."""
     there, wide = S > 0, callable(factors.Vh)
     short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
     B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
@@ -90,7 +90,7 @@ def _turned(G: Panel, S: Vector) -> float:
 
 
 def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
-    """By how much ``||A||^2 - ||S||^2`` may be off: the products of the values, the sum over A, and its shift."""
+    """By how much rounding may change ``||A||^2 - ||S||^2``: of the values, the sum over A, and its shift."""
     products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
     return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
 

@@ -156,7 +156,7 @@ class Ritz:
         return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
 
     def worst_of_group(self, k: int) -> Vector:
-        """Of each of the k first, the largest residual among the values that it cannot be told from."""
+        """For each of the first k values, the largest residual in its group of values."""
         starts = groups(self.theta, (self.r + self.noise()) ** 2)[0]
         worst = np.maximum.reduceat(self.r, starts)
         return np.asarray(worst[np.searchsorted(starts, np.arange(k), side="right") - 1])
@@ -202,7 +202,7 @@ class Ritz:
         return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
     def grown(self, noise: float) -> "Ritz":
-        """The same with values, and residuals, larger by `noise`: what they may be of products that round so."""
+        """These values with residuals larger by `noise`, which rounding of products may have hidden."""
         there = self.r > 1e-6 * noise
         longer = self.E * (1 + noise / np.where(there, self.r, np.inf))
         # Residuals of 0 are as long along a direction of their own.

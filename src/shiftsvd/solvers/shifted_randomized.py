@@ -27,8 +27,9 @@ class ShiftedRandomizedSVD(Solver):
     n_oversamples : int, optional
         K - k; None is the paper's K = 2k. K is clipped to min(m, n).
     n_iter : int
-        q, the power iterations.
+        The power iterations, q.
     sketch : Sketch
+        The random test matrix that the range is sampled with.
 
     Raises
     ------
@@ -90,7 +91,7 @@ class ShiftedRandomizedSVD(Solver):
         return Factors(U, S, lambda: graded_basis(Yh @ U1[:, :k]).conj().T, 2 * self.n_iter + 2, K).H  # line 15
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """As many as it takes."""
+        """The passes, which the settings fix."""
         return 2.0 * self.n_iter + 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:

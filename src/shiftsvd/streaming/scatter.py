@@ -144,7 +144,7 @@ class WholeScatter(Scatter):
         self._append(P)
 
     def _make_room(self) -> None:
-        """S with all that waited."""
+        """The scatter matrix with all rows that waited in the buffer."""
         self.S = dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)  # in place
         self.used = 0
 
@@ -172,5 +172,5 @@ class WholeScatter(Scatter):
 
     @property
     def size(self) -> int:
-        """As many as features: the test matrix is the identity."""
+        """Columns of the test matrix: as many as features, since it is the identity."""
         return len(self.S)

@@ -123,7 +123,7 @@ class SketchedScatter(Scatter):
         return 1
 
     def leading(self, k: int) -> ScatterPairs:
-        """Those of ``B B^T`` and of what the sketch knows of the rest."""
+        """Leading eigenvectors of ``B B^T`` and of what the sketch knows of the rest."""
         rest = self.Y.copy()
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
         values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))

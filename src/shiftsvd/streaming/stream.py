@@ -93,7 +93,7 @@ class Stream:
     def begin(
         cls, n: int, k: int, n_oversamples: int, scale: Vector | None, rng: Callable[[], Generator], memory_limit: Any
     ) -> "Stream":
-        """No rows yet, of n features of which k components are wanted; `rng` is asked for where there is a sketch."""
+        """A stream before any rows, for n features and k components; `rng` draws the sketch where there is one."""
         ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
@@ -119,7 +119,7 @@ class Stream:
         self.seconds += time.perf_counter() - started
 
     def merged(self, other: "Stream") -> "Stream":
-        """Of the rows of both, of which neither changes."""
+        """A stream of the rows of both; neither of them changes."""
         a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
         if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
             raise ValueError(

@@ -52,7 +52,7 @@ class Transform(ABC):
         """What new rows need, and the quantities of the rows of A, shape (m, p)."""
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Numbers for each entry whose sums over a row are what its entries have to know."""
+        """The numbers for each entry whose sums over a row are what its entries have to know."""
         return ()
 
     def quantities(self, sums: Panel, fitted: "Fitted") -> Panel:
@@ -85,13 +85,16 @@ class Transform(ABC):
         Parameters
         ----------
         A : anything that `as_operator` takes, of shape (m, n)
+            The rows to learn from.
         weights : array of shape (m,), optional
+            How often each row counts.
         tol : float
             Relative accuracy of singular values that what zeros become is to allow.
 
         Returns
         -------
         Fitted
+            These settings with what was learned.
         """
         A = checked(as_operator(A))
         return self.learn_rows(A, frequencies(weights, A), tol)[0]
@@ -151,7 +154,7 @@ class Fitted:
 
     @property
     def kept(self) -> Places:
-        """Of what selects, the places of the columns that stay."""
+        """The places of the columns that stay, of a step that selects columns."""
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
@@ -213,7 +216,7 @@ class Fitted:
         return change
 
     def zeros(self, R: Panel) -> LowRank | None:
-        """Minus what zeros become in rows of these quantities; None where they stay zeros."""
+        """The negatives of what zeros become in rows of these quantities; None where they stay zeros."""
         if self.right is None:
             return None
         exact, smooth = self.how.left(R, self), self.smooth
@@ -223,7 +226,7 @@ class Fitted:
         return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
 
     def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
+        """The bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
         return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
 
 

@@ -79,7 +79,7 @@ def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
-    """Which of n columns are left of them in the end."""
+    """Which of n columns are left after all steps."""
     places = np.arange(n)
     for each in fitted:
         places = places[each.kept] if each.selects else places

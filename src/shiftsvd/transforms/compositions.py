@@ -18,7 +18,7 @@ class CLR(Transform):
     Parameters
     ----------
     pseudocount : float
-        c, for "clr": its logarithm cancels, ``log(1 + x / c) - mean_j log(1 + x_ij / c)``.
+        The number c, for "clr": its logarithm cancels, ``log(1 + x / c) - mean_j log(1 + x_ij / c)``.
     kind : "clr", "robust" or "seurat"
         "robust": ``log(x)`` less its mean over the entries of the row that are not 0; zeros stay (Martino et al. 2019).
         "seurat": ``log(1 + x / exp(mean_j log(1 + x_ij)))``, as Seurat's normalisation of proteins; zeros stay zeros.

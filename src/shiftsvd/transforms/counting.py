@@ -21,10 +21,11 @@ class LogNormalize(Transform):
     Parameters
     ----------
     target_sum : float, optional
-        t; None is the median of the sums of the rows that are not zero.
+        The sum t of a row afterwards; None is the median of the sums of the rows that are not zero.
     exclude_highly_expressed : bool
         Leave columns out of the sums that hold more than `max_fraction` of any row.
     max_fraction : float
+        The largest share of a row's counts that a column may have, for ``exclude_highly_expressed``.
     size_factors : array of shape (m,), optional
         Given in place of ``r_i / t``. Other rows have none, so that nothing else can be transformed by it.
 

@@ -117,6 +117,7 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
     Returns
     -------
     Operator of shape (m, n)
+        The transformed matrix, as an operator.
 
     Raises
     ------

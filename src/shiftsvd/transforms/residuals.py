@@ -32,7 +32,7 @@ class NullModel(Transform):
         return np.asarray(sums / fitted.known[-1])
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
-        """As large a share of rows as the rates of these columns are of all rates."""
+        """`known` for rows that have only these columns: its last number times their share of all rates."""
         rates = columns[:, 0]
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
@@ -230,7 +230,7 @@ class DevianceResiduals(NullModel):
         return loss(x, mu) + loss(np.maximum(r[0] - x, 0), r[0] * (1 - c[0])), -r[0] * np.log1p(-c[0])
 
     def _nb(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
-        """The same; infinite theta is the Poisson model."""
+        """Deviance residuals of the negative binomial model; an infinite theta is the Poisson model."""
         poisson = c[1] == 0
         if poisson.all():
             return self._poisson(x, mu, r, c)

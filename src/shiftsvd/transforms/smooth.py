@@ -61,7 +61,7 @@ class Smooth:
     tol: float
 
     def reaching(self, margins: Vector) -> "Smooth":
-        """The same for rows of these margins, which may be larger than those it was made for."""
+        """This interpolation for rows of these margins, computed again where they exceed those it covers."""
         most = float(margins.max(initial=0))
         return self if most <= self.largest else replace(self, largest=most)
 

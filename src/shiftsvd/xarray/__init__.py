@@ -45,6 +45,7 @@ def pca(
         all their cells, are left out and come back as NaN. Coordinates come back, too, but those that are named like a
         variable of the result.
     n_modes : int
+        How many modes to find.
     dim : hashable, or sequence of them
         Along which there are samples; all other dimensions make up the space.
     weights : None, "coslat", DataArray, array or float, optional
@@ -114,7 +115,7 @@ def pca(
 
 
 def project(eofs: Any, da: Any) -> Any:
-    """Scores of another field on known components, by the mean and the weights that go with them.
+    """The scores of another field on known components, by the mean and the weights that go with them.
 
     Parameters
     ----------

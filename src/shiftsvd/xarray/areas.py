@@ -75,12 +75,12 @@ def _latitude(da: Any) -> Any:
 
 
 def _says_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """By the CF conventions."""
+    """Whether the CF conventions make a coordinate a latitude, by its standard name or units."""
     return attrs.get("standard_name") == "latitude" or str(attrs.get("units")).lower() in _NORTH
 
 
 def _is_named_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """By the names that are in use."""
+    """Whether a coordinate has one of the usual names of a latitude."""
     return name in ("lat", "latitude", "nav_lat")
 
 

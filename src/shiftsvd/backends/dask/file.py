@@ -43,5 +43,5 @@ def _array(source: RowSource, blocks: list[Rows]) -> Any:
 
 
 def _rows(source: RowSource, lo: int, hi: int) -> Any:
-    """Rows lo to hi."""
+    """Rows lo to hi of the file, read on a worker."""
     return source.read(lo, hi)

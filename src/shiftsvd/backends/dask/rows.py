@@ -111,7 +111,7 @@ class DaskRows(Reread):
 
     @property
     def fingerprint(self) -> str:
-        """Of the shape and all chunks, by a read; the names that Dask gives differ from run to run."""
+        """A digest of the shape and all chunks, by a read; the names that Dask gives differ from run to run."""
         if "fingerprint" not in self.memo:
             digest = blake2b(repr((self.shape, self.dtype, self.X.chunks)).encode(), digest_size=16)
             for part in self._replace_shift(None)._parts("digest", self.blocks(), (), ()):

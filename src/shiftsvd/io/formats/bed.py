@@ -61,12 +61,12 @@ class BedGenotypes(Genotypes):
     """Variants of a .bed file."""
 
     def _numbers(self, places: Places) -> npt.NDArray[np.float32]:
-        """As bed-reader gives them."""
+        """Genotypes as numbers, NaN where they are missing."""
         G: npt.NDArray[np.float32] = self._read(places, "float32")
         return G
 
     def _calls(self, places: Places) -> Calls:
-        """As bed-reader gives them, -127 where they are missing."""
+        """Genotypes as whole numbers, -127 where they are missing."""
         G: Calls = self._read(places, "int8")
         return G
 

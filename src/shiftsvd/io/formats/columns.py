@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
 
 def layout(path: Path, schema: Any, choices: Choices) -> Layout:
-    """Of a table with types, its classes not known yet; features that are not said to be classes must be numbers."""
+    """What the columns of a table with types become; those that are no classes must be numbers."""
     names = schema.names
     choices.check_names(names)
     label = _label(schema, choices)

@@ -53,7 +53,7 @@ class Genotypes(RowSource):
 
     @abstractmethod
     def _calls(self, places: Places) -> Calls:
-        """The same as whole numbers, without what imputation adds to them; negative where a genotype is missing."""
+        """Calls as whole numbers, without imputed dosages; negative where a genotype is missing."""
 
     def some(self, kept: npt.NDArray[np.bool_]) -> Self:
         """The variants in a mask."""
@@ -121,6 +121,6 @@ def _means(G: npt.NDArray[np.float32], missing: npt.NDArray[np.bool_]) -> npt.ND
 
 
 def _told(parts: list[npt.NDArray[Any] | None]) -> str:
-    """Which places and means these are, in few letters."""
+    """A short digest of which places and means were taken, for a journal."""
     content = b"|".join(b"" if part is None else part.tobytes() for part in parts)
     return blake2b(content, digest_size=8).hexdigest()

@@ -19,7 +19,7 @@ _PLUS: Final = re.compile(rb"(?<=[ \t\n])\+(?=[\d.])|\A\+(?=[\d.])")
 
 
 def line_of(field: str, sparse: bool) -> re.Pattern[bytes]:
-    """As many lines as are well formed: positions if they are stored, then values; empty ones between them."""
+    """The pattern of well-formed lines of entries: positions if stored, then values; empty lines are let through."""
     cells = [rb"\d++"] * (2 if sparse else 0) + _VALUES.get(field, [_REAL])
     return re.compile(rb"(?:[ \t]*+(?:" + _GAP.join(cells) + rb")?+[ \t\r]*+\n)*+")
 

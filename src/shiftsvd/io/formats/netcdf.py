@@ -43,7 +43,7 @@ class NetcdfRows(RowSource):
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """Of the decoded numbers."""
+        """The type of the numbers after they are decoded."""
         dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
         return dtype
 

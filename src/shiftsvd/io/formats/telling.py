@@ -37,7 +37,7 @@ def called(path: Path) -> str:
 
 
 def tell(path: Path, opened: Opened, choices: Choices) -> None:
-    """Of a table in memory, samples as rows: what its reader should know of its columns, rows and names."""
+    """Tells, of a table in memory, what its reader should know of its columns, rows and names."""
     tell_repeated(path, opened)
     if choices.remembered:
         return  # a model says which columns count
@@ -65,7 +65,7 @@ def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
 
 
 def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
-    """Of columns of whole numbers: which look like identifiers, and which like classes."""
+    """Tells which columns of whole numbers look like identifiers, and which like classes."""
     identifiers = [name for name, values in columns.items() if looks_like_identifiers(name, values)]
     if identifiers:
         warn(
@@ -107,7 +107,7 @@ def _few(values: npt.NDArray[Any]) -> bool:
 
 
 def tell_total(path: Path, rows: Labels | None) -> bool:
-    """Of the last row and the first: whether it is called a total."""
+    """Tells whether the last row or the first is called a total."""
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
@@ -142,13 +142,13 @@ def tell_repeated(path: Path, opened: Opened) -> None:
 
 
 def tell_label(path: Path, name: str, why: str | None) -> None:
-    """That the first column names the rows though nobody said so."""
+    """Tells that the first column names the rows though nobody said so."""
     if why is not None:
         LOG.log(NOTICE, "%s: the first column%s names the rows: %s", called(path), f" {name!r}" if name else "", why)
 
 
 def tell_header(path: Path, names: Sequence[str] | None) -> None:
-    """That there is no header, or that the header looks like a row."""
+    """Tells that there is no header, or that the header looks like a row."""
     if names is None:
         LOG.log(
             NOTICE, "%s: has no header, as its first line is numbers; columns are called by their numbers", called(path)

@@ -76,7 +76,7 @@ def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> I
 
 
 def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
-    """The same for Arrow, from a byte on; it decodes what needs no Python by itself."""
+    """The text as Arrow reads it, from a byte on; Arrow unpacks and decodes by itself what it can."""
     pa = optional("pyarrow", "parquet")
     if how.plain:
         pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]

@@ -30,7 +30,7 @@ def copy_columns(tree: Tree, frame: str, target: Any, places: Places | None) -> 
 
 
 def bytes_of_columns(tree: Tree, frame: str) -> int:
-    """What they will take in a file, about."""
+    """About how many bytes the columns of a frame will take in a file."""
     return sum(_TEXT * int(np.prod(node.shape)) for node in _arrays(tree.root[frame]))
 
 

@@ -128,12 +128,12 @@ class H5Array:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """As the file says."""
+        """The shape, as the file says it."""
         return tuple(self.dataset.shape)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """As the file says."""
+        """The type of the numbers, as the file says it."""
         dtype: np.dtype[Any] = self.dataset.dtype
         return dtype
 

@@ -22,12 +22,12 @@ class SteadyFile(FileIO):
             raise self.error
 
     def readinto(self, buffer: Any) -> int:
-        """As many bytes as asked for, zeros where none could be written."""
+        """Reads into all of the buffer, zeros where nothing could be written before."""
         buffer[:] = (super().read(len(buffer)) or b"").ljust(len(buffer), b"\0")
         return len(buffer)
 
     def write(self, data: Any) -> int:
-        """All of the data, or none once something went wrong."""
+        """Writes all of the data, or nothing once an error has occurred."""
         rest = memoryview(data)
         try:
             while self.error is None and len(rest):

@@ -28,7 +28,7 @@ class ArrayGaps(HeldGaps):
         return Adjoint(DenseRows(cast("Panel", X.T), conjugate=conjugate, n_threads=self.n_threads))
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """By the NaN of the rows."""
+        """``M[rows] W``, where M is 1 where the array has NaN, and 0 elsewhere."""
         return np.asarray(is_missing(self.X[slice(*rows)]) @ W)
 
     def absent_below(self, w: Vector) -> Vector:
@@ -40,7 +40,7 @@ class ArrayGaps(HeldGaps):
         return super().row_blocks(max(width, self.shape[1]))
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Those of the array."""
+        """Entries of the array at these positions."""
         return self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
 
     def without(self, i: Vector, j: Vector) -> "ArrayGaps":

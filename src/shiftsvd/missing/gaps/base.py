@@ -35,7 +35,7 @@ class Gaps(ABC):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the observed entries."""
+        """The type of the observed entries."""
         return native_dtype(self.X.dtype)
 
     @property
@@ -53,11 +53,11 @@ class Gaps(ABC):
 
     @abstractmethod
     def absent_below(self, w: Vector) -> Vector:
-        """``M^T w`` of shape (n,)."""
+        """``M^T w`` of shape (n,), with M as in `absent`."""
 
     @abstractmethod
     def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
-        """The same matrix with a share of its observed entries taken out, and these."""
+        """This matrix without a share of its observed entries, and the positions and values of that share."""
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """Ranges of rows that a panel of so many columns stays small on."""

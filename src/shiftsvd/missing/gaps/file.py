@@ -34,7 +34,7 @@ class FileGaps(Gaps):
         return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """By the NaN of the rows."""
+        """``M[rows] W``, where M is 1 where the file has NaN, and 0 elsewhere."""
         return self._read(*rows).absent(W, (0, rows[1] - rows[0]))
 
     def absent_below(self, w: Vector) -> Vector:
@@ -42,7 +42,7 @@ class FileGaps(Gaps):
         return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.X.blocks()))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
-        """As the file is cut."""
+        """Blocks of rows, as the file is cut."""
         return self.X.blocks()
 
     def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
@@ -52,7 +52,7 @@ class FileGaps(Gaps):
         )
 
     def _read(self, lo: int, hi: int) -> Gaps:
-        """These rows, in memory."""
+        """Rows lo to hi as a matrix with gaps in memory."""
         X = sound_rows(self.X.source, lo, hi)
         return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
 

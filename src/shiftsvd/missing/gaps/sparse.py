@@ -37,7 +37,7 @@ class SparseGaps(HeldGaps):
         return np.asarray(self.unstored * W.sum(axis=0) + self._beyond(rows) @ W)
 
     def absent_below(self, w: Vector) -> Vector:
-        """The same from the other side, block by block."""
+        """``M^T w``, where M is 1 at missing entries and 0 elsewhere, block by block."""
         beyond = sum(self._beyond((lo, hi)).T @ w[lo:hi] for lo, hi in self._blocks())
         return np.asarray(self.unstored * w.sum() + beyond)
 
@@ -107,7 +107,7 @@ class UnstoredGaps(SparseGaps):
     unstored: ClassVar[float] = 1.0
 
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-        """Of the stored entries."""
+        """A random share of the stored entries, by their positions."""
         places = some(np.flatnonzero(~is_missing(self.X.data)), rng, share)
         return self._row_of(places), self.X.indices[places]
 
