@@ -222,7 +222,7 @@ def test_the_command_tells_of_every_kind_and_applies_those_of_pca(tmp_path: Path
     np.save(tmp_path / "X.npy", data())
     refused = CliRunner().invoke(main, ["transform", str(path), str(tmp_path / "X.npy"), "-o", "-"])
     assert refused.exit_code == 1
-    assert "words.safetensors cannot be read: it holds a LSA, where a PCA is wanted" in refused.stderr
+    assert "words.safetensors cannot be read: it holds a LSA, where a PCA or a GenotypePCA is wanted" in refused.stderr
 
 
 # ---- transformations

@@ -23,7 +23,7 @@ def group_bytes(A: Operator, n_groups: int, n_looks: int) -> int:
     """What `group_moments` of so many groups and numbers takes at most, beside the data."""
     threads = A.costs.n_threads or default_threads()
     width = A.shape[1] * n_groups
-    each = 8 * (VECTORS * max(SUMMED, width) + LONG * width)
+    each = 8 * (VECTORS * max(min(SUMMED, A.costs.stored), width) + LONG * width)
     parts = 8 * (1 + 2 * n_looks) * width * (2 * threads + 4)  # of blocks in work, that wait, and merged
     return A.costs.working_bytes + (threads + 1) * each + parts
 
