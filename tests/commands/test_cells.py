@@ -384,8 +384,10 @@ def test_a_column_of_obs_colours_the_report(tmp_path: Path) -> None:
 def test_estimate_of_the_features_that_vary_most_is_of_as_many(tmp_path: Path) -> None:
     file = written(tmp_path / "X.h5ad")
     line = ("estimate", file, "-k", 3, "--preprocess", "log-normalize", "--json")
-    whole, some = (json.loads(invoke(*line, *more).stdout) for more in (("--mask", "none"), ("--top-features", 10)))
-    assert some["features"] == 10
+    choices = (("--mask", "none"), ("--top-features", 10), ("--top-features", GENES))
+    whole, some, ranked = (json.loads(invoke(*line, *choice).stdout) for choice in choices)
+    assert (some["features"], ranked["features"]) == (10, GENES)
     assert some["n_passes"] >= 3  # two that rank, and a fit
-    assert some["peak_bytes"] >= whole["peak_bytes"]
+    assert ranked["n_passes"] == whole["n_passes"] + 2
+    assert ranked["peak_bytes"] >= whole["peak_bytes"]
     assert invoke(*line, "--mask", "mine", "--top-features", 10).exit_code == 2
