@@ -16,6 +16,7 @@ from shiftsvd.plot.points import ScoresDisplay
 from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
+from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.plain import plain_lines
 from shiftsvd.solvers.base import TOL
@@ -241,7 +242,7 @@ def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str,
     if seconds is not None:
         facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
     if peak_bytes is not None:
-        facts["Peak memory"] = f"{peak_bytes / 1e9:.3g} GB" if peak_bytes >= 1e9 else f"{peak_bytes / 1e6:.3g} MB"
+        facts["Peak memory"] = shown_bytes(peak_bytes)
     return facts
 
 

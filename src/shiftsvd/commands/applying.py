@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
+from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.cells import covariates_of, known_features
 from shiftsvd.commands.checks import tables
@@ -51,14 +52,14 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     if isinstance(pca, GenotypePCA) or (
         _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"])
     ):
-        table, blocks = projecting.projected(pca, given)
+        (table, blocks), features = projecting.projected(pca, given), None
     else:
         pca, A, names = _opened(pca, given)
         table = Table(
             component_names(pca.n_components_), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples
         )
-        blocks = pca.iter_scores(A, covariates=covariates_of(pca, given))
-    with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
+        blocks, features = pca.iter_scores(A, covariates=covariates_of(pca, given)), names.features
+    with named(features), progress(given["progress"], given["quiet"]) as listen, listening(listen):
         _write(given["out"], table, blocks, given)
 
 

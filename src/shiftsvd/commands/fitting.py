@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
@@ -59,7 +60,8 @@ def run(options: Fit) -> None:
     colors = label_of(options, A.shape[0])
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
-        listen = stack.enter_context(progress("never" if options.quiet else options.progress))
+        stack.enter_context(named(names.features))
+        listen = stack.enter_context(progress(options.progress, options.quiet))
         if options.checkpoint:
             tell_unless_kept(A, options)
             stack.enter_context(checkpoint(options.checkpoint, options.identity))

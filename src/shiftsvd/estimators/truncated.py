@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.not_finite import named
 from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator, tolerance
@@ -232,7 +233,9 @@ class TruncatedSVD(Components):
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
         if is_unread(X):
             return counted(self, X, reset)
-        return as_operator(validated(self, X, reset), **vars(self._resources))
+        X = validated(self, X, reset)
+        with named(getattr(self, "feature_names_in_", None)):
+            return as_operator(X, **vars(self._resources))
 
     def _wanted(self, shape: tuple[int, int]) -> int | float:
         """The number of components, or a share."""

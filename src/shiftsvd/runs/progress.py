@@ -17,11 +17,11 @@ PAUSE: Final = 0.5
 
 
 @contextmanager
-def progress(kind: str = "auto") -> Iterator[Listener]:
-    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal, and is silent elsewhere."""
+def progress(kind: str = "auto", quiet: bool = False) -> Iterator[Listener]:
+    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal and not `quiet`."""
     if kind == "json":
         yield JsonLines(sys.stderr)
-    elif (kind == "always" or (kind == "auto" and sys.stderr.isatty())) and _threads_start():
+    elif (kind == "always" or (kind == "auto" and not quiet and sys.stderr.isatty())) and _threads_start():
         with _bars() as listen:
             yield listen
     else:
