@@ -225,3 +225,16 @@ def test_what_is_one_of_a_few_is_completed(option: str, begun: str, found: list[
     told = CliRunner().invoke(main, [], env={"_SHIFTSVD_COMPLETE": "bash_complete", **words}, prog_name="shiftsvd")
     assert [line.partition(",")[2] for line in told.stdout.split()] == list(found)
     assert os.environ.get("_SHIFTSVD_COMPLETE") is None
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_the_worst_error_is_told_first_however_narrow_the_terminal(columns: int, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((4000, 60)) * np.geomspace(1, 30, 60)
+    np.save(tmp_path / "X.npy", X)
+    line = ["fit", str(tmp_path / "X.npy"), "-k", "5", "--solver", "lanczos", "--progress", "always"]
+    told = CliRunner().invoke(main, line, env={"COLUMNS": str(columns), "TERM": "xterm-256color"}).stderr
+    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", told).replace("\r", "\n").splitlines()
+    bars = [each for each in lines if "worst" in each]
+    assert all(re.match(r"passes +worst error \de-\d\d +\d+(\.\d)?/\d+ ", bar) for bar in bars), bars
+    assert bars
+    assert max(map(len, lines)) <= columns

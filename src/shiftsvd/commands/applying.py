@@ -17,7 +17,7 @@ from shiftsvd.commands.checks import tables
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
-from shiftsvd.commands.writing import component_names, score_raster
+from shiftsvd.commands.writing import component_names, score_rasters
 from shiftsvd.estimators.aligned import aligned as by_names
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
@@ -88,16 +88,18 @@ def report(model: Path, given: dict[str, Any]) -> None:
     out = Path(given["out"])
     refuse([out], given["force"])
     pca = model_in(model, PCA)
-    raster = score_raster(pca) if given["file"] is not None else None
-    if raster is not None:
-        Z, _, places = _open_scores(pca, given)
+    rasters, samples = score_rasters(pca) if given["file"] is not None else [], None
+    if rasters:
+        Z, (samples, _), places = _open_scores(pca, given)
         for _, block in _rows(Z, Z.shape[1], places):
-            raster.add(block)
+            for raster in rasters:
+                raster.add(block)
     with Outputs([out], given["force"]) as outputs:
         page.write(
             outputs.part(out),
             pca,
-            scores=raster,
+            scores=rasters or None,
+            samples=samples,
             source={"model": str(model)},
             command=typed(),
             names=feature_names_of(pca),

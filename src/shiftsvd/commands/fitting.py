@@ -24,7 +24,7 @@ from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
 from shiftsvd.commands.ranking import ranked, write_features
 from shiftsvd.commands.results import Result, printed
-from shiftsvd.commands.writing import Drawn, Samples, planned, write_files, write_scores
+from shiftsvd.commands.writing import Samples, planned, write_files, write_scores
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
@@ -73,7 +73,7 @@ def run(options: Fit) -> None:
             advise_scale(A, names, asked)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
-            raster = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
+            drawn = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
             told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
         pca.set_params(missing=options.missing_later)
         if options.filled:
@@ -86,7 +86,7 @@ def run(options: Fit) -> None:
             n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
         result.document.update(known.told() if told is None else told.document())
-        write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
+        write_files(pca, result, outputs, paths, drawn, colors, told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
         manifest.write(result.document, outputs, paths)
