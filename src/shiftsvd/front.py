@@ -73,9 +73,10 @@ def svd(
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Default: the cores that this process may use. The result does not depend on it, but see `memory_limit`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. What would need more is refused. Where it is tight, ``solver="auto"``
+        may take another solver for another number of threads, since they need memory too; name one for the same bits.
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
     scale_ddof : 0 or 1

@@ -29,7 +29,7 @@ def test_every_test_of_scikit_learn_passes_but_those_that_are_named(name, monkey
     if name not in OTHERWISE:
         test(**arguments)
         return
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE .*TypeError"):
+    with pytest.raises(pytest.fail.Exception, match=r"DID NOT RAISE .*TypeError"):
         test(**arguments)
 
 
@@ -101,3 +101,12 @@ def test_what_cannot_be_is_refused_and_leaves_what_was_there():
     assert ipca.n_samples_seen_ == 1797
     with pytest.raises(ValueError, match="n_components has changed from 3 to 2 between calls to partial_fit; set it"):
         ipca.set_params(n_components=2).partial_fit(X)
+
+
+def test_a_stream_in_memory_that_may_not_be_written_to_goes_on(tmp_path):
+    joblib = pytest.importorskip("joblib")
+    for fitted in (ss.IncrementalPCA(3).fit(X), ss.PCA(3).partial_fit(X)):
+        joblib.dump(fitted, tmp_path / "fitted")
+        mapped = joblib.load(tmp_path / "fitted", mmap_mode="r")
+        assert np.array_equal(mapped.transform(X), fitted.transform(X))
+        assert np.array_equal(mapped.partial_fit(X[:9]).components_, fitted.partial_fit(X[:9]).components_)

@@ -190,14 +190,15 @@ def suggest_k(
                 B = Preparation(shift, scale, entries=entries).learn(A).of(A)
                 F = decompose(B, _looked_at(max_k, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
-            return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method)
+            held = len(known.S) if X is None else None
+            return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method, min(known.shape), held)
         if X is None:
             raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
         rows = rows_of(X, shift, scale, entries, Resources(memory_limit, n_threads))
         most = _looked_at(max_k, rows.X.shape)
         if method == "parallel":
-            return _told(*parallel(rows, most, n_draws, n_deviations, rng), method)
-        return _told(*bi_cross_validation(rows, most, folds, rng), method)
+            return _told(*parallel(rows, most, n_draws, n_deviations, rng), method, min(rows.X.shape))
+        return _told(*bi_cross_validation(rows, most, folds, rng), method, min(rows.X.shape))
 
 
 def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
@@ -258,11 +259,18 @@ def _new_axes() -> Any:
     return plt.subplots(layout="constrained")[1]
 
 
-def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
-    """The suggestion, with a warning where there may be more."""
+def _told(k: int, table: dict[str, Vector], method: str, most: int, held: int | None = None) -> Suggestion:
+    """The suggestion, with a warning and what to do where there may be more, of `most` in all and `held` in a fit."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warn(f"all {last} components stand out, and there may be more: raise max_k")
+        more = f"max_k={min(2 * last, most)}"
+        if last >= most:
+            remedy = "all there are: take a share of the variance, or leave out none"
+        elif held is not None and last >= held:
+            remedy = f"all of this fit, and there may be more: give the data, suggest_k(X, {method!r}, {more})"
+        else:
+            remedy = f"and there may be more: raise max_k, such as {more}"
+        warn(f"all {last} components that were looked at stand out, {remedy}")
     return Suggestion(int(k), method, table)
 
 

@@ -126,7 +126,9 @@ class IncrementalPCA(BatchPCA):
         size = BATCH * X.shape[1] if size is None else size
         with threads(self.n_threads), named(getattr(self, "feature_names_in_", None)):
             stream = self._streamed(X, size)
-        self._keep(stream)
+            self._keep(stream)
+            if stream.moments.count > 1:
+                vars(self).update(self._made(stream))
         self.batch_size_ = size
         return self
 

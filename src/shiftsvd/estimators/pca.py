@@ -72,7 +72,8 @@ class PCA(BatchPCA):
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. What would need more is refused; where it is tight, "auto" may take
+        another solver for another number of threads, as in `svd`.
     verbose : int
         Accepted for compatibility.
     scale_ddof : 0 or 1

@@ -48,7 +48,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Of the solvers, those that keep to it are taken, if any does.
+        Of the solvers, those that keep to it are taken, if any does. Their memory depends on the number of threads,
+        and so may the choice, where the limit is tight; without a limit it does not.
 
     Returns
     -------

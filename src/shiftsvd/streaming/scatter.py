@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -40,6 +40,11 @@ class Scatter(ABC):
 
     B: Panel
     used: int
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled; memory that may not be written to, as joblib maps it, is copied: LAPACK would not ask."""
+        fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
+        vars(self).update(state | {name: np.array(state[name]) for name in fixed})
 
     @property
     def columns(self) -> Panel:
