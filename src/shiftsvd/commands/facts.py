@@ -168,5 +168,5 @@ def estimated(given: dict[str, Any]) -> Facts:
         "n_passes": foreseen.n_passes + reads,
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,
-        "seconds": None if seconds is None else seconds * (foreseen.n_passes + reads),
+        "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
     }
