@@ -46,7 +46,7 @@ class DeviceResult(SVDResult):
         return self._result
 
     @cached_property
-    def U(self) -> Any:  # type: ignore[override]
+    def U(self) -> Any:
         """Left singular vectors, shape (m, k), on the device."""
         return self._arrays.up(np.ascontiguousarray(self._result.U))
 
@@ -56,7 +56,7 @@ class DeviceResult(SVDResult):
         return self._arrays.up(np.ascontiguousarray(self._result.S))
 
     @cached_property
-    def Vh(self) -> Any:  # type: ignore[override]
+    def Vh(self) -> Any:
         """Right singular vectors, conjugate-transposed, shape (k, n), on the device."""
         return self._arrays.up(np.ascontiguousarray(self._result.Vh))
 

@@ -10,6 +10,7 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.extremes import beyond, in_range
 from shiftsvd.estimators.likelihood import minka_rank
+from shiftsvd.estimators.native import fitted_natively
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import accuracy, check_complete, decompose
@@ -180,6 +181,7 @@ class PCA(BatchPCA):
     max_iter: int = names.MAX_ITER
     preprocess: Preprocess | None = None
 
+    @fitted_natively
     @as_one_fit
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.

@@ -43,8 +43,7 @@ def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
     if arrays.is_sparse(X):
         C, by_columns = arrays.sound_csr(X)
         _check_finite(arrays.parts(C)[0], arrays)
-        B = DeviceCSR(C, arrays, n_threads=n_threads)
-        return Adjoint(B) if by_columns else B
+        return DeviceCSR(arrays.flipped(C) if by_columns else C, arrays, n_threads=n_threads)
     _check_finite(X, arrays)
     A = DeviceRows(X, arrays, n_threads=n_threads)
     return A if X.shape[0] >= X.shape[1] else Adjoint(A.turned())

@@ -108,7 +108,7 @@ class DeviceBlocks(Blocked):
     def turned(self) -> "DeviceBlocks":
         """The adjoint as a matrix of its own rows."""
 
-    def transposed(self, passes: float) -> "DeviceBlocks":
+    def transposed(self, passes: float) -> "DeviceBlocks | None":
         """The adjoint, read by its own rows: with a `gram` of one read."""
         return self.turned()
 

@@ -31,7 +31,7 @@ class CupyArrays(Arrays):
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
         """The kind of numbers, which is NumPy's."""
-        return np.dtype(x.dtype)
+        return np.result_type(x.dtype)
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
         """The array in another precision."""

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
@@ -93,7 +94,7 @@ class DeviceCSR(DeviceBlocks):
             for lo, hi in cut(self.shape[0], ROWS):
                 parts = int(-(-(indptr[hi] - indptr[lo]) // MOST))
                 edges += np.linspace(lo, hi, max(parts, 1) + 1).astype(int)[1:].tolist()
-            self.memo["blocks"] = [(lo, hi) for lo, hi in zip(edges, edges[1:], strict=False) if lo < hi]
+            self.memo["blocks"] = [(lo, hi) for lo, hi in pairwise(edges) if lo < hi]
         blocks: list[Rows] = self.memo["blocks"]
         return blocks
 
@@ -202,8 +203,6 @@ class DeviceCSR(DeviceBlocks):
         """Moments of the rows; of a shifted matrix, from its products."""
         if self.shift is None:
             return super().row_moments(weights)
-        from shiftsvd.algebra.generic import row_means
-
         return row_means(self, weights)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
@@ -236,7 +235,7 @@ class DeviceCSR(DeviceBlocks):
         return Moments(total, mean, np.maximum(M2 + np.maximum(total - stored, 0) * np.abs(mean) ** 2, 0))
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms: from the moments, from sums over the entries, or from dense pieces where they cancel."""
+        """Squared column norms, from moments or sums over the entries; from dense pieces where they cancel."""
         known = self.known_squares() if weights is None else None
         if known is not None:
             return known
@@ -273,6 +272,10 @@ class DeviceCSR(DeviceBlocks):
         X = self.arrays.csr_in_dtype(X, self.double)
         squares = self.arrays.with_data(X, abs(self.arrays.parts(X)[0]) ** 2)
         return self.arrays.down(squares @ self.arrays.up(w[:, None]))[:, 0]
+
+    def transposed(self, passes: float) -> "DeviceCSR | None":
+        """The adjoint, sorted by its own rows; None where full columns are shifted, which would be rows of it."""
+        return None if len(self._full) else self.turned()
 
     def turned(self) -> "DeviceCSR":
         """The adjoint, sorted by its own rows once."""

@@ -11,13 +11,13 @@ import torch
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.numerics.panels import Panel
 
-TYPES = {
+TYPES: dict[np.dtype[Any], Any] = {
     np.dtype(np.float32): torch.float32,
     np.dtype(np.float64): torch.float64,
     np.dtype(np.complex64): torch.complex64,
     np.dtype(np.complex128): torch.complex128,
 }
-KINDS = {kind: dtype for dtype, kind in TYPES.items()} | {
+KINDS: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in TYPES.items()} | {
     torch.float16: np.dtype(np.float16),
     torch.bfloat16: np.dtype(np.float16),  # of as many bytes: computed in single precision
     torch.bool: np.dtype(bool),
@@ -42,12 +42,12 @@ class TorchArrays(Arrays):
     @property
     def on_host(self) -> bool:
         """Whether the device is the host itself."""
-        return self.device.type == "cpu"
+        return str(self.device.type) == "cpu"
 
     def check(self, X: Any) -> None:
         """Refuse tensors with gradients, and such as are no numbers."""
         if X.requires_grad:
-            raise ValueError("the tensor has requires_grad=True, and components have no gradients here; give X.detach()")
+            raise ValueError("the tensor has requires_grad=True, but components have no gradients; give X.detach()")
         self.dtype_of(X)
 
     def to_device(self, x: Panel) -> Any:
@@ -61,7 +61,7 @@ class TorchArrays(Arrays):
     def dtype_of(self, x: Any) -> np.dtype[Any]:
         """The kind of numbers; 16-bit floats of both kinds are one here."""
         if x.dtype not in KINDS:
-            raise ValueError(f"the matrix must be numeric, got a tensor of {x.dtype}; convert it with .to(torch.float32)")
+            raise ValueError(f"the matrix must be numeric, got a tensor of {x.dtype}; give X.to(torch.float32)")
         return KINDS[x.dtype]
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
@@ -92,7 +92,7 @@ class TorchArrays(Arrays):
 
     def is_sparse(self, X: Any) -> bool:
         """Whether the layout of a tensor is none of the dense ones."""
-        return X.layout != torch.strided
+        return bool(X.layout != torch.strided)
 
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
         """A sparse tensor of any layout as a sound CSR, and whether that is its adjoint."""
