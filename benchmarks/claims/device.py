@@ -1,8 +1,8 @@
 """Matrices on a device of PyTorch: values, vectors and certificates beside NumPy's, and what crosses for each pass.
 
 A CPU is enough. Real sets are read from the folder that SHIFTSVD_TEST_DATA names. Printed are, for each set, the
-largest relative error of a value there and here, of 1 - |cos| between vectors, whether both converged, and bytes for each
-pass; then how often 60 spectra had an error above its bound.
+largest relative error of a value there and here, of 1 - |cos| between vectors, whether both converged, and bytes for
+each pass; then how often 60 spectra had an error above its bound.
 
 Run: python -m benchmarks.claims.device    (needs PyTorch; in an environment of `make test-device`)
 """

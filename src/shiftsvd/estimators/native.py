@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from copy import copy
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, cast
 from warnings import warn
 
 import numpy as np
@@ -12,6 +12,8 @@ from sklearn import get_config
 
 from shiftsvd.backends.device import Arrays, arrays_of
 
+P = ParamSpec("P")
+R = TypeVar("R")
 DISPATCH = "sklearn.set_config(array_api_dispatch=True)"
 _told: set[str] = set()  # libraries whose users have read the notice
 
@@ -53,33 +55,36 @@ def here(Z: Any) -> Any:
     return Z if arrays is None else arrays.down(Z)
 
 
-def fitted_natively(fit: Callable[..., Any]) -> Callable[..., Any]:
+def fitted_natively(fit: Callable[P, R]) -> Callable[P, R]:
     """A `fit` after which what was learned lies where the data do, where scikit-learn is asked for that."""
 
     @wraps(fit)
-    def inside(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-        arrays = dispatched(X)
-        fit(self, X, *args, **named)
+    def inside(*args: P.args, **named: P.kwargs) -> R:
+        self = cast("Any", args[0])
+        arrays = dispatched(args[1] if len(args) > 1 else named.get("X"))
+        fitted = fit(*args, **named)
         vars(self).pop("_learned", None)
         if arrays is not None:
             here = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
             here = {name: value for name, value in here.items() if value.dtype.kind in "fc"}
             self._learned = arrays, here
             vars(self).update({name: arrays.up(np.ascontiguousarray(value)) for name, value in here.items()})
-        return self
+        return fitted
 
     return inside
 
 
-def natively(method: Callable[..., Any]) -> Callable[..., Any]:
+def natively(method: Callable[P, R]) -> Callable[P, R]:
     """A method that works with what was learned on the host, and whose result lies where its data do."""
 
     @wraps(method)
-    def inside(self: Any, *args: Any, **named: Any) -> Any:
+    def inside(*args: P.args, **named: P.kwargs) -> R:
+        self, *given = args
         learned = vars(self).get("_learned")
-        arrays = dispatched(args[0]) if args else learned and learned[0]
-        found = method(hosted(self), *args, **named)
-        return arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found
+        X = given[0] if given else named.get("X")
+        arrays = dispatched(X) if X is not None else learned and learned[0]
+        found: Any = cast("Any", method)(hosted(self), *given, **named)
+        return cast("R", arrays.up(np.ascontiguousarray(found)) if arrays and isinstance(found, np.ndarray) else found)
 
     return inside
 
