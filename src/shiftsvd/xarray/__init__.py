@@ -4,6 +4,8 @@ The names are those of xeofs: components (EOFs), scores (principal component tim
 """
 
 from shiftsvd.xarray.modes import pca
+from shiftsvd.xarray.patterns import patterns
 from shiftsvd.xarray.projection import project, reconstruct
+from shiftsvd.xarray.rotation import rotate
 
-__all__ = ["pca", "project", "reconstruct"]
+__all__ = ["patterns", "pca", "project", "reconstruct", "rotate"]

@@ -33,6 +33,8 @@ RESULTS: Final = (
     "slopes",
     "duals",
     "structure",
+    "score_correlations",
+    "other",
 )
 # How the CF conventions say that stored numbers stand for others.
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
