@@ -53,7 +53,7 @@ def test_patterns_are_covariances_and_correlations_with_the_field(settings: Any,
 
 def test_what_has_no_patterns_is_refused() -> None:
     eofs = pca(monthly(), 3)
-    with pytest.raises(ValueError, match="scaling must be one of \"?'covariance', .* got 'correlations'"):
+    with pytest.raises(ValueError, match=r"scaling must be one of 'covariance', .* got 'correlations'"):
         patterns(eofs, "correlations")
     with pytest.raises(ValueError, match="eofs must have the standard deviations of the field"):
         patterns(eofs.drop_vars("standard_deviation"), "correlation")

@@ -3,9 +3,12 @@
 The names are those of xeofs: components (EOFs), scores (principal component time series), modes counted from 1.
 """
 
+from shiftsvd.xarray.maps import correlation
 from shiftsvd.xarray.modes import pca
 from shiftsvd.xarray.patterns import patterns
 from shiftsvd.xarray.projection import project, reconstruct
+from shiftsvd.xarray.resampling import bootstrap
 from shiftsvd.xarray.rotation import rotate
+from shiftsvd.xarray.sampling import north
 
-__all__ = ["patterns", "pca", "project", "reconstruct", "rotate"]
+__all__ = ["bootstrap", "correlation", "north", "patterns", "pca", "project", "reconstruct", "rotate"]

@@ -63,19 +63,25 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     True
     """
     check_fit(eofs)
+    components = with_modes(eofs.components, "components")
+    anomalies, over, cells = anomalies_of(eofs, da, groups, covariates)
+    duals = with_modes(eofs.duals, "duals") if "duals" in eofs else components
+    V = np.asarray(fields.matrix(duals, ("mode",), eofs.mean_field.dims))[:, cells]  # they may be lazy
+    missing = eofs.attrs.get("missing", "error")
+    scores = (_regressed if missing == "em" else _multiplied)(anomalies, V, eofs, missing)
+    return fields.labelled(scores.T, da, over, mode=components.mode, name="scores", attrs=dict(eofs.scores.attrs))
+
+
+def anomalies_of(eofs: Any, da: Any, groups: Any, covariates: Any) -> tuple[Any, fields.Dims, fields.Mask]:
+    """(weighted anomalies of a field on the grid of the modes, its dimensions of samples, the cells that count)."""
     da = fields.as_field(da)
     space = eofs.mean_field.dims
     over = tuple(dim for dim in da.dims if dim not in space)
     da = on_grid(eofs.mean_field, da, space)
-    components = with_modes(eofs.components, "components")
-    V, cells = in_cells(components, space)
-    X = fields.matrix(da, over, space)[:, cells]
+    weights = _flat(eofs.weights, space)
+    cells = ~np.isnan(weights)
     factors = _removed(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
-    anomalies = without(X, factors, _flat(eofs.weights, space)[cells], np.float64)
-    duals = in_cells(with_modes(eofs.duals, "duals"), space)[0] if "duals" in eofs else V
-    missing = eofs.attrs.get("missing", "error")
-    scores = (_regressed if missing == "em" else _multiplied)(anomalies, duals, eofs, missing)
-    return fields.labelled(scores.T, da, over, mode=components.mode, name="scores", attrs=dict(eofs.scores.attrs))
+    return without(fields.matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
 
 
 def _multiplied(anomalies: Any, V: Panel, eofs: Any, missing: str) -> Panel:

@@ -70,8 +70,8 @@ def from_observed(Y: Any, samples: Samples, mean: Vector) -> Removed:
     there = ~np.isnan(Y)
     counted = np.hstack([L, *(L * column[:, None] for column in C.T), _products(C)])
     found = at_once(
-        M=(("p", "cell"), _times(counted.T, there)),
-        x=(("q", "cell"), _times(np.hstack([L, C]).T, np.where(there, Y, 0))),
+        M=(("p", "cell"), product(counted.T, there)),
+        x=(("q", "cell"), product(np.hstack([L, C]).T, np.where(there, Y, 0))),
     )
     g, c = L.shape[1], C.shape[1]
     counts = np.maximum(found["M"][:g], 1)
@@ -90,7 +90,7 @@ def _products(C: Panel) -> Panel:
     return (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
 
 
-def _times(D: Panel, X: Any) -> Any:
+def product(D: Panel, X: Any) -> Any:
     """``D X`` in double precision, lazy where X is; of an array block by block of its columns."""
     if is_lazy(X):
         import dask.array as da

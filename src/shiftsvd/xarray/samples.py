@@ -37,10 +37,10 @@ class Samples:
     @classmethod
     def of(cls, da: Any, over: Dims, groups: Any, covariates: Any) -> "Samples":
         """What is said of the samples of a field: names of coordinates, or values with or without labels."""
-        labels = None if groups is None else _values(da, over, groups, "groups")
+        labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
         given = _listed(da, over, covariates)
-        numbers = [as_numbers(_values(da, over, value, "covariates"), name) for name, value in given]
+        numbers = [as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
         return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
 
     @property
@@ -87,8 +87,8 @@ class Samples:
         return L
 
 
-def _values(da: Any, over: Dims, value: Any, what: str) -> npt.NDArray[Any]:
-    """A value for each sample: of a coordinate, of labelled values by their labels, of an array by positions."""
+def aligned(da: Any, over: Dims, value: Any, what: str) -> npt.NDArray[Any]:
+    """A value for each sample of a field: a coordinate, labelled values by their labels, an array by positions."""
     if isinstance(value, str):
         try:
             value = da[value]
