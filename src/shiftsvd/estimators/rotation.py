@@ -45,9 +45,10 @@ class Rotation:
     Examples
     --------
     >>> import numpy as np, shiftsvd as ss
-    >>> U, S, Vh = ss.svd(np.kron(np.eye(2), np.ones((3, 2))), 2, rng=0)
-    >>> ss.rotate(Vh.T, S).components.round(3)[:, 0] ** 2
-    array([0.5, 0. ])
+    >>> V = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, -1.0], [1.0, -1.0]]) / 2
+    >>> (ss.rotate(V, [1.0, 1.0]).components ** 2).round(2)
+    array([[0.5, 0.5, 0. , 0. ],
+           [0. , 0. , 0.5, 0.5]])
     """
 
     components: Panel

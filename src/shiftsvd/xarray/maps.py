@@ -97,7 +97,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
 
 def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Panel]:
     """Correlations of the columns of Z with those of X, (modes, cells), over what both have; two reads."""
-    rows = ~np.isnan(Z).any(axis=1)
+    rows = np.asarray(~np.isnan(Z).any(axis=1))
     Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
     there = ~np.isnan(X) & rows[:, None]
     mean = fields.at_once(

@@ -57,7 +57,7 @@ def north(eofs: Any, *, along: Hashable | None = None) -> Any:
     >>> values = np.random.default_rng(0).standard_normal((200, 4, 5)) * [9, 5, 3, 1, 1]
     >>> bars = sx.north(sx.pca(xarray.DataArray(values, dims=("time", "lat", "lon")), 3))
     >>> bars.separated.values.tolist(), bool(np.all(bars.effective_size > 100))
-    ([False, False, False], True)
+    ([False, True, True], True)
     """
     check_fit(eofs)
     if "rotation" in eofs.attrs:
@@ -86,7 +86,7 @@ def _separated(variances: Vector, errors: Vector) -> Vector:
     """Whether the variances next to each are further away than its error; below the last one nothing is known."""
     gaps = np.abs(np.diff(variances))
     nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
-    return nearest > errors
+    return np.asarray(nearest > errors)
 
 
 def lag_one(Z: Vector, first: Places, second: Places) -> Vector:
