@@ -5,6 +5,7 @@ from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank, repeated
 from shiftsvd.algebra.operator import Operator
+from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.algebra.shifted import Shifted
 from shiftsvd.numerics.moments import Moments
@@ -19,6 +20,7 @@ __all__ = [
     "Moments",
     "Operator",
     "Panel",
+    "Product",
     "Scaled",
     "Shifted",
     "field_of",

@@ -95,6 +95,18 @@ def matmat_in_double(A: "Operator", V: Panel) -> Panel:
 
 
 @generic
+def rmatmat_in_double(A: "Operator", W: Panel) -> Panel:
+    """``A^H W`` in double precision whatever the data are, where `rmatmat` is not: for products of operators."""
+    return A.rmatmat(W)
+
+
+@generic
+def cancelled(A: "Operator") -> float:
+    """The norm of what products make and take away again: their rounding is of its size, however small they are."""
+    return 0.0
+
+
+@generic
 def lazy_basis(A: "Operator", V: Panel, rows: Vector | None = None) -> Any | None:
     """Orthonormal columns along those of ``diag(rows) A V``, left where the data are; None if these are here."""
     return None
