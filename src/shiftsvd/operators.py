@@ -1,5 +1,6 @@
 """The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
 
+from shiftsvd.algebra.above import Above, beside
 from shiftsvd.algebra.adjoint import Adjoint
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.derived import Derived
@@ -12,6 +13,7 @@ from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 
 __all__ = [
+    "Above",
     "Adjoint",
     "Costs",
     "Derived",
@@ -23,6 +25,7 @@ __all__ = [
     "Product",
     "Scaled",
     "Shifted",
+    "beside",
     "field_of",
     "panel_dtype",
     "repeated",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra import generic
+from shiftsvd.algebra.above import together
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.algebra.scaled import times_powers
@@ -145,8 +146,11 @@ class Product(Operator):
         return self.H.column_squares(weights)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``B^H A^H diag(weights) A B``, from rows of the product."""
+        """``B^H A^H diag(weights) A B``, from that of A where A and B share a short side, else from rows of both."""
         n = self.shape[1]
+        if self.A.shape[1] <= n:
+            K = _times(self.B.H, generic.gram_matrix(self.A, weights))
+            return _times(self.B.H, K.conj().T).conj().T
         G = np.zeros((n, n), panel_dtype(self.dtype))
         for lo, block in self.row_blocks(FORMED):
             w = None if weights is None else weights[lo : lo + len(block)]
@@ -171,7 +175,9 @@ class Product(Operator):
         for first in range(0, m, at_once):
             lines = slice(first, min(first + at_once, m))
             C = np.zeros((lines.stop - first, n), panel_dtype(self.dtype))
-            for X, Y in _together(self.A.H, self.B):
+            inner = max(1, generic.QR_ENTRIES // max(m, n))
+            blocks = [generic.row_blocks(F, inner) for F in (self.A.H, self.B)]
+            for _, (X, Y) in together(blocks):
                 C += X[:, lines].conj().T @ Y
             for lo in range(0, len(C), rows):
                 yield first + lo, C[lo : lo + rows]
@@ -288,17 +294,3 @@ def _size(A: Operator) -> float:
         Omega = np.random.default_rng(0).standard_normal((A.shape[1], FEW)).astype(panel_dtype(A.dtype))
         norm = length(np.abs(A.matmat(Omega)).ravel()) / math.sqrt(FEW)
     return norm + (0.0 if shift is None else shift.frobenius_norm()) + generic.cancelled(A)
-
-
-def _together(A: Operator, B: Operator) -> Iterator[tuple[Any, Any]]:
-    """Dense blocks of the same rows of both, in order; one pass of each."""
-    rows = max(1, generic.QR_ENTRIES // max(A.shape[1], B.shape[1]))
-    left, right = (generic.row_blocks(F, rows) for F in (A, B))
-    X, Y = next(left)[1], next(right)[1]
-    while True:
-        rows = min(len(X), len(Y))
-        yield X[:rows], Y[:rows]
-        X, Y = X[rows:], Y[rows:]
-        X, Y = (F if len(F) else next(more, (0, F))[1] for F, more in ((X, left), (Y, right)))
-        if not len(X):
-            return

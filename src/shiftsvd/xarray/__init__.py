@@ -16,8 +16,13 @@ from shiftsvd.operators import Operator
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.areas import cell_weights
+from shiftsvd.xarray.coupling import coupled
+from shiftsvd.xarray.extending import extended
+from shiftsvd.xarray.hilbert import hilbert
+from shiftsvd.xarray.joining import joint
+from shiftsvd.xarray.sides import side
 
-__all__ = ["pca", "project", "reconstruct"]
+__all__ = ["coupled", "extended", "hilbert", "joint", "pca", "project", "reconstruct", "side"]
 
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Dataset must hold to be projected on
 
