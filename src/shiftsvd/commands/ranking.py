@@ -10,6 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.grouped import group_bytes
+from shiftsvd.backends.holding import left_beside
 from shiftsvd.commands.cells import Known, place_of
 from shiftsvd.commands.checks import check_choice
 from shiftsvd.commands.spreadsheet import texts_for
@@ -94,11 +95,12 @@ def ranked(
     if options.filled or not isinstance(A, Operator):
         raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
     asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
-    _affordable_later(A, k, options)
+    memory = left_beside(A, options.memory)
+    _affordable_later(A, k, options, memory)
     labels = None if options.batch is None else of_samples(place_of(vars(options), options.files), options.batch)
     batches, before = Batches.of(labels, A.shape[0]), passes_so_far()
     steps = steps if asked.of_logarithms else ()
-    found = rank(A, asked, steps, batches, names.features, memory_limit=options.memory)
+    found = rank(A, asked, steps, batches, names.features, memory_limit=memory)
     after = passes_so_far()
     reads = None if before is None or after is None else after - before
     places = np.flatnonzero(found.mask)
@@ -111,12 +113,12 @@ def foreseen_ranking(A: Operator) -> tuple[int, int]:
     return 2, group_bytes(A, 1, 2)
 
 
-def _affordable_later(A: Operator, k: int | float, options: Any) -> None:
+def _affordable_later(A: Operator, k: int | float, options: Any, memory: int | str | None) -> None:
     """Refuse components that would not fit into the memory, before features are ranked: of as many, whichever."""
     some = some_columns(A, np.arange(min(options.top_features, A.shape[1])))
-    solver = solver_named(options.solver, some, k, options.tol, options.memory)
+    solver = solver_named(options.solver, some, k, options.tol, memory)
     what = f"finding components of {some.shape[1]} features"
-    affordable(solver.peak_bytes(some, asked_for(some, k)), options.memory, what)
+    affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
 
 
 def write_features(path: Path, found: Ranking, names: Any) -> None:

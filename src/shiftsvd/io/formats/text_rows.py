@@ -20,8 +20,9 @@ from shiftsvd.io.limits import bounded_lines
 from shiftsvd.runs.memory import limit_of
 
 Part = tuple[npt.NDArray[Any], list[str]]  # rows, and their names if they have some
-# Bytes of text that are parsed at once, and their part of the limit: Arrow reads 32 of them ahead.
-_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 18, 512
+# Bytes of text that are parsed at once, and their part of the limit: Arrow reads 32 of them ahead, whose numbers take
+# several times the text.
+_BLOCK, _LEAST, _SHARE = 1 << 24, 1 << 16, 1024
 _WIDEST = 32  # bytes of text of one number
 _CUT = 12  # bytes of memory for each byte of a row that is cut into cells
 _WIDE = 1 << 13  # columns; Arrow takes some ten kilobytes for each
