@@ -104,8 +104,8 @@ class TestCoupled:
     @pytest.mark.parametrize("method", ["mca", "cca"])
     def test_samples_are_matched_by_their_labels(self, method: Any) -> None:
         X, Y = fields()
-        pair = coupled(X, Y, 2, method=method, n_components=4, tol=1e-9, rng=0)
-        turned = coupled(X, Y.isel(time=slice(None, None, -1)), 2, method=method, n_components=4, tol=1e-9, rng=0)
+        pair = coupled(X, Y, 2, method=method, leading=4, tol=1e-9, rng=0)
+        turned = coupled(X, Y.isel(time=slice(None, None, -1)), 2, method=method, leading=4, tol=1e-9, rng=0)
         np.testing.assert_allclose(turned.correlation, pair.correlation, rtol=1e-9)
         np.testing.assert_allclose(np.abs(turned.y_scores), np.abs(pair.y_scores), atol=1e-6)
         np.testing.assert_array_equal(turned.time, X.time)
@@ -115,7 +115,7 @@ class TestCoupled:
             coupled(X, Y.assign_coords(time=Y.time.values % 300), 2)
         with pytest.raises(ValueError, match="same samples, got 60 and 50 along time"):
             coupled(X, Y[:50].drop_vars("time"), 2)
-        unlabelled = coupled(X, Y.drop_vars("time"), 2, method=method, n_components=4, tol=1e-9, rng=0)
+        unlabelled = coupled(X, Y.drop_vars("time"), 2, method=method, leading=4, tol=1e-9, rng=0)
         np.testing.assert_allclose(unlabelled.correlation, pair.correlation, rtol=1e-9)
 
     def test_samples_that_one_field_lacks_are_left_out(self) -> None:
@@ -129,9 +129,9 @@ class TestCoupled:
 
     def test_canonical_correlations_are_those_of_the_leading_components(self) -> None:
         X, Y = fields()
-        pair = coupled(X, Y, 3, method="cca", n_components=(5, 0.99), weights="coslat", tol=1e-9, rng=0)
+        pair = coupled(X, Y, 3, method="cca", leading=(5, 0.99), weights="coslat", tol=1e-9, rng=0)
         D, E = matrix(X), matrix(Y)
-        k = pair.attrs["n_components"][1]
+        k = pair.attrs["leading"][1]
         S = np.linalg.svd(E, compute_uv=False) ** 2
         assert k == int(np.searchsorted(np.cumsum(S) / S.sum(), 0.99)) + 1
         P, Q = np.linalg.svd(D)[0][:, :5], np.linalg.svd(E)[0][:, :k]
@@ -143,7 +143,7 @@ class TestCoupled:
         np.testing.assert_allclose(D @ flat(pair.x_duals).T, pair.x_scores.T, atol=1e-6)
         np.testing.assert_allclose(flat(pair.x_components), pair.x_scores.values @ D / (TIMES - 1), atol=1e-4)
         with pytest.raises(ValueError, match=r"n_modes must be in 1\.\.3 for 3 and 5 components, got 4"):
-            coupled(X, Y, 4, method="cca", n_components=(3, 5))
+            coupled(X, Y, 4, method="cca", leading=(3, 5))
 
     def test_a_side_projects_other_times_and_makes_up_the_field(self) -> None:
         X, Y = fields()
@@ -391,7 +391,7 @@ class TestExtended:
 
 def test_attributes_can_be_written_to_files() -> None:
     X, Y = fields()
-    for result in (coupled(X, Y, 2, method="cca", n_components=3), joint([X, Y], 2)):
+    for result in (coupled(X, Y, 2, method="cca", leading=3), joint([X, Y], 2)):
         assert json.loads(result.attrs["fields"])
         assert all(isinstance(value, str | float | int | list) for value in result.attrs.values())
 
@@ -422,7 +422,7 @@ def test_xeofs_finds_the_same_pairs(xeofs: Any) -> None:
 def test_xeofs_finds_the_same_canonical_correlations(xeofs: Any) -> None:
     X, Y = fields()
     model = xeofs.cross.CCA(n_modes=3, use_coslat=True, n_pca_modes=3, random_state=0).fit(X, Y, dim="time")
-    pair = coupled(X, Y, 3, method="cca", n_components=3, weights="coslat", tol=1e-9, rng=0)
+    pair = coupled(X, Y, 3, method="cca", leading=3, weights="coslat", tol=1e-9, rng=0)
     theirs = model.cross_correlation_coefficients() * (TIMES - 1) / TIMES
     np.testing.assert_allclose(pair.correlation, theirs, rtol=1e-6)
     for name, scores in zip(("x", "y"), model.scores(normalized=True), strict=True):

@@ -32,7 +32,7 @@ def coupled(
     *,
     dim: Hashable | Sequence[Hashable] = "time",
     method: Literal["mca", "cca"] = "mca",
-    n_components: int | float | tuple[int | float, int | float] = 10,
+    leading: int | float | tuple[int | float, int | float] = 10,
     weights: Any = None,
     center: bool | tuple[bool, bool] = True,
     standardize: bool | tuple[bool, bool] = False,
@@ -57,7 +57,7 @@ def coupled(
     method : "mca" or "cca"
         Maximum covariance analysis (also called SVD analysis): singular vectors of ``X^H Y``, which is never formed. Or
         canonical correlation analysis, of the scores of the leading components of each field.
-    n_components : int, or float in (0, 1), or a tuple of two
+    leading : int, or float in (0, 1), or a tuple of two
         With "cca": of each field, how many components, or which share of the variance. The more there are beside the
         number of samples, the larger correlations are by chance.
     weights, center, standardize
@@ -124,7 +124,7 @@ def coupled(
     given = {"solver": solver, "rng": generator(rng), **vars(resources)}
     if not isinstance(solver, Solver):
         given["tol"] = tol
-    found = _covariances(x, y, n_modes, given) if method == "mca" else _correlations(x, y, n_modes, n_components, given)
+    found = _covariances(x, y, n_modes, given) if method == "mca" else _correlations(x, y, n_modes, leading, given)
     return _dataset(x, y, found, method)
 
 
@@ -152,10 +152,10 @@ def _covariances(x: Anomalies, y: Anomalies, n_modes: int, given: dict[str, Any]
     return Pairs((U, V), (x.A.matmat(U), y.A.matmat(V)), None, shared, told)
 
 
-def _correlations(x: Anomalies, y: Anomalies, n_modes: int, n_components: Any, given: dict[str, Any]) -> Pairs:
+def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given: dict[str, Any]) -> Pairs:
     """Canonical correlations of the leading components of both fields."""
     m = x.A.shape[0]
-    fits = [_leading(of.A, k, given) for of, k in zip((x, y), _pair(n_components), strict=True)]
+    fits = [_leading(of.A, k, given) for of, k in zip((x, y), _pair(leading), strict=True)]
     P, correlations, Qh = np.linalg.svd(fits[0].U.T @ fits[1].U)
     check_modes(n_modes, len(correlations), f"{len(fits[0].S)} and {len(fits[1].S)} components")
     fx, fy = fits
@@ -166,7 +166,7 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, n_components: Any, g
         "solver": accounts[0]["solver"],
         "n_passes": sum(account["n_passes"] for account in accounts),
         "converged": all(account["converged"] for account in accounts),
-        "n_components": [len(F.S) for F in fits],
+        "leading": [len(F.S) for F in fits],
     }
     patterns = fx.Vh.T @ (fx.S[:, None] * px / root), fy.Vh.T @ (fy.S[:, None] * py / root)
     duals = fx.Vh.T @ (px * root / fx.S[:, None]), fy.Vh.T @ (py * root / fy.S[:, None])

@@ -20,7 +20,7 @@ def mode_labels(count: int) -> Any:
 def scores_of(F: SVDResult) -> Panel:
     """``U S`` in the precision of the vectors, (m, k)."""
     U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
-    return U * F.S.astype(U.real.dtype)
+    return np.asarray(U * F.S.astype(U.real.dtype))
 
 
 def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
