@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
+    from shiftsvd.estimators.rotation import Rotation as Rotation
+    from shiftsvd.estimators.rotation import rotate as rotate
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
     from shiftsvd.missing import Completion as Completion
@@ -82,6 +84,7 @@ _NAMES = {
     "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),
+    "estimators.rotation": ("Rotation", "rotate"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
     "missing": ("Completion", "complete_matrix"),

@@ -49,8 +49,14 @@ class Anomalies:
         return fields.labelled(fields.filled(Z.T, self.field.rows), self.da, self.field.over, mode)
 
     def subtracted(self) -> dict[str, Any]:
-        """The mean field and the weights, labelled."""
-        return {"mean_field": self.in_space(self.mean), "weights": self.in_space(self.weights)}
+        """The mean field with what the field says of itself, and the weights."""
+        mean = self.in_space(self.mean).assign_attrs(fields.told_of(self.da))
+        return {"mean_field": mean, "weights": self.in_space(self.weights)}
+
+    @property
+    def told(self) -> dict[str, str]:
+        """What the field is called, if anything."""
+        return {} if self.da.name is None else {"field": str(self.da.name)}
 
 
 def anomalies(

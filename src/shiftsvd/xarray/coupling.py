@@ -114,8 +114,7 @@ def coupled(
     """
     if method not in ("mca", "cca"):
         raise ValueError(f'method must be "mca" or "cca", got {method!r}')
-    for da in (X, Y):
-        fields.check_field(da)
+    X, Y = fields.as_field(X), fields.as_field(Y)
     Y = in_order(X, Y, dim, ("X", "Y"))
     both = at_common([fields.stacked(da, dim) for da in (X, Y)])
     resources = Resources(memory_limit, n_threads)
@@ -219,7 +218,8 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs, method: str) -> Any:
             **of.subtracted(),
             **({} if found.duals is None else {"duals": of.in_space(found.duals[i].T, modes)}),
         }
-    return together(parts, shared, modes, x.field.over, found.told | {"method": method})
+    named = {f"field_{name}": of.told["field"] for name, of in (("x", x), ("y", y)) if of.told}
+    return together(parts, shared, modes, x.field.over, found.told | {"method": method} | named)
 
 
 def _norms(A: Operator) -> Vector:

@@ -86,7 +86,7 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
-    fields.check_field(da)
+    da = fields.as_field(da)
     if "lag" in da.dims:
         raise ValueError("the name lag is taken by the result; rename that dimension")
     dim = steps(da, dim, "a lag")
@@ -121,7 +121,9 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
 
 def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
     """The result with names and coordinates, and what was missing as NaN."""
-    from xarray import Dataset, concat
+    from xarray import concat
+
+    from shiftsvd.xarray.dataset import Dataset
 
     modes, n = mode_labels(len(F.S)), F.Vh.shape[1]
     patterns = F.U.T.reshape(len(F.S), len(lags), -1)
@@ -130,4 +132,4 @@ def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
     scores = fields.labelled(scores_of(F.H).conj().T, starts, of.field.over, modes)
     found = {"components": concat(each, "lag"), "scores": scores}
     found |= variances(F.S, n, squares) | of.subtracted()
-    return Dataset(found, coords={"mode": modes})
+    return Dataset(found, coords={"mode": modes}, attrs=of.told)

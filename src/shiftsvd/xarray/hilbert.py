@@ -102,7 +102,7 @@ def hilbert(
         raise ValueError(f'padding must be "exp" or None, got {padding!r}')
     if not decay > 0:
         raise ValueError(f"decay must be positive, got {decay}")
-    fields.check_field(da)
+    da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
     field = fields.stacked(da, dim)
     all_there(field, "a Hilbert transform")

@@ -1,6 +1,7 @@
 """Modes of several fields together, each on its own grid, normalised and weighted by itself."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,7 @@ def as_fields(data: Any) -> dict[str, Any]:
         raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
     if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
         raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
-    for _, da in pairs:
-        fields.check_field(da)
-    return dict(zip(names, (da for _, da in pairs), strict=True))
+    return dict(zip(names, (fields.as_field(da) for _, da in pairs), strict=True))
 
 
 def _modes(
@@ -154,7 +153,8 @@ def _modes(
         own = Vh[:, lo : lo + of.A.shape[1]]
         found[name] = _part(of, own, F.S, times[name], squares[name], modes)
         lo += of.A.shape[1]
-    return together(found, shared, modes, first.field.over, told_of_fit(F.info))
+    named = {f"field_{name}": of.told["field"] for name, of in parts.items() if of.told}
+    return together(found, shared, modes, first.field.over, told_of_fit(F.info) | named)
 
 
 def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, modes: Any) -> dict[str, Any]:
@@ -165,8 +165,7 @@ def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, 
     shares = explained / (squares * times**2) if squares > 0 else np.zeros(len(S))
     return {
         "components": of.in_space(components, modes),
-        "mean_field": of.in_space(of.mean),
-        "weights": of.in_space(of.weights * times),
+        **replace(of, weights=of.weights * times).subtracted(),
         "own_variance_ratio": DataArray(shares, dims="mode"),
     }
 

@@ -34,12 +34,12 @@ def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
 
 def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float) -> Any:
     """Modes of one field as `pca` gives them: components (k, n), scores (m, k)."""
-    from xarray import Dataset
+    from shiftsvd.xarray.dataset import Dataset
 
     modes = mode_labels(len(S))
     found = {"components": of.in_space(components, modes), "scores": of.in_time(Z, modes)}
     found |= variances(S, len(Z), squares) | of.subtracted()
-    return Dataset(found, coords={"mode": modes})
+    return Dataset(found, coords={"mode": modes}, attrs=of.told)
 
 
 def told_of_fit(info: Info) -> dict[str, Any]:

@@ -11,9 +11,11 @@ Parts = Mapping[str, Mapping[str, Any]]  # DataArrays by the name of the field a
 
 def together(parts: Parts, shared: Mapping[str, Any], modes: Any, over: Dims, told: Mapping[str, Any]) -> Any:
     """One Dataset: variables of fields as ``name_variable``, coordinates that differ as ``coordinate_name``."""
-    from xarray import Dataset
+    from xarray import Dataset as Part
 
-    own = {name: Dataset(dict(part)) for name, part in parts.items()}
+    from shiftsvd.xarray.dataset import Dataset
+
+    own = {name: Part(dict(part)) for name, part in parts.items()}
     differ = _differing(own, {*over, modes.name})
     found = {key: da.drop_vars([coord for coord in differ if coord in da.coords]) for key, da in shared.items()}
     attrs = dict(told)
@@ -60,7 +62,7 @@ def side(result: Any, name: str) -> Any:
     >>> shiftsvd.xarray.side(pair, "y").components.dims
     ('mode', 'lat', 'lon')
     """
-    from xarray import Dataset
+    from shiftsvd.xarray.dataset import Dataset
 
     names = names_of(result)
     if name not in names:
@@ -74,8 +76,11 @@ def side(result: Any, name: str) -> Any:
         if own or not key.startswith(prefixes):
             da = da.drop_vars([coord for coord in da.coords if coord in foreign])
             found[key.removeprefix(f"{name}_") if own else key] = da.rename(_of(da, back[name]))
-    told = {key: value for key, value in result.attrs.items() if key != "fields" and not key.startswith("renamed_")}
-    return Dataset(found, attrs=told | {"field": name})
+    of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", "field") for other in names))
+    told = {key: value for key, value in result.attrs.items() if key not in of_fields}
+    if f"field_{name}" in result.attrs:
+        told["field"] = result.attrs[f"field_{name}"]
+    return Dataset(found, attrs=told)
 
 
 def names_of(result: Any) -> list[str]:
