@@ -151,6 +151,8 @@ class TestCoupled:
         x, y = side(pair, "x"), side(pair, "y")
         np.testing.assert_allclose(project(x, X[:7]), pair.x_scores[:, :7], atol=1e-8)
         np.testing.assert_allclose(project(y, Y[:7]), pair.y_scores[:, :7], atol=1e-8)
+        with pytest.raises(ValueError, match=r'these modes are of x and y each: project\(side\(eofs, "x"\), da\)'):
+            project(pair, X)
         assert float(np.abs(reconstruct(x) - X).max()) < 6  # all but the noise
 
     @pytest.mark.parametrize("chunks", [{"time": 20}, {"lat": 3}])
@@ -231,8 +233,18 @@ class TestJoint:
         modes = joint([X, Y], TIMES - 1, weights="coslat", standardize={"slp": True}, tol=1e-9)
         xarray.testing.assert_allclose(reconstruct(side(modes, "sst")), X, rtol=1e-6)
         xarray.testing.assert_allclose(reconstruct(side(modes, "slp")), Y, rtol=1e-6)
-        parts = [project(side(modes, name), da) for name, da in (("sst", X), ("slp", Y))]
-        np.testing.assert_allclose(sum(parts), modes.scores, atol=1e-6)
+        assert reconstruct(modes, modes=[1, 2]).sst.dims == ("time", "lat_sst", "lon")
+        whole = project(modes, [Y[::-1], X])
+        np.testing.assert_allclose(whole.sel(mode=modes.mode, time=modes.time), modes.scores, atol=1e-6)
+        with pytest.raises(ValueError, match="all fields of the modes are needed, slp is missing"):
+            project(modes, [X])
+
+    def test_pca_takes_several_fields_as_joint_does(self) -> None:
+        X, Y = fields()
+        modes = joint([X, Y], 2, weights="coslat", tol=1e-9, rng=0)
+        xarray.testing.assert_identical(pca([X, Y], 2, weights="coslat", tol=1e-9, rng=0), modes)
+        with pytest.raises(ValueError, match="of several fields only whole anomalies are taken"):
+            pca({"x": X, "y": Y}, 2, missing="mean")
 
     def test_chunked_fields_and_arrays_go_together(self) -> None:
         pytest.importorskip("dask.array")
@@ -296,6 +308,9 @@ class TestHilbert:
         made = (modes.scores * modes.components).sum("mode").real / modes.weights + modes.mean_field
         xarray.testing.assert_allclose(made.transpose("time", "lat", "lon"), da, rtol=1e-9)
         assert (modes.attrs["padding"], modes.attrs["decay"]) == ("exp", 0.2)
+        xarray.testing.assert_allclose(reconstruct(modes), da, rtol=1e-9)
+        with pytest.raises(ValueError, match="eofs must be real modes, got those of an analytic signal"):
+            project(modes, da)
 
     def test_a_wave_that_travels_is_one_mode_and_its_phase_runs(self) -> None:
         t, x = np.arange(72)[:, None], np.arange(12)
@@ -356,6 +371,8 @@ class TestExtended:
         E = np.hstack([D[lag : lag + 58] for lag in range(3)])
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
+        with pytest.raises(ValueError, match="eofs must be modes of single steps, got modes with lags"):
+            project(modes, X)
 
     def test_chunked_fields_give_the_same(self) -> None:
         pytest.importorskip("dask.array")

@@ -53,15 +53,15 @@ class Stacked(NamedTuple):
     n_missing: int = 0  # of X
 
 
-def check_labelled(da: Any, name: str) -> None:
-    """Refuse what is no DataArray of real numbers."""
+def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
+    """Refuse what is no DataArray of real numbers, or of other `kinds`."""
     xarray = optional("xarray", "xarray")
     if not isinstance(da, xarray.DataArray):
         raise TypeError(
             f"{name} must be an xarray.DataArray, got {type(da).__name__}; choose one variable of a Dataset, "
             "or name the dimensions of an array"
         )
-    if da.dtype.kind not in "fiub":
+    if da.dtype.kind not in kinds:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
 
 

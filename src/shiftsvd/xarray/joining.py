@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.front import svd
-from shiftsvd.io.base import optional
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator, Scaled, beside
 from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
-from shiftsvd.xarray.matching import at_common, in_order
+from shiftsvd.xarray.matching import as_fields, at_common, in_order
 from shiftsvd.xarray.results import mode_labels, scores_of, told_of_fit, variances
 from shiftsvd.xarray.sides import together
 
@@ -105,25 +104,6 @@ def joint(
     parts = {name: anomalies(da, stacked[name], w[name], c[name], z[name], resources) for name, da in given.items()}
     times = _of_each(factors or {}, list(given), 1.0, "factors")
     return _modes(parts, n_modes, times, normalize, (solver, tol, rng), resources)
-
-
-def as_fields(data: Any) -> dict[str, Any]:
-    """Fields by their names, checked."""
-    xarray = optional("xarray", "xarray")
-    if isinstance(data, xarray.Dataset):
-        pairs = list(data.data_vars.items())
-    elif isinstance(data, Mapping):
-        pairs = list(data.items())
-    elif isinstance(data, Sequence) and not isinstance(data, str):
-        pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
-    else:
-        raise TypeError(f"data must be a Dataset, or DataArrays in a list or by their names, got {type(data).__name__}")
-    names = [str(name) for name, _ in pairs]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
-    if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
-        raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
-    return dict(zip(names, (fields.as_field(da) for _, da in pairs), strict=True))
 
 
 def _modes(

@@ -1,12 +1,36 @@
 """Several fields at the same samples: matched by their labels, and without those that one of them lacks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from shiftsvd.xarray.fields import Mask, Stacked
+from shiftsvd.xarray.fields import Mask, Stacked, as_field
+
+
+def is_several(data: Any) -> bool:
+    """Whether these are several fields: a Dataset, a mapping, or a sequence that is no array."""
+    return isinstance(data, Mapping) or (isinstance(data, Sequence) and not isinstance(data, str))
+
+
+def as_fields(data: Any) -> dict[str, Any]:
+    """Fields by their names, checked."""
+    if not is_several(data):
+        told = type(data).__name__
+        raise TypeError(f"data must be a Dataset, or DataArrays in a list or by their names, got {told}")
+    if hasattr(data, "data_vars"):
+        pairs = list(data.data_vars.items())
+    elif isinstance(data, Mapping):
+        pairs = list(data.items())
+    else:
+        pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
+    names = [str(name) for name, _ in pairs]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
+    if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
+        raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
+    return dict(zip(names, (as_field(da) for _, da in pairs), strict=True))
 
 
 def in_order(first: Any, other: Any, dim: Any, names: tuple[str, str]) -> Any:

@@ -88,6 +88,11 @@ def names_of(result: Any) -> list[str]:
     return list(json.loads(getattr(result, "attrs", {}).get("fields", "[]")))
 
 
+def renamed(result: Any, name: str, da: Any) -> Any:
+    """A field of one side with the names that its coordinates have in the result of all."""
+    return da.rename(_of(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()}))
+
+
 def _of(da: Any, renamed: Mapping[str, str]) -> dict[str, str]:
     """New names of what a DataArray has."""
     return {key: new for key, new in renamed.items() if key in da.coords or key in da.dims}
