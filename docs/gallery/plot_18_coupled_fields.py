@@ -40,7 +40,7 @@ pair = sx.coupled(sst, wind, n_modes=3, weights="coslat", rng=0)
 print(pair.squared_covariance_fraction.values.round(3), pair.correlation.values.round(2))
 
 # %%
-# One pair has nearly all of the squared covariance. Maps of correlation show it in units that both fields share: of
+# One pair has most of the squared covariance. Maps of correlation show it in units that both fields share: of
 # each field with the scores of the other one, which is what the other one tells of it.
 
 figure = plt.figure(figsize=(10, 6), layout="constrained")

@@ -239,11 +239,29 @@ def test_labels_of_rows_must_be_the_same() -> None:
     X, Y = (pd.DataFrame(F) for F in pair())
     names = [f"s{i}" for i in range(120)]
     X.index, Y.index = names, names[::-1]
-    with pytest.raises(ValueError, match=r"labels differ, such as 's0' and 's119'; Y = Y\.loc\[X\.index\]"):
+    with pytest.raises(ValueError, match=r"labels differ, such as 's0' and 's119'; put them in one order"):
         ss.cross(X, Y)
     found = ss.cross(X, Y.loc[X.index])
     assert_is(found, X.to_numpy().T @ Y.to_numpy()[::-1], np.linalg.norm(X) * np.linalg.norm(Y))
     assert ss.cross(X, Y.reset_index(drop=True)).shape == (30, 20)  # without names of their own
+    plain = X.reset_index(drop=True)
+    with pytest.raises(ValueError, match="labels differ, such as 0 and 119"):
+        ss.cross(plain, Y.reset_index(drop=True).iloc[::-1])
+    xarray = pytest.importorskip("xarray")
+    A, B = (xarray.DataArray(F, dims=("time", "cell"), coords={"time": range(120)}) for F in pair())
+    assert ss.cross(A, B).shape == (30, 20)
+    with pytest.raises(ValueError, match="labels differ, such as 0 and 119"):
+        ss.cross(A, B[::-1])
+
+
+def test_what_is_foreseen_counts_both_reads_of_a_step() -> None:
+    C = ss.cross(*pair(9, 500, 300, 280))
+    told = ss.estimate(C, 3, "lanczos")
+    taken = ss.svd(C, 3, solver="lanczos", rng=0).info.n_passes
+    assert told.passes_range[0] <= taken <= told.passes_range[1]
+    for same in (C.H, ss.operators.Scaled(C), ss.operators.Above((C,))):
+        assert generic.passes_per_step(same) == 2
+    assert generic.passes_per_step(ss.as_operator(pair()[0])) == 1
 
 
 def test_products_survive_pickling() -> None:

@@ -406,6 +406,17 @@ class TestExtended:
             extended(da.rename(lat="lag"), lags=2)
 
 
+@pytest.mark.parametrize(
+    "call", [lambda da: coupled(da, da), lambda da: joint([da]), hilbert, lambda da: extended(da, lags=2)]
+)
+def test_values_that_are_missing_here_and_there_are_refused_with_a_remedy(call: Any) -> None:
+    da = wave()
+    da[3, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"but 1 of 12 miss some, 1 values in all; .*fillna\(reconstruct\(pca"):
+        call(da)
+    call(da.fillna(reconstruct(pca(da, 2, missing="em", rng=0))))
+
+
 def test_attributes_can_be_written_to_files() -> None:
     X, Y = fields()
     for result in (coupled(X, Y, 2, method="cca", leading=3), joint([X, Y], 2)):

@@ -115,6 +115,10 @@ class Above(Operator):
             n_threads=next((A.n_threads for A in parts if A.n_threads), None),
         )
 
+    def passes_per_step(self) -> int:
+        """As many as the part that takes most."""
+        return max(map(generic.passes_per_step, self.parts))
+
     def moments(self, weights: Vector | None = None) -> Moments:
         """The moments of the columns, those of the parts merged; of parts without squares, the means alone."""
         found = [A.moments(w) for A, w in self._cut(weights) if w is None or np.any(w)]

@@ -80,6 +80,12 @@ def fused(A: "Operator", passes: float) -> "Operator":
 
 
 @generic
+def passes_per_step(A: "Operator") -> int:
+    """How many passes a `gram` takes of what A is `fused` to: what is foreseen of a run counts by it."""
+    return 1
+
+
+@generic
 def transposed(A: "Operator", passes: float) -> "Operator | None":
     """The adjoint with a `gram` of one read, if getting there pays back; None if it does not. For `fused`."""
     return None

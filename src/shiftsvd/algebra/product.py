@@ -84,6 +84,10 @@ class Product(Operator):
         A, B = self._balanced
         return _times(B.H, _gram(A, _times(B, V), weights))
 
+    def passes_per_step(self) -> int:
+        """Two: each factor is multiplied from both sides, and nothing fuses that."""
+        return 2
+
     @cached_property
     def costs(self) -> Costs:
         """A pass reads both factors; nothing as wide and as high as the columns is to be formed."""

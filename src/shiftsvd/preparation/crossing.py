@@ -30,7 +30,7 @@ def cross(
     Parameters
     ----------
     X : anything that `as_operator` takes, of shape (m, p)
-        Its rows are those of Y. Frames with other row labels than Y, or in another order, are refused.
+        Its rows are those of Y. Where both have labels (of pandas, or of xarray) these must be the same, in one order.
     Y : anything that `as_operator` takes, of shape (m, q)
         The other matrix.
     shift : None, "mean", or as in `svd`; or a tuple of two
@@ -110,18 +110,24 @@ def _both(setting: Any) -> tuple[Any, Any]:
 
 
 def _check_labels(X: Any, Y: Any) -> None:
-    """Refuse frames whose rows have other labels, or the same in another order."""
-    x: Any = getattr(X, "index", None)
-    y: Any = getattr(Y, "index", None)
-    if not (hasattr(x, "equals") and hasattr(y, "equals")) or len(x) != len(y) or x.equals(y):
+    """Refuse frames and labelled arrays whose rows have other labels, or the same in another order."""
+    x, y = _labels(X), _labels(Y)
+    if x is None or y is None or len(x) != len(y) or x.equals(y):
         return
-    if any(np.array_equal(index, np.arange(len(index))) for index in (x, y)):
+    plain = any(np.array_equal(index, np.arange(len(index))) for index in (x, y))
+    if plain and set(x) != set(y):
         return  # rows without names of their own
+    a, b = next((a, b) for a, b in zip(x, y, strict=True) if a != b)
     raise ValueError(
-        f"X and Y must have the same rows, but their labels differ, such as {_first_other(x, y)}; Y = Y.loc[X.index]"
+        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}; "
+        "put them in one order, as Y = Y.loc[X.index] does with frames"
     )
 
 
-def _first_other(x: Any, y: Any) -> str:
-    """The first pair of labels that are not the same."""
-    return next(f"{a!r} and {b!r}" for a, b in zip(x, y, strict=True) if a != b)
+def _labels(F: Any) -> Any | None:
+    """The labels of the rows of a frame of pandas or an array of xarray, if it has any."""
+    index = getattr(F, "index", None)
+    if hasattr(index, "equals"):
+        return index
+    dims, indexes = getattr(F, "dims", ()), getattr(F, "indexes", None)
+    return indexes.get(dims[0]) if isinstance(dims, tuple) and dims and hasattr(indexes, "get") else None

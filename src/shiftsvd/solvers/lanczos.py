@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import cancelled, fused
+from shiftsvd.algebra.generic import cancelled, fused, passes_per_step
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
@@ -138,11 +138,11 @@ class BlockLanczos(Solver):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
-        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
+        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * passes_per_step(A)
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
-        least = -(-k // self.shape(k, A).block) + QUICKEST
+        least = (-(-k // self.shape(k, A).block) + QUICKEST) * passes_per_step(A)
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 
     def peak_bytes(self, A: Operator, k: int) -> int:

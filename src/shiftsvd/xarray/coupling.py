@@ -116,7 +116,7 @@ def coupled(
         raise ValueError(f'method must be "mca" or "cca", got {method!r}')
     X, Y = fields.as_field(X), fields.as_field(Y)
     Y = in_order(X, Y, dim, ("X", "Y"))
-    both = at_common([fields.stacked(da, dim) for da in (X, Y)])
+    both = at_common([fields.stacked(da, dim, "none") for da in (X, Y)])
     resources = Resources(memory_limit, n_threads)
     settings = zip(_pair(weights), _pair(center), _pair(standardize), strict=True)
     x, y = (anomalies(*of, *how, resources) for of, how in zip(zip((X, Y), both, strict=True), settings, strict=True))

@@ -90,7 +90,7 @@ def extended(
     if "lag" in da.dims:
         raise ValueError("the name lag is taken by the result; rename that dimension")
     dim = steps(da, dim, "a lag")
-    field = fields.stacked(da, dim)
+    field = fields.stacked(da, dim, "none")
     all_there(field, "a lag")
     m = len(field.rows)
     taken = _lags(lags, m)

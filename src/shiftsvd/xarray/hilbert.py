@@ -104,7 +104,7 @@ def hilbert(
         raise ValueError(f"decay must be positive, got {decay}")
     da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
-    field = fields.stacked(da, dim)
+    field = fields.stacked(da, dim, "none")
     all_there(field, "a Hilbert transform")
     of = anomalies(da, field, weights, center, standardize, Resources(memory_limit, n_threads))
     m, n = of.A.shape

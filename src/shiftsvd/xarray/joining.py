@@ -96,7 +96,7 @@ def joint(
     given = as_fields(data)
     first = next(iter(given))
     given = {name: in_order(given[first], da, dim, (first, name)) for name, da in given.items()}
-    stacked = dict(zip(given, at_common([fields.stacked(da, dim) for da in given.values()]), strict=True))
+    stacked = dict(zip(given, at_common([fields.stacked(da, dim, "none") for da in given.values()]), strict=True))
     w = _of_each(weights, list(given), None, "weights")
     c = _of_each(center, list(given), True, "center")
     z = _of_each(standardize, list(given), False, "standardize")
