@@ -9,6 +9,8 @@ from shiftsvd.numerics.panels import Panel
 
 # A sweep that turns no pair of columns by more than this angle is the last: the criterion has changed by its square.
 STILL = 1e-9
+# Rows whose loadings are a smaller share than this of the longest are of features without weight, and do not count.
+NOTHING = 1e-12
 
 
 class Turned(NamedTuple):
@@ -69,6 +71,6 @@ def varimax_criterion(L: Panel, kaiser: bool = True) -> float:
 
 
 def _rows_of_length_one(L: Panel) -> Panel:
-    """The loadings of every row over their length, so that rows count alike; rows of zeros stay."""
+    """The loadings of every row over their length, so that rows count alike; those of nothing become zeros."""
     lengths: Vector = np.linalg.norm(L, axis=1, keepdims=True)
-    return np.asarray(L / np.where(lengths > 0, lengths, 1))
+    return np.asarray(np.where(lengths > NOTHING * lengths.max(), L / np.where(lengths > 0, lengths, 1), 0))
