@@ -49,8 +49,8 @@ SETS = {
     ),
     "fields": Companions(
         sys.executable,
-        ["xeofs==3.0.6", "eofs==2.0.0", "cftime"],
-        ["xarray/test_xarray.py", "xarray/test_rotation.py", "xarray/test_labels.py"],
+        ["xeofs==3.0.6", "statsmodels", "eofs==2.0.0", "cftime"],
+        ["xarray/test_xarray.py", "xarray/test_rotation.py", "xarray/test_labels.py", "xarray/test_several.py"],
     ),
     "ordination": Companions(
         sys.executable,

@@ -45,7 +45,13 @@ class Adjoint(Derived):
     def matmat_in_double(self, V: Panel) -> Panel:
         """The products in double precision, from a copy of A sorted by its columns where there is one."""
         by_columns = generic.transposed(self.A, 0)
-        return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
+        if by_columns is None:
+            return generic.rmatmat_in_double(self.A, V)
+        return generic.matmat_in_double(by_columns, V)
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A W`` in double precision."""
+        return generic.matmat_in_double(self.A, W)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows of A, conjugated."""

@@ -31,6 +31,9 @@ class Costs:
         The fewest and the most columns of a panel that products are at their best with.
     working_bytes : int
         Memory that a product takes beside its panels.
+    column_bytes : int
+        Memory that a product holds for each column of its panel, beside that panel and the result: of products of
+        operators, whose inner panels are as long as the side that these share.
     block_bytes : int
         Of a dense block in double precision that threads work on; 0: as of an array in memory.
     file_bytes : int
@@ -62,6 +65,7 @@ class Costs:
     panel_columns: tuple[int, int]
     gram_reads: int = 2
     working_bytes: int = 0
+    column_bytes: int = 0
     block_bytes: int = 0
     file_bytes: int = 0
     square_bytes: float = 0.0

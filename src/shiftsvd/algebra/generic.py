@@ -81,6 +81,12 @@ def fused(A: "Operator", passes: float) -> "Operator":
 
 
 @generic
+def passes_per_step(A: "Operator") -> int:
+    """How many passes a `gram` takes of what A is `fused` to: what is foreseen of a run counts by it."""
+    return 1
+
+
+@generic
 def transposed(A: "Operator", passes: float) -> "Operator | None":
     """The adjoint with a `gram` of one read, if getting there pays back; None if it does not. For `fused`."""
     return None
@@ -93,6 +99,18 @@ def transposed(A: "Operator", passes: float) -> "Operator | None":
 def matmat_in_double(A: "Operator", V: Panel) -> Panel:
     """``A V`` in double precision whatever the data are, where `matmat` is not: for the long-side factor."""
     return A.matmat(V)
+
+
+@generic
+def rmatmat_in_double(A: "Operator", W: Panel) -> Panel:
+    """``A^H W`` in double precision whatever the data are, where `rmatmat` is not: for products of operators."""
+    return A.rmatmat(W)
+
+
+@generic
+def cancelled(A: "Operator") -> float:
+    """The norm of what products make and take away again: their rounding is of its size, however small they are."""
+    return 0.0
 
 
 @generic

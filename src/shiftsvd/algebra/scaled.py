@@ -58,6 +58,15 @@ class Scaled(Derived):
         """The product in double precision, which A makes where it can."""
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """The product of the adjoint in double precision, which A makes where it can."""
+        return scaled(conj(self.cols), generic.rmatmat_in_double(self.A, scaled(conj(self.rows), W)))
+
+    def cancelled(self) -> float:
+        """What products of A cancel, times the largest scales."""
+        largest = [float(np.abs(scale).max()) for scale in (self.rows, self.cols) if scale is not None]
+        return generic.cancelled(self.A) * float(np.prod(largest))
+
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
         Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))

@@ -85,12 +85,21 @@ class DenseRows(Blocked):
     @kept
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
+        return self._adjoint_times(W, self.dtype)
+
+    @kept
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A^H W``, each block shifted and multiplied in double precision."""
+        return self._adjoint_times(W, panel_dtype(self.dtype))
+
+    def _adjoint_times(self, W: Panel, dtype: np.dtype[Any]) -> Panel:
+        """``A^H W`` from blocks in this precision."""
 
         def part(rows: Rows) -> Panel:
-            block = self.block(rows)
+            block = self.block(rows, dtype)
             return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
 
-        return self._sum(part).astype(np.result_type(self.dtype, W.dtype), copy=False)
+        return self._sum(part).astype(np.result_type(dtype, W.dtype), copy=False)
 
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:

@@ -128,6 +128,11 @@ class Reread(Blocked):
         """``A^H W``, in one read of the data, the blocks' products added up."""
         return self.once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
 
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A^H W`` in double precision, in one read."""
+        read = lambda: {"Z": self._total("rmatmat_in_double", own=(W,))}  # noqa: E731
+        return self.once("rmatmat_in_double", (W,), read)["Z"]
+
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one read."""
         read = lambda: {"Z": self._total("gram", (V,), (in_double(weights),))}  # noqa: E731

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import QR_ENTRIES, gram_matrix, triangle
+from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
@@ -84,7 +84,10 @@ class Exact(Solver):
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
-        missed, rest = (float(S[k] + rounding(A, eps) * S[0]) if k < n else 0.0), float(np.linalg.norm(S[k:]))
+        missed, rest = (
+            (float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0),
+            float(np.linalg.norm(S[k:])),
+        )
         S, Vh = S[:k], Vh[:k]
         n_passes = 2 if squared else 1
         return Factors(
@@ -122,7 +125,7 @@ class Exact(Solver):
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))
-        return 8 * (blocks + 6 * n * n) + surroundings(A) + long_vectors(A, k)
+        return 8 * (blocks + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
 
 
 def _triangle(A: Operator) -> Panel:

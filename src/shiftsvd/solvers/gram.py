@@ -128,7 +128,7 @@ class Gram(Solver):
         threads = A.costs.n_threads or default_threads()
         # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
         squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
-        return 8 * (squares * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
+        return 8 * (squares * n * n + 8 * n * k) + surroundings(A, k) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import fused
+from shiftsvd.algebra.generic import cancelled, fused, passes_per_step
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
@@ -114,7 +114,7 @@ class BlockLanczos(Solver):
 
     def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
         """A run on what is multiplied as `G`, whose components are read off `source`."""
-        products = Products(G, precise=not self.single(G))
+        products = Products(G, precise=not self.single(G), cancelled=cancelled(source))
         return Run(self, self.shape(k, source), products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
@@ -138,11 +138,11 @@ class BlockLanczos(Solver):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
-        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
+        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * passes_per_step(A)
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
-        least = -(-k // self.shape(k, A).block) + QUICKEST
+        least = (-(-k // self.shape(k, A).block) + QUICKEST) * passes_per_step(A)
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 
     def peak_bytes(self, A: Operator, k: int) -> int:
@@ -150,4 +150,4 @@ class BlockLanczos(Solver):
         n, b, _, _, room = min(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
-        return 8 * n * (room + panels) + surroundings(A) + long_vectors(A, k)
+        return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)

@@ -114,7 +114,7 @@ class RandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Three panels on the long side, four on the short one."""
         ell, _ = self._sizes(A.shape, k)
-        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A)
+        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A, ell)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shiftsvd.algebra.generic import fused, squares_beyond, unshifted
+from shiftsvd.algebra.generic import cancelled, fused, squares_beyond, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -96,9 +96,9 @@ def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
 
 
 def _implicit(A: Operator) -> float:
-    """The square of the norm of the shift, or more."""
+    """The square of the norm of the shift, or more, and of what products cancel."""
     _, shift = unshifted(A)
-    return 0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2
+    return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
 
 
 def _size(F: Panel) -> float:

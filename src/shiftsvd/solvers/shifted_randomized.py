@@ -97,7 +97,7 @@ class ShiftedRandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Omega or Y on the side of the samples, two panels on the side of the features."""
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
-        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A)
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A, K)
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
