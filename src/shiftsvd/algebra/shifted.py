@@ -19,6 +19,13 @@ from shiftsvd.numerics.powers import plus
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
 
+    Parameters
+    ----------
+    A : Operator of shape (m, n)
+        What is shifted.
+    S : Operator of shape (m, n)
+        What is subtracted, such as a `LowRank`.
+
     See Also
     --------
     operators.Scaled : Rows and columns times numbers.
@@ -152,7 +159,13 @@ class Shifted(Derived):
         return generic.row_blocks(self.H, columns)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """A and the shift."""
+        """A and the shift, which both round.
+
+        Returns
+        -------
+        (Operator, LowRank or None)
+            The matrix before the shift, and the shift; None where there is none.
+        """
         S = generic.as_low_rank(self.S)
         return (self, None) if S is None else (self.A, S)
 

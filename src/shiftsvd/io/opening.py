@@ -103,7 +103,9 @@ def open_matrix(
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
+        The matrix, in memory or read again for each product.
     names : Names
+        The names of its rows and columns; None where the file has none.
 
     Raises
     ------

@@ -53,6 +53,11 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     run : str
         What tells this run from others, such as the settings and the file.
 
+    Yields
+    ------
+    None
+        Nothing is bound: fits find the folder themselves while the block runs.
+
     Raises
     ------
     ValueError

@@ -30,6 +30,8 @@ class Exact(Solver):
         0, the default, means all digits. Else squares are tried first: the eigenvalues of ``A^H A``, several times
         quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
         That is how `auto_solver` asks for it where the data are small.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------

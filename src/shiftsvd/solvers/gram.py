@@ -46,6 +46,8 @@ class Gram(Solver):
     last_pass : bool
         False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
         `tol`. That is how `auto_solver` asks for it.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------

@@ -244,7 +244,7 @@ class PMI(Transform):
     Parameters
     ----------
     smoothing : float
-        a, which is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
+        The number a that is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
         ``(c_j + a m)^context_power``. With 0, what is not stored has no value, and stays 0.
     context_power : float
         Below 1, rare columns are taken for less rare (Levy, Goldberg & Dagan 2015).
