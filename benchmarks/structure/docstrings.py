@@ -1,9 +1,9 @@
-"""Docstrings that say too little: public ones by numpydoc's checks, all others by their number of words.
+"""Docstrings that say too little: public ones by numpydoc's checks, all others by their words.
 
 Public is what the pages of the reference list, with the members of classes; a member that a base class has is
 documented there. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX for functions and classes; ES01
 does not, nor SA01 and EX01 of methods and properties, where filler would stand. A private docstring has more than three
-words.
+words, and begins with no pronoun whose noun a reader would have to look for.
 
 Run: python -m benchmarks.structure.docstrings    (exit code 1 if it finds anything; part of `make lint`)
 """
@@ -20,6 +20,7 @@ from benchmarks.places import ROOT
 
 SOURCE = ROOT / "src"
 FEWEST = 4
+PRONOUN = re.compile(r"(It|Its|They|Them|Their|Those|These|Itself|Themselves|One of them|That of|Both)\b")
 LEFT_OUT = {"ES01"}
 NOT_OF_MEMBERS = {"SA01", "EX01"}
 
@@ -78,20 +79,20 @@ def findings() -> Iterator[str]:
                 yield f"{name}: {code} {message}"
 
 
-def short(file: Path) -> Iterator[str]:
-    """Docstrings of a file with too few words."""
+def riddles(file: Path) -> Iterator[str]:
+    """Docstrings of a file with too few words, or a pronoun before its noun."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, documented):
             text = ast.get_docstring(node)
-            if text is not None and len(text.split()) < FEWEST:
+            if text is not None and (len(text.split()) < FEWEST or PRONOUN.match(text)):
                 line = 1 if isinstance(node, ast.Module) else node.lineno
-                yield f"{file.relative_to(ROOT)}:{line}: {text}"
+                yield f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
 
 
 def main() -> int:
     """Prints all that is found; how many."""
-    found = [one for file in sorted(SOURCE.rglob("*.py")) for one in short(file)]
+    found = [one for file in sorted(SOURCE.rglob("*.py")) for one in riddles(file)]
     found += findings()
     print("\n".join(found))
     print(f"{len(found)} docstrings to mend")

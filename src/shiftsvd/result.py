@@ -292,7 +292,7 @@ def _first(values: Vector | None, k: int) -> Vector | None:
 
 
 def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
-    """Both factors with the largest entry of each right vector real and positive; a lazy one stays lazy."""
+    """The factors U and Vh with the largest entry of each right vector real and positive; a lazy one stays lazy."""
     if not callable(Vh):
         turn = phases(Vh)
         left = (lambda: U() * turn) if callable(U) else U * turn

@@ -179,7 +179,7 @@ class LowRank(Operator):
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
+        """The factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
 
         Parameters
         ----------

@@ -75,7 +75,7 @@ class Shifted(Derived):
         return None if S is None else Shifted(self.A, shift.merge(S))
 
     def column_exponents(self) -> Vector | None:
-        """At most what both have together.
+        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
 
         Returns
         -------
@@ -86,7 +86,7 @@ class Shifted(Derived):
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def row_exponents(self) -> Vector | None:
-        """At most what both have together.
+        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class Shifted(Derived):
         return generic.column_exponents(self.H)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """The difference of both.
+        """The difference of the matrix and the shift, both times the powers of two.
 
         Parameters
         ----------

@@ -73,7 +73,7 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries; of a wide matrix, also what its `gram` takes."""
+        """What stored entries cost to read and multiply; of a wide matrix, also what its `gram` takes."""
         wide, real = self.shape[0] < self.shape[1], self.dtype.kind == "f"
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
@@ -259,7 +259,7 @@ class SparseRows(Blocked):
         return np.asarray(squares)
 
     def column_exponents(self) -> Vector:
-        """From the stored entries, and from the shift where it is not inside them."""
+        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.column_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -267,7 +267,7 @@ class SparseRows(Blocked):
         return found
 
     def row_exponents(self) -> Vector:
-        """From the stored entries, and from the shift where it is not inside them."""
+        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.row_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -290,7 +290,7 @@ class SparseRows(Blocked):
             yield rows[0] + lo, self._dense((rows[0] + lo, rows[0] + hi))
 
     def _dense(self, rows: Rows) -> Panel:
-        """These rows, shifted, in double precision."""
+        """A range of shifted rows, dense, in double precision."""
         X = self.inside.stored(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[coordinates(X)] = X.data

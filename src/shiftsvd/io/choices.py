@@ -64,7 +64,7 @@ class Choices:
         one_hot: Columns | Mapping[str, Iterable[str]] = (),
         **settings: Any,
     ) -> Self:
-        """From arguments as `open_matrix` takes them, which are refused where they cannot be.
+        """The choices from arguments as `open_matrix` takes them, which are refused where they cannot be.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Choices:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """All columns that are named."""
+        """The names of all columns of which something is said."""
         return (*self.named_ids, *self.drop, *self.columns, *self.one_hot)
 
     @property
@@ -236,7 +236,7 @@ class Choices:
         return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
-        """These choices, changed by what is said now: more columns to leave out, other uses of columns.
+        """The choices, changed by what is said now: more columns to leave out, other uses of columns.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ NOTHING = Choices()  # said
 
 
 def _listed(names: Columns) -> tuple[str, ...]:
-    """One name or several."""
+    """A tuple of names, each once, from one name or several."""
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(map(str, names)))
 
 

@@ -135,7 +135,7 @@ class ScoresDisplay:
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        """All rows if they are in the sample, or else the counts; these know nothing of colours: then the sample."""
+        """Draw dots where the sample holds all rows, or there are colours, which counts cannot show; else counts."""
         points, rows = raster.sample, raster.sample_rows
         labels = None if self.labels is None else np.asarray(self.labels, object)[rows]
         if colours is None and len(points) < raster.n:

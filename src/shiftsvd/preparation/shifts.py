@@ -167,7 +167,7 @@ class Fixed:
         return self.S
 
     def at(self, places: Any) -> "Fixed":
-        """Nothing is known of other rows."""
+        """Refuse columns in another order: a matrix says nothing of rows that it was not made for."""
         raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
 
     def points(self, m: int, data: Any = None) -> Panel:

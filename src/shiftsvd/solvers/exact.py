@@ -109,11 +109,11 @@ class Exact(Solver):
         return Factors(U, S, V.conj().T, 1, len(theta), 1, missed_below=missed, rest=float(np.sqrt(rest)), eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One; one more where squares turn out not to do."""
+        """One pass: the second one, where squares turn out not to do, is not foreseen."""
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """One more where squares turn out not to do."""
+        """One pass, or two where squares turn out not to do."""
         return 1, 2 if self.tol > 0 else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:

@@ -292,7 +292,7 @@ class Fitted:
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
-        """The same for rows that have only some of the columns: a mask, or their places in the order of those rows.
+        """What was learned, for rows that have only some of the columns: a mask, or places in the order of those rows.
 
         Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
         of ``c_j / T``, both over the columns that are there. Other sums and lengths of rows are those of what there is.
@@ -305,7 +305,7 @@ class Fitted:
         Returns
         -------
         Fitted
-            What was learned, of those columns alone.
+            The learned numbers of those columns alone.
         """
         j = np.arange(len(self.columns))[places]
         smooth = self.smooth

@@ -151,7 +151,7 @@ class TfIdf(Transform):
         return {"l1": (np.abs(weight),), "l2": (weight**2,), None: ()}[self.norm]
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """One over the lengths of the rows."""
+        """The inverse of the length of each row, in the norm that is asked for."""
         return _over(1.0, np.sqrt(sums) if self.norm == "l2" else sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
