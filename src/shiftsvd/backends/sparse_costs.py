@@ -68,4 +68,4 @@ def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None
     size = bytes_the_other_way(inside)
     if spare(size, memory_limit):
         return size
-    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * inside.X.shape[1])
+    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
