@@ -32,7 +32,7 @@ LONGEST: Final = 300  # characters of a setting
 
 @dataclass(frozen=True)
 class Row:
-    """One component: a line of the table."""
+    """A line of the report's table: one component."""
 
     number: int
     value: float

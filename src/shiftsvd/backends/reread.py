@@ -76,7 +76,7 @@ class Reread(Blocked):
         """How many numbers are read."""
 
     def worth_keeping(self, columns: int) -> bool:
-        """All that is added up over the blocks is kept."""
+        """Whether a checkpoint keeps a sum over blocks: always, since it took a read of the file."""
         return True
 
     def known_costs(self) -> dict[str, Any]:
@@ -232,12 +232,12 @@ class Reread(Blocked):
                 yield block[0] + first, part
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """All rows of the adjoint at once: the matrix is read by its own rows, one time."""
+        """The adjoint as one block of all its rows: the matrix is read by its own rows, one time."""
         yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
 
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Reread":
-        """The same stored matrix with another shift."""
+        """A copy that shares the stored matrix and has this shift, or none."""
 
 
 def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:

@@ -34,7 +34,7 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 
 
 def lines(facts: Facts, as_json: bool) -> str:
-    """One JSON object, or a line for each fact."""
+    """Facts as one JSON object, or as a line for each."""
     if as_json:
         return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1

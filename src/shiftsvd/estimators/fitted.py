@@ -322,6 +322,6 @@ class FittedPCA(Components):
 
 
 def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:
-    """All rows of panels that come part by part."""
+    """One panel of those that come part by part."""
     panels = [panel for _, panel in parts]
     return panels[0] if len(panels) == 1 else np.concatenate(panels)
