@@ -141,7 +141,7 @@ define install
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -q -e '.[$(1)]' $(2)
-	@rm -f $(firstword $(subst -, ,$@))-*
+	@rm -f $(@:-$(KEY)=)-*
 	@touch $@
 endef
 
