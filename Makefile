@@ -122,11 +122,11 @@ wheels-elsewhere: $(TOOLS) ## wheels for other systems, by zig, in dist/; ELSEWH
 test-emulated: $(TOOLS) ## the wheel for ARM in dist/, under qemu-user: kernels, operators, determinism
 	@$(BIN)/python tools/emulated.py dist/*cp312-abi3*aarch64.whl $(TESTS)
 
-check-dist: $(TOOLS) ## what is in dist/: metadata, what it needs of a system, sizes
+check-dist: $(TOOLS) ## what is in dist/: metadata, what it needs of a system, contents, sizes
 	@$(BIN)/twine check --strict dist/*
 	@for wheel in dist/*.whl; do case $$wheel in *linux*) $(BIN)/auditwheel show $$wheel;; esac; done
 	@for wheel in dist/*abi3*.whl; do [ ! -e "$$wheel" ] || $(BIN)/abi3audit --report $$wheel >&2; done
-	@ls -l dist
+	@$(BIN)/python tools/contents.py dist/*
 
 test-installs: ## what is in dist/ in clean environments, without compiler and with bad ones; PYTHONS="python3.11 python3.13"
 	@"$(PYTHON)" tools/installs.py dist/*.tar.gz $(wildcard dist/*.whl) --python $(or $(PYTHONS),$(PYTHON))
@@ -148,7 +148,7 @@ define install
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install -q -e '.[$(1)]' $(2)
-	@rm -f $(firstword $(subst -, ,$@))-*
+	@rm -f $(@:-$(KEY)=)-*
 	@touch $@
 endef
 
