@@ -20,7 +20,7 @@ from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
-from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.solvers.base import TOL, check_rank, check_tol
 from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import width
@@ -140,8 +140,7 @@ def svd(
     """
     if isinstance(solver, Solver) and tol is not _LEFT_OUT:
         raise ValueError(f"tol fills solvers given by name; set it in the solver object, got tol={tol} beside {solver}")
-    if not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}")
+    check_tol(tol)
     rng = generator(rng)
     with threads(n_threads):
         A = with_missing(X, missing, unobserved, Resources(memory_limit, n_threads))

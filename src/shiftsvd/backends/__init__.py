@@ -8,6 +8,7 @@ from scipy.sparse import issparse
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.foreign import Foreign
+from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array, unannotated
 from shiftsvd.kernels import thread_count
@@ -66,7 +67,8 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     threads = thread_count(n_threads)
     unannotated(X)
     if is_frame(X):
-        X = from_frame(X)
+        with named(X.columns):
+            return as_operator(from_frame(X), n_threads=n_threads, memory_limit=memory_limit)
     if is_lazy(X):
         from shiftsvd.backends.dask.rows import dask_operator
 

@@ -11,6 +11,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.full_lines import FULL
+from shiftsvd.backends.not_finite import NotFinite
 from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
@@ -278,8 +279,10 @@ def _check(check: Callable[[Any], None], X: Any, name: str, lo: int) -> None:
     """A check whose message names the data."""
     try:
         check(X)
-    except ValueError as error:
-        raise ValueError(f"{name}, rows {lo} to {lo + X.shape[0]}: {error}") from None
+    except NotFinite as error:
+        places, counts = error.found.rows
+        where = f"{name}, rows {lo} to {lo + X.shape[0]}: "
+        raise error.but(where=where, rows=np.stack([lo + places, counts])) from None
 
 
 def _range(indices: Vector) -> tuple[int, int]:

@@ -23,14 +23,9 @@ def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = No
 
 
 def check_format(file: str, format_: str | None) -> None:
-    """Refuse a format that there is not; standard input has no name to tell its format by."""
+    """Standard input has no name to tell its format by."""
     if file == "-" and format_ is None:
         raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
-    if format_ is not None:
-        from shiftsvd.io.sniff import FORMATS
-
-        if format_ not in FORMATS:
-            raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
 
 
 def check_projection(given: dict[str, Any]) -> None:
@@ -127,5 +122,7 @@ def tables(path: str) -> str:
     """The format of a table by its name; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
-        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy", param_hint="'-o'")
+        is_folder = path.endswith("/") or Path(path).is_dir()
+        remedy = f"; {path} is a folder: {Path(path) / 'scores.csv'} is a file in it" if is_folder else ""
+        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy{remedy}", param_hint="'-o'")
     return suffix

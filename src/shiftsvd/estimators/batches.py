@@ -23,6 +23,7 @@ class BatchPCA(FittedPCA):
     """What `PCA` does with batches."""
 
     _stream: Stream | None = None  # what `partial_fit` has kept so far
+    _count: int | None = None  # components, where it is the first batch that decides
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
@@ -129,11 +130,15 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if _is_fitted(name) and "info_" not in vars(self) and stream is not None and stream.moments.count > 1:
             with threads(self.n_threads):
-                n = self.n_features_in_
-                self.__dict__.update(stream.fitted(self._wanted(n), self._vector(n)))
+                self.__dict__.update(self._made(stream))
         if name not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return vars(self)[name]
+
+    def _made(self, stream: Stream) -> dict[str, Any]:
+        """The fitted attributes of a stream."""
+        n = self.n_features_in_
+        return stream.fitted(self._wanted(n), self._vector(n))
 
     def _keep(self, stream: Stream) -> None:
         """Keeps this stream; the fitted attributes are made from it when one of them is asked for."""

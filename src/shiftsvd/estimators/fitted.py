@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.not_finite import named
 from shiftsvd.estimators.aligned import aligned
 from shiftsvd.estimators.extremes import deviations, refuse_beyond
 from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
@@ -213,7 +214,8 @@ class FittedPCA(Components):
     def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
         """X as a fit is to see it, after its features are remembered (`reset`) or compared with those of the fit."""
         X = self._checked(X, reset, least)
-        return given(X, self.shift, self.missing, self.unobserved, self._resources)
+        with named(getattr(self, "feature_names_in_", None)):
+            return given(X, self.shift, self.missing, self.unobserved, self._resources)
 
     def _checked(self, X: Any, reset: bool, least: int) -> Any:
         """X of at least so many rows: as scikit-learn knows it, or an operator, or data with gaps."""

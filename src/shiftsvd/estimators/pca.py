@@ -37,7 +37,7 @@ class PCA(BatchPCA):
     ----------
     n_components : int, float in (0, 1), "mle" or None
         Number of components; a share of the variance to exceed, by the fewest components; Minka's estimate (up
-        to 5000 features); None is min(n_samples, n_features).
+        to 5000 features); None is min(n_samples, n_features), whatever the weights of the samples.
     copy : bool
         Accepted for compatibility; input is never written.
     whiten : bool

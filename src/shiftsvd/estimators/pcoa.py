@@ -22,7 +22,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.warned import warn
-from shiftsvd.solvers.base import TOL
+from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 
 LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
@@ -128,8 +128,7 @@ class PCoA(Estimator):
         S = self._squared(X)
         n = S.shape[0]
         k = _components(self.n_components, n)
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        check_tol(self.tol)
         rng = random_generator(self.random_state)
         with threads(S.costs.n_threads):
             means = _means(S, rng)

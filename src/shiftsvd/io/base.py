@@ -169,6 +169,10 @@ class Opened:
         return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
 
 
+class Unfit(ValueError):
+    """Of a file that was read, and is not what was asked for: who names the file does not say that it was not read."""
+
+
 @contextmanager
 def reading(path: Path | str, *parts: Path) -> Iterator[None]:
     """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name, or a part's."""
@@ -178,7 +182,8 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
         said = str(error)
         if not said.startswith((str(path), *map(str, parts))):
             why = getattr(error, "strerror", None) or said or type(error).__name__
-            raise kind_of(error)(plain_lines(f"{path} cannot be read: {why}")) from error
+            what = ":" if isinstance(error, Unfit) else " cannot be read:"
+            raise kind_of(error)(plain_lines(f"{path}{what} {why}")) from error
         if said != plain_lines(said):
             raise kind_of(error)(plain_lines(said)) from error
         raise

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Self
 
+from shiftsvd.io.base import Unfit
+
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SHOWN = 8  # names of columns in an error
 JOIN = "="  # between the name of a column and one of its classes: sex=F
@@ -122,7 +124,7 @@ class Choices:
         for use, these in uses:
             for other, those in uses:
                 if use < other and (both := set(these) & set(those)) and {use, other} != {"columns", "one_hot"}:
-                    raise ValueError(f"a column has one use: {min(both)!r} is in {use} and in {other}")
+                    raise ValueError(f"a column has one use: {min(both)!r} is in {use}= and in {other}=")
 
     @property
     def named_ids(self) -> tuple[str, ...]:
@@ -169,7 +171,7 @@ class Choices:
         if these := [name for name in self.given if name not in but]:
             value = getattr(self, these[0])
             told = said(these[0], [value] if isinstance(value, str) else list(value))
-            raise ValueError(f"{told} is for tables of numbers, got it for {what}; leave it out")
+            raise Unfit(f"{told} is for tables of numbers, got it for {what}; leave it out")
 
     def check_names(self, names: Sequence[str]) -> None:
         """Refuse columns that a table with these names has not, or has twice where one is meant.
@@ -189,15 +191,19 @@ class Choices:
             if name not in there and name not in self.may_lack:
                 close = get_close_matches(name, names, 1)
                 told = f"did you mean {close[0]!r}? it has" if close else "it has"
-                raise ValueError(f"it has no column {name!r}; {told} {shown(names)}")
+                raise Unfit(f"it has no column {name!r}, got {said(self._use(name), [name])}; {told} {shown(names)}")
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
-                raise ValueError(f"{name!r} must be one column, and several are called so; rename them first")
+                raise Unfit(f"{name!r} must be one column, and several are called so; rename them first")
         for name in self.one_hot:
             if any(other.startswith(name + JOIN) for other in names):
-                raise ValueError(
+                raise Unfit(
                     f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
                 )
+
+    def _use(self, name: str) -> str:
+        """Which setting names a column."""
+        return next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
 
     def leaves_out(self, name: str) -> bool:
         """Whether a column is no feature, by what was said.

@@ -116,11 +116,11 @@ def _refuse(path: Path, force: bool, compression: str | None) -> None:
     if compression not in COMPRESSIONS:
         raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
     if path.exists() and not force:
-        raise FileExistsError(f"{path} exists; force=True (--force) replaces it")
+        raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
     if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
         raise FileExistsError(f"{path} exists, and is {'a folder' if path.is_dir() else 'no folder'}; remove it first")
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: its folder does not exist")
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
 
 
 def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Path) -> Generator[Block, None, None]:

@@ -10,6 +10,8 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
+FEW = 6  # bars for which there is room at least
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LoadingsDisplay:
@@ -99,7 +101,7 @@ class LoadingsDisplay:
         size = "medium" if roomy else "small" if len(at) <= 20 else "x-small"
         self.ax_.set_yticks(at, names, parse_math=False, fontsize=size)
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
-        self.ax_.set_ylim(len(at) - 0.4, -0.6)
+        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)  # few bars are not broad ones
         self.ax_.axvline(0, color=GREY, linewidth=0.8)
         return self
 

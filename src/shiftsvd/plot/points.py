@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from shiftsvd.operators import Panel
 from shiftsvd.plot.colours import Classes, Colouring, Scale, colouring, scale_colours
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, read, short
-from shiftsvd.plot.raster import Grid, ScoreRaster, finite
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, percent, read, short
+from shiftsvd.plot.naming import write_names
+from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
 MANY: Final = 20_000  # more points are a raster
 CRISP: Final = 500  # more points are an image, also in vector formats
 BINS: Final = 256
-NAMED: Final = 15  # points with their name beside them
 
 
 @dataclass(eq=False, repr=False)
@@ -131,25 +131,30 @@ class ScoresDisplay:
         if isinstance(self.points, ScoreRaster):
             self._raster(self.points, colours)
         else:
-            self._draw(self.points, colours, self.labels)
+            self._draw(self.points, colours)
+            if self.labels is not None:
+                self._name(*farthest(self.points))
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
         """Draw dots where the sample holds all rows, or there are colours, which counts cannot show; else counts."""
-        points, rows = raster.sample, raster.sample_rows
-        labels = None if self.labels is None else np.asarray(self.labels, object)[rows]
+        points, rows, labels = raster.sample, raster.sample_rows, self.labels
         if colours is None and len(points) < raster.n:
             self._density(raster.counts, raster.grid, raster.clipped)
-            self._name(points, labels)
-            return
-        if len(points) < raster.n:
-            self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
-        self._draw(points, None if colours is None else colours.take(rows), labels)
+        else:
+            if len(points) < raster.n:
+                self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
+            self._draw(points, None if colours is None else colours.take(rows))
+        if labels is not None:
+            self._name(*raster.farthest)
 
-    def _draw(self, points: Panel, colours: Colouring | None, labels: Any) -> None:
+    def _draw(self, points: Panel, colours: Colouring | None) -> None:
         """Dots, or cells where there are too many."""
         (self._cells if len(points) > MANY else self._dots)(points, colours)
-        self._name(points, labels)
+
+    def _name(self, points: Panel, rows: npt.NDArray[Any]) -> None:
+        """Names of the samples farthest out beside them."""
+        write_names(self.ax_, points, np.array([str(self.labels[row]) for row in rows], object))
 
     def _dots(self, points: Panel, colours: Colouring | None) -> None:
         """One dot for each sample."""
@@ -233,16 +238,6 @@ class ScoresDisplay:
             said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
             self.ax_.set_title(said, fontsize="medium")
 
-    def _name(self, points: Panel, labels: Any) -> None:
-        """Names, if there are any, beside the samples farthest from the middle."""
-        if labels is None:
-            return
-        spread = points.std(axis=0)
-        far = ((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)) ** 2
-        for row in np.argsort(-far.sum(axis=1), kind="stable")[:NAMED]:
-            place = {"xytext": (3, 3), "textcoords": "offset points"}
-            self.ax_.annotate(short(labels[row]), points[row], **place, fontsize="x-small", parse_math=False)
-
 
 def scores(
     estimator_or_result: Any,
@@ -271,7 +266,7 @@ def scores(
         classes with a legend: the 20 most frequent, and "other". Where there are many points, a cell has the
         mean of its numbers, or its most frequent class; of a ScoreRaster the sampled rows are drawn.
     labels : sequence of m names, optional
-        Written beside the 15 samples farthest from the middle.
+        Written beside the 15 samples farthest from the middle, but for those that would overlap.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -324,7 +319,7 @@ def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
 
 def _axis(component: int, share: float | None) -> str:
     """The label of an axis, such as "PC1 (12.3 %)"."""
-    return f"PC{component}" if share is None else f"PC{component} ({100 * share:.3g} %)"
+    return f"PC{component}" if share is None else f"PC{component} ({percent(share)})"
 
 
 def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:

@@ -8,9 +8,10 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import repeated
-from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
+from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, is_dominated, read
 
 BARS = 40  # more components are a line
+ROUNDING = 1e-8  # what is less beside the largest value is not drawn on a logarithmic axis
 
 Band = tuple[Vector, Vector]
 
@@ -114,7 +115,7 @@ class ScreeDisplay:
             ylabel=f"share of the {self.whole}" if whole else "squared singular value",
             xlim=(0.3, len(at) + 0.7),
         )
-        self.ax_.set_ylim(bottom=0)
+        _scaled(self.ax_, self.values, in_percent=whole)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.cumulative_ax_ = self._cumulative(at) if whole else None
         return self
@@ -126,6 +127,7 @@ class ScreeDisplay:
         if self.cumulative_bounds is not None:
             ax.fill_between(at, *self.cumulative_bounds, color=ORANGE, alpha=0.25, linewidth=0)
         ax.set_ylim(0, 1.02)
+        ax.yaxis.set_major_formatter(_in_percent)
         ax.set_ylabel("cumulative", color=ORANGE)
         ax.tick_params(axis="y", colors=ORANGE)
         self.ax_.yaxis.label.set_color(BLUE)
@@ -229,13 +231,15 @@ class ReconstructionErrorDisplay:
             self.ax_.legend(frameon=False)
         relative = f"error relative to {self.whole}" if self.whole else "relative error"
         self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
-        self.ax_.set_ylim(bottom=0)
+        _scaled(self.ax_, self.errors, in_percent=True)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         return self
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     """The variance of each component and its running sum, as shares of the total, with their bounds.
+
+    Where one component dwarfs most of the others their axis is logarithmic.
 
     Parameters
     ----------
@@ -306,6 +310,23 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     (True, True)
     """
     return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
+
+
+def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
+    """An axis from 0, or a logarithmic one where a value dwarfs the others, with shares in percent."""
+    there = values[values > ROUNDING * values.max(initial=0)]
+    if is_dominated(there):
+        ax.set_yscale("log", nonpositive="clip")
+        ax.set_ylim(there.min() / 2, 2 * there.max())
+    else:
+        ax.set_ylim(bottom=0)
+    if in_percent:
+        ax.yaxis.set_major_formatter(_in_percent)
+
+
+def _in_percent(share: float, place: int | None = None) -> str:
+    """A share at a mark of an axis."""
+    return f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %"
 
 
 def _left(share: Vector) -> Vector:

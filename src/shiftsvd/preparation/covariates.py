@@ -8,7 +8,7 @@ from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import beyond, limit_of
 
 
 @dataclass(frozen=True)
@@ -379,8 +379,7 @@ def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
     needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"{len(groups)} groups of {len(labels)} rows need about {needed / 1e9:.3g} GB, more than the limit of "
-            f"{limit / 1e9:.3g} GB; put rare groups together"
+            f"{len(groups)} groups of {len(labels)} rows need about {beyond(needed, limit)}; put rare groups together"
         )
     place = {group: j for j, group in enumerate(groups)}
     places = np.array([place.get(label, -1) for label in labels])

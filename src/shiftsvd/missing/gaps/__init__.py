@@ -7,6 +7,7 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.sparse import adjoint_of
 from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array
 from shiftsvd.kernels import default_threads
@@ -28,7 +29,9 @@ def gaps_of(
     threads = n_threads or default_threads()
     if isinstance(X, DiskRows) and not unobserved and X.shift is None:
         return FileGaps(X)
-    X = from_frame(X) if is_frame(X) else X
+    if is_frame(X):
+        with named(X.columns):
+            return gaps_of(from_frame(X), unobserved, n_threads, memory_limit)
     if issparse(X):
         C, by_columns = canonical(X, threads, memory_limit, allow_nan=True)
         if by_columns:
