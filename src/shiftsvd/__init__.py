@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
+    from shiftsvd.estimators.rotation import Rotation as Rotation
+    from shiftsvd.estimators.rotation import rotate as rotate
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
     from shiftsvd.missing import Completion as Completion
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
     from shiftsvd.operators import Operator as Operator
+    from shiftsvd.preparation.crossing import cross as cross
     from shiftsvd.result import Info as Info
     from shiftsvd.result import SVDResult as SVDResult
     from shiftsvd.runs.checkpoints import checkpoint as checkpoint
@@ -83,11 +86,13 @@ _NAMES = {
     "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),
+    "estimators.rotation": ("Rotation", "rotate"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
     "missing": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
+    "preparation.crossing": ("cross",),
     "result": ("Info", "SVDResult"),
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),

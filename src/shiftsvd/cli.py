@@ -56,7 +56,7 @@ class Command(click.Group):
             signal.signal(signal.SIGTERM, before)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their use."""
+        """The names of the subcommands, in the order of their use."""
         return list(self.commands)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
+from shiftsvd.native import native
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
@@ -103,7 +104,8 @@ def svd(
     Returns
     -------
     SVDResult
-        Unpacks to U (m, k), S (k,) descending, Vh (k, n).
+        Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
+        there, and ``to_host()`` is the same on the host: see `shiftsvd.native.DeviceResult`.
 
     Raises
     ------
@@ -162,7 +164,7 @@ def svd(
         B, k = prepared.of(A), k if share is None else share
         F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.error)
         F.info = account.told(F.info)
-        return F
+        return native(F, X)
 
 
 def decompose(

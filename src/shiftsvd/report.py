@@ -46,7 +46,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Row:
-    """One component: a line of the table."""
+    """A line of the report's table: one component."""
 
     number: int
     value: float

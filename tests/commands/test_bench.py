@@ -5,15 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
-from shiftsvd.cli import main
 from shiftsvd.kernels import instruction_set
-
-
-def invoke(*args: str):
-    return CliRunner().invoke(main, list(args))
+from tests.support.commands import invoke
 
 
 @pytest.fixture

@@ -8,28 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
 import shiftsvd
-from shiftsvd.cli import main
 from shiftsvd.commands.fitting import _judged
 from shiftsvd.io import open_matrix
+from tests.support.commands import done
 
 TOP = (
     *("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "value_errors", "converged"),
     *("n_passes", "seconds", "peak_bytes", "outputs"),
 )
-
-
-def invoke(*args: object, **options):
-    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
-
-
-def done(*args: object, **options):
-    result = invoke(*args, **options)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture

@@ -10,11 +10,8 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
+from tests.support.commands import invoke
 from tests.support.holes import holed, mean_filled
-
-
-def invoke(*args: object):
-    return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
 def told(*args: object) -> dict:

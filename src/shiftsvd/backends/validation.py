@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.not_finite import Found, NotFinite
-from shiftsvd.backends.sparse import ENTRIES
+from shiftsvd.backends.sparse_costs import ENTRIES
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.runs.memory import affordable

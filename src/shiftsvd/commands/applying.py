@@ -168,7 +168,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]
 
 
 def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
-    """These columns of Z in blocks of rows, so many that they do not take much room when they are `width` wide."""
+    """Some columns of Z in blocks of rows, so few that `width` columns of them take little room."""
     rows = max(1, ENTRIES // width)
     for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from shiftsvd.backends.device.moving import HOST, chosen
 from shiftsvd.commands.options import COUNTED, SCALES, USUAL
 from shiftsvd.names import MAX_ITER
 
@@ -40,6 +41,23 @@ def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> No
         raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
     if file == "-" and (scheduler is not None or n_workers is not None):
         raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
+
+
+def check_device(given: dict[str, Any]) -> None:
+    """Refuse what data on a card cannot have beside them; the name of the card that is meant takes the place of it."""
+    if given["device"] is None:
+        return
+    try:
+        given["device"] = chosen(given["device"])
+    except ValueError as error:
+        raise click.UsageError(f"--device: {error}") from None
+    if given["device"] == HOST:
+        return
+    usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
+    usual["top_features"] = None
+    if beside := [f"--{name.replace('_', '-')}" for name, value in usual.items() if given[name] != value]:
+        needs = f"--device {given['device']} needs data as they are, in memory"
+        raise click.UsageError(f"{needs}: leave out {' and '.join(beside)}")
 
 
 def check_cells(given: dict[str, Any]) -> None:

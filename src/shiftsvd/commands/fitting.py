@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 import click
 import numpy as np
 
+from shiftsvd.backends.device.moving import HOST, moved
 from shiftsvd.backends.holding import left_beside
 from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import components, genotypes, manifest
@@ -124,7 +125,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
-        pca.fit(A, covariates=known.C)
+        pca.fit(_placed(A, options, bool(pca.preprocess)), covariates=known.C)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     if known.design is not None:
@@ -134,6 +135,18 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
+
+
+def _placed(A: Observed, options: Fit, is_changed: bool) -> Observed:
+    """The data where they are to be multiplied; refused where they are read from a file, or changed."""
+    if options.device in (None, HOST):
+        return A
+    if is_changed:
+        raise ValueError(f"--device {options.device} needs all features as they are: give --mask none")
+    try:
+        return moved(A, str(options.device))
+    except TypeError as error:
+        raise ValueError(f"--device: {error}; more --memory may hold them") from None
 
 
 def _judged(info: Info, last: float, tol: float) -> Info:

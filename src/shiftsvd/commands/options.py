@@ -335,6 +335,14 @@ regressed = under(
     ),
 )
 resources = under("Resources", threads, memory)
+device = under(
+    "Resources",
+    click.option(
+        "--device",
+        metavar="NAME",
+        help="Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]",
+    ),
+)
 workers = under(
     "Resources",
     click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),

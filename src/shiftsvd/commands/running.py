@@ -37,7 +37,7 @@ class Subcommand(click.Command):
         return super().parse_args(ctx, spelled)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Many options are listed under headings."""
+        """List the options of a long help under headings; click calls this for ``--help``."""
         if not write_options(self, ctx, formatter):
             super().format_options(ctx, formatter)
 

@@ -51,7 +51,7 @@ def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: f
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
-    """One run; what did not converge shows in the table."""
+    """One run of a solver, without warnings: what did not converge shows in the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return solver_named(name, A, k, tol)(A, k, 0)

@@ -147,7 +147,7 @@ class BatchPCA(FittedPCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        """Nothing fitted, and no stream."""
+        """Delete all fitted attributes, and the stream of batches."""
         for name in [name for name in vars(self) if name == "_stream" or _is_fitted(name)]:
             del self.__dict__[name]
 
@@ -189,7 +189,7 @@ class BatchPCA(FittedPCA):
 
 
 def merge_pca(a: "PCA", b: "PCA") -> "PCA":
-    """One `PCA` of the rows that two were given by `partial_fit`, as if one had been given all of them.
+    """Put two fits by `partial_fit` together: one `PCA` of the rows of both, as if it had been given all.
 
     Parameters
     ----------

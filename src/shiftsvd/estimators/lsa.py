@@ -30,12 +30,35 @@ class LSA(Named):
         that mean, how alike all texts are.
     normalize : bool
         Divide the coordinates of each text by their length, so that products are cosines.
-    strip_accents, lowercase, preprocessor, tokenizer, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df
-        Which words count: as in `sklearn.feature_extraction.text.TfidfVectorizer`.
-    max_features, vocabulary
-        Which of them are terms: as there.
-    norm, use_idf, smooth_idf, sublinear_tf
-        How they are weighted: as there.
+    strip_accents : {"ascii", "unicode"}, callable or None
+        Whether letters lose their accents; this and what follows down to `sublinear_tf` goes to
+        `sklearn.feature_extraction.text.TfidfVectorizer`.
+    lowercase : bool
+        Whether capitals become small letters.
+    preprocessor, tokenizer : callable, optional
+        What a text goes through before it is cut, and what cuts it into words.
+    analyzer : {"word", "char", "char_wb"} or callable
+        Whether terms are made of words or of letters.
+    stop_words : "english", list of str, or None
+        Words that are left out.
+    token_pattern : str
+        The regular expression of a word.
+    ngram_range : (int, int)
+        How many words, at least and at most, make a term.
+    max_df, min_df : int, or float in [0, 1]
+        In how many texts a term may and must occur: a count, or a share of the texts.
+    max_features : int, optional
+        Only so many of the most frequent terms.
+    vocabulary : dict or list of str, optional
+        The terms themselves, in place of those of the texts.
+    norm : {"l1", "l2"} or None
+        The norm that the weights of each text get.
+    use_idf : bool
+        Whether rare terms weigh more.
+    smooth_idf : bool
+        Whether document frequencies are counted as if one more text held every term.
+    sublinear_tf : bool
+        Whether a count becomes ``1 + log(count)``.
     solver : str or Solver
         As in `svd`.
     tol : float, optional

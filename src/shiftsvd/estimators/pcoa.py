@@ -206,7 +206,7 @@ class PCoA(Estimator):
         return SquaredDistances(D, thread_count(self.n_threads))
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
-        """All eigenvalues of a small B, formed."""
+        """All eigenvalues of a small B, which is formed for LAPACK."""
         n = B.shape[0]
         affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n} points")
         G = B.matmat(np.eye(n))

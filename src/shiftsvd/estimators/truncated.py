@@ -224,7 +224,12 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
-        """The points in the space of the data from scores of shape (n_samples, n_components).
+        """The points in the space of the data that have these scores.
+
+        Parameters
+        ----------
+        X : array or Dask array of shape (n_samples, n_components)
+            Scores, as `transform` gives them.
 
         Returns
         -------

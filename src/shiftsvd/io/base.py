@@ -45,6 +45,13 @@ PIPED = "standard input"  # what a file is called that came that way
 class Names(NamedTuple):
     """The names of the samples and of the features; None where the file has none.
 
+    Parameters
+    ----------
+    samples : array of str, of shape (n_samples,), or None
+        The names of the rows.
+    features : array of str, of shape (n_features,), or None
+        The names of the columns.
+
     See Also
     --------
     io.open_matrix : Gives them with the matrix.
@@ -117,6 +124,13 @@ class Opened:
     See Also
     --------
     io.open_matrix : Opens files, and gives an operator.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> opened = ss.io.Opened(np.ones((3, 2)), columns=np.array(["a", "b", "c"]), samples="columns")
+    >>> opened.by_features, opened.names.samples.tolist()
+    (True, ['a', 'b', 'c'])
     """
 
     matrix: Any
@@ -135,7 +149,18 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """The file with other names of features."""
+        """The file with other names of features.
+
+        Parameters
+        ----------
+        names : array of str, of shape (n_features,), or None
+            The names.
+
+        Returns
+        -------
+        Opened
+            The same matrix; nothing of it is copied.
+        """
         return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property

@@ -51,8 +51,14 @@ def convert(
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input.
     path_out : str or Path
         .h5ad or .h5 for HDF5, .zarr for Zarr. It appears when it is complete.
-    format, key, orient, feature_types
-        As in `open_matrix`.
+    format : str, optional
+        The format of what is read, as in `open_matrix`.
+    key : str, optional
+        The element inside the file, as in `open_matrix`.
+    orient : "rows" or "columns", optional
+        Where the samples are in the file, as in `open_matrix`.
+    feature_types : "all", a type such as "Antibody Capture", or list of them, optional
+        Which features to take, as in `open_matrix`.
     force : bool
         Replace what exists.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -68,6 +74,10 @@ def convert(
     ------
     ValueError, OSError
         If the input cannot be read or the output not be written; what was at `path_out` is then there still.
+
+    See Also
+    --------
+    io.open_matrix : Opens what was written.
 
     Notes
     -----

@@ -102,7 +102,9 @@ def open_matrix(
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
+        The matrix, in memory or read again for each product.
     names : Names
+        The names of its rows and columns; None where the file has none.
 
     Raises
     ------
@@ -243,7 +245,7 @@ def read_files(
 
 
 def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
-    """With its samples where they are said to be, and of its features the types that are wanted."""
+    """An opened file with its samples where they are said to be, and only features of the types that are wanted."""
     if orient is None and opened.unsaid:
         notice(opened.unsaid)
     if orient in (None, opened.samples):

@@ -24,12 +24,15 @@ class ScoresDisplay:
     Parameters
     ----------
     points : array of shape (m, 2), or ScoreRaster
+        The scores of each sample, or what was counted of many.
     components : pair of int
         Their numbers, from 1.
     shares : pair of floats, optional
         Of the variance, for the labels of the axes.
     color : array of shape (m,), optional
+        A number or a class for each sample.
     labels : sequence of m names, optional
+        Names of the samples, written beside few points.
 
     Attributes
     ----------
@@ -39,6 +42,14 @@ class ScoresDisplay:
     See Also
     --------
     plot.scores : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ScoresDisplay.from_estimator(fit, X).points.shape
+    (100, 2)
     """
 
     points: Panel | ScoreRaster
@@ -60,7 +71,30 @@ class ScoresDisplay:
         labels: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult."""
+        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        X : array, sparse matrix or Operator of shape (m, n_features), optional
+            Rows whose scores are drawn; one pass.
+        Z : array of shape (m, k), optional
+            Scores, where they are there already.
+        components : pair of int
+            Which two, counted from 1.
+        color : array of shape (m,), optional
+            A number or a class for each row.
+        labels : sequence of m names, optional
+            Names of the rows, written beside few points.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScoresDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
         if isinstance(Z, ScoreRaster) and tuple(components) != tuple(Z.components):
@@ -72,7 +106,18 @@ class ScoresDisplay:
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScoresDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         m = self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
         colours = colouring(self.color, m)
         if self.labels is not None and len(self.labels) != m:
@@ -92,7 +137,7 @@ class ScoresDisplay:
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        """All rows if they are in the sample, or else the counts; these know nothing of colours: then the sample."""
+        """Draw dots where the sample holds all rows, or there are colours, which counts cannot show; else counts."""
         points, rows, labels = raster.sample, raster.sample_rows, self.labels
         if colours is None and len(points) < raster.n:
             self._density(raster.counts, raster.grid, raster.clipped)

@@ -122,7 +122,22 @@ class ScoreRaster:
 
     @classmethod
     def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:
-        """An empty raster for the scores of a fitted estimator."""
+        """An empty raster for the scores of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit whose variances the grid is laid by.
+        components : pair of int
+            Which two, counted from 1.
+        **settings
+            The other parameters of `ScoreRaster`.
+
+        Returns
+        -------
+        ScoreRaster
+            A grid without points; `add` counts them.
+        """
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
         plain = estimator._deviations() if beyond_range(estimator) else np.sqrt(fit.variances)
@@ -130,7 +145,18 @@ class ScoreRaster:
         return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
 
     def add(self, block: Any) -> None:
-        """Count the next rows of the scores, shape (rows, k): all components, in order."""
+        """Count the next rows of the scores.
+
+        Parameters
+        ----------
+        block : array of shape (rows, k)
+            The scores of all components, in order.
+
+        Raises
+        ------
+        ValueError
+            For a block with too few columns, or scores that are not finite.
+        """
         block = np.asarray(block)
         last = max(self.components)
         if block.ndim != 2 or block.shape[1] < last:

@@ -26,7 +26,10 @@ class ScreeDisplay:
         Shares of the total variance; squared singular values where the total is not known.
     bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the values.
-    cumulative, cumulative_bounds : array and pair of arrays of shape (k,), optional
+    cumulative : array of shape (k,), optional
+        The running sum of the values, where the total is known.
+    cumulative_bounds : pair of arrays of shape (k,), optional
+        Lower and upper bound of the running sum.
     whole : str
         What the shares are of.
 
@@ -39,6 +42,14 @@ class ScreeDisplay:
     See Also
     --------
     plot.scree : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ScreeDisplay.from_estimator(fit).values.round(2).tolist()
+    [0.9, 0.09]
     """
 
     values: Vector
@@ -49,7 +60,20 @@ class ScreeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult."""
+        """The plot of a fitted estimator or an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScreeDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         known, bounds = fit.cumulative(), fit.bounds()
         if known is None:
@@ -63,7 +87,18 @@ class ScreeDisplay:
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScreeDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         at = np.arange(1, len(self.values) + 1)
@@ -109,6 +144,7 @@ class ReconstructionErrorDisplay:
     errors : array of shape (k + 1,)
         Frobenius norms relative to that of the shifted, scaled data.
     bounds : pair of arrays of shape (k + 1,), optional
+        Lower and upper bound of the errors.
     new_errors : array of shape (k + 1,), optional
         The same of rows that the fit need not have seen.
     whole : str, optional
@@ -122,6 +158,14 @@ class ReconstructionErrorDisplay:
     See Also
     --------
     plot.reconstruction_error : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ReconstructionErrorDisplay.from_estimator(fit).errors.shape
+    (3,)
     """
 
     errors: Vector
@@ -131,7 +175,27 @@ class ReconstructionErrorDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult."""
+        """The plot of a fitted estimator or an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        X : array or sparse matrix of shape (m, n_features), optional
+            Rows whose error is drawn beside that of the fit, for an estimator; two passes.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ReconstructionErrorDisplay
+            The plot, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the norm of the matrix is not known, or rows are given beside an SVDResult.
+        """
         fit = read(estimator)
         known = fit.cumulative()
         if known is None:
@@ -143,7 +207,18 @@ class ReconstructionErrorDisplay:
         return cls(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ReconstructionErrorDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         at = np.arange(len(self.errors))

@@ -33,12 +33,15 @@ SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
 class Solver(ABC):
     """Settings of one algorithm; ``solver(A, k, rng)`` runs it.
 
-    Attributes
+    Parameters
     ----------
     certify : bool
         Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
         passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
         not certain to the tolerance is named in a warning.
+
+    Attributes
+    ----------
     reason : str
         Why `auto_solver` chose it.
 
