@@ -1,5 +1,6 @@
 """What a probe tells of a fit to come: how quick this machine is beside the model of costs, and how many passes."""
 
+import math
 from dataclasses import replace
 from typing import Final
 
@@ -45,7 +46,7 @@ def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
     of_some, of_half = (_passes(A, solver, int(k), count) for count in (rows, rows // 2))
     if of_some is None or of_half is None:
         return None
-    return round(of_some + FLATTENS * max(of_some - of_half, 0) * np.log2(m / rows))
+    return round(of_some + FLATTENS * max(of_some - of_half, 0) * math.log2(m / rows))
 
 
 def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None:
