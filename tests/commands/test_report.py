@@ -338,6 +338,7 @@ def test_it_follows_the_theme_and_the_width(full: Page) -> None:
     styles = "".join(full.styles)
     assert "prefers-color-scheme: dark" in styles
     assert "width=device-width" in full.source
+    assert re.search(r"@media print \{[^}]*max-height: none; overflow: visible", styles)  # long tables print whole
     svg = "".join(re.findall(r"<svg.*?</svg>", full.source, flags=re.DOTALL))
     assert "currentColor" in svg
     assert "var(--dim)" in svg

@@ -1,7 +1,5 @@
 """What helps with entries that are no numbers, by what the subcommand that met them can do about them."""
 
-from typing import Any
-
 import click
 
 from shiftsvd.backends.not_finite import NotFinite
@@ -24,5 +22,4 @@ def remedied(error: BaseException) -> BaseException:
 
 def _of_missing(command: click.Command) -> str:
     """What says what is to stand for missing entries."""
-    names: set[Any] = {each.name for each in command.params}
-    return IN_FIT if "missing" in names else IN_TRANSFORM if "model" in names else ELSEWHERE
+    return {"fit": IN_FIT, "transform": IN_TRANSFORM}.get(str(command.name), ELSEWHERE)

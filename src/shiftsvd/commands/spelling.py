@@ -24,6 +24,8 @@ PHRASES: Final = {
     "the key must": "--key must",
     "give the format": "give --format",
     "leave out join": "leave out --join",
+    "batch must have one label": "--batch must have one label",
+    "batch must have a label": "--batch must have a label",
     "(ids)": "(--ids COLUMN)",
     "leave preprocess out": "leave --preprocess out",
     "info.value_errors": "value_errors",
@@ -33,10 +35,20 @@ PHRASES: Final = {
 # Arguments that messages name without a value: the memory limit anywhere, others before what is said of them.
 ANYWHERE: Final = re.compile(r"(?<![\w'\"=.-])(memory_limit|feature_types|max_iter|mask_var|n_threads)\b")
 BARE: Final = re.compile(
-    r"(?<![\w'\"=.-])(k|tol|penalty|key|orient|stack|join|format|sep|decimal|thousands|encoding|comment|missing|"
-    r"preprocess|flavor|batch|covariates|groups|chromosomes|hwe|hwe_midp|indep_pairwise|indep_order|unrelated|"
+    r"(?<![\w'\"=.-])(k|tol|penalty|key|orient|stack|join|format|sep|decimal|thousands|encoding|comment|"
+    r"unobserved|preprocess|covariates|groups|chromosomes|hwe|hwe_midp|indep_pairwise|indep_order|unrelated|"
     r"exclude_long_range|match|project|shift|scale|solver)(?= (?:must|needs?|takes?|is for|are for|says) )"
 )
+FLAVOR: Final = re.compile(r"(?<!-)\bflavor (?=\w+ (?:takes|ranks) )")
+# Transformations by the names of their classes.
+CLASSES: Final = {
+    "PearsonResiduals": "pearson",
+    "DevianceResiduals": "deviance",
+    "LogNormalize": "log-normalize",
+    "FreemanTukey": "freeman-tukey",
+    **{name: name.lower() for name in ("PMI", "TfIdf", "BM25", "CLR", "Ranks", "Sqrt", "Anscombe", "Binarize")},
+}
+CLASS: Final = re.compile(rf"(?<![\w.'\"])({'|'.join(CLASSES)})(?:\(\))?(?= (?:takes|needs|must) |[,;]|$)")
 SAID: Final = re.compile(r"\b([a-z_]+)=(\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|True\b)")
 NAMED: Final = re.compile(r"\b([a-z_]+)=(?=[ ,;.]|$)")
 SEVERAL: Final = ("drop", "columns", "one_hot")
@@ -50,6 +62,7 @@ def spelled(text: str) -> str:
     known = _options()
     text = NAMED.sub(lambda found: known.get(found[1], found[0]), text)
     text = SAID.sub(lambda found: _with_value(found, known), text)
+    text = CLASS.sub(lambda found: f"--preprocess {CLASSES[found[1]]}", FLAVOR.sub("--flavor ", text))
     for pattern in (ANYWHERE, BARE):
         text = pattern.sub(lambda found: known.get(found[1], found[1]), text)
     return text
@@ -74,6 +87,13 @@ def _options() -> dict[str, str]:
     return known | {name: option for name, option in ALIASES.items() if option in known.values()}
 
 
+def _label() -> str | None:
+    """The column that colours the report, which is left out of a table as if `drop` named it."""
+    given = click.get_current_context().params
+    label = given.get("label_column")
+    return None if label in given.get("drop", ()) else label
+
+
 def _with_value(said: re.Match[str], known: dict[str, str]) -> str:
     """An argument and its value as the option is typed."""
     name, option = said[1], known.get(said[1])
@@ -86,4 +106,5 @@ def _with_value(said: re.Match[str], known: dict[str, str]) -> str:
     except (ValueError, SyntaxError):
         return said[0]  # text of a file that looks like one
     names = value if isinstance(value, list) else [value]
+    option = "--label-column" if name == "drop" and names == [_label()] else option
     return f"{option} {shlex.quote(joined(names) if name in SEVERAL else str(names[0]))}"

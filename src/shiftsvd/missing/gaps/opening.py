@@ -86,7 +86,7 @@ def open_with_gaps(
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
-                raise Unfit("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
+                raise Unfit("it is dense, and NaN marks what is missing there: unobserved is for sparse matrices")
             with named_as(paths, opened, by_features=False):
                 gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names
