@@ -52,7 +52,7 @@ def _bars() -> Iterator[Listener]:
         TimeRemainingColumn(),
     )
     console = Console(stderr=True, force_terminal=True)
-    with Progress(*columns, console=console, transient=True, expand=True, speed_estimate_period=300) as bars:
+    with Progress(*columns, console=console, speed_estimate_period=300, transient=True, expand=True) as bars:
         stages: dict[str, TaskID] = {}
 
         def listen(event: Event) -> None:
