@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from scipy import io, sparse
 
 import shiftsvd as ss
@@ -16,17 +16,14 @@ from shiftsvd.cli import main
 from shiftsvd.commands.options import TRANSFORMS
 from shiftsvd.io.sniff import FORMATS
 from shiftsvd.runs.memory import beyond, shown_bytes
+from tests.support.commands import invoke
 
 NAMES = ["age", "pulse", "height", "weight"]
 
 
-def run(*line: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in line])
-
-
 def refused(*line: object, code: int = 1) -> str:
     """The one line that a refusal is."""
-    result = run(*line)
+    result = invoke(*line)
     assert result.exit_code == code, result.output
     *_, last = result.stderr.splitlines()
     assert last.startswith("Error: ")
@@ -75,7 +72,7 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
     assert f"{path}: 3 entries are missing (NaN), in {columns}; --missing mean or --missing em says what stands" in said
     assert "cannot be read" not in said
     assert ("--drop pulse,height leaves out" in said) == (kind == "csv")
-    assert run("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
+    assert invoke("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
 
 
 def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path: Path) -> None:
@@ -106,7 +103,7 @@ def test_files_whose_rows_are_features_name_the_features(tmp_path: Path, X) -> N
 
 
 def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> None:
-    assert run("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
+    assert invoke("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
     assert "fit the model with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
@@ -182,11 +179,11 @@ def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
 
 def test_names_that_repeat_are_told_with_what_tells_them_apart(tmp_path: Path, X) -> None:
     table(tmp_path / "X.csv", X, ["age", "pulse", "age", "weight"])
-    said = run("fit", tmp_path / "X.csv", "-k", 2).stderr
+    said = invoke("fit", tmp_path / "X.csv", "-k", 2).stderr
     assert "2 columns are called 'age'; all of them count; rename them, or --drop age leaves out all" in said
     text = table(tmp_path / "Y.csv", X).read_text().replace("p7,", "p3,")
     (tmp_path / "Y.csv").write_text(text)
-    said = run("fit", tmp_path / "Y.csv", "-k", 2, "--ids", "who").stderr
+    said = invoke("fit", tmp_path / "Y.csv", "-k", 2, "--ids", "who").stderr
     assert "2 rows are called 'p3'; all of them count; let another column name the rows (--ids COLUMN)" in said
 
 
