@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shiftsvd.choosing.suggest import warm_start as warm_start
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
+    from shiftsvd.estimators.incremental import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.lsa import LSA as LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
     from shiftsvd.operators import Operator as Operator
+    from shiftsvd.preparation.crossing import cross as cross
     from shiftsvd.result import Info as Info
     from shiftsvd.result import SVDResult as SVDResult
     from shiftsvd.runs.checkpoints import checkpoint as checkpoint
@@ -79,6 +81,7 @@ _NAMES = {
     "choosing.suggest": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("merge_pca",),
     "estimators.correspondence": ("CorrespondenceAnalysis",),
+    "estimators.incremental": ("IncrementalPCA",),
     "estimators.lsa": ("LSA",),
     "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
     "estimators.pca": ("PCA",),
@@ -89,6 +92,7 @@ _NAMES = {
     "missing": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
+    "preparation.crossing": ("cross",),
     "result": ("Info", "SVDResult"),
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),

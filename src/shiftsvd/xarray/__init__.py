@@ -3,6 +3,10 @@
 The names are those of xeofs: components (EOFs), scores (principal component time series), modes counted from 1.
 """
 
+from shiftsvd.xarray.coupling import coupled
+from shiftsvd.xarray.extending import extended
+from shiftsvd.xarray.hilbert import hilbert
+from shiftsvd.xarray.joining import joint
 from shiftsvd.xarray.maps import correlation
 from shiftsvd.xarray.modes import pca
 from shiftsvd.xarray.patterns import patterns
@@ -10,5 +14,20 @@ from shiftsvd.xarray.projection import project, reconstruct
 from shiftsvd.xarray.resampling import bootstrap
 from shiftsvd.xarray.rotation import rotate
 from shiftsvd.xarray.sampling import north
+from shiftsvd.xarray.sides import side
 
-__all__ = ["bootstrap", "correlation", "north", "patterns", "pca", "project", "reconstruct", "rotate"]
+__all__ = [
+    "bootstrap",
+    "correlation",
+    "coupled",
+    "extended",
+    "hilbert",
+    "joint",
+    "north",
+    "patterns",
+    "pca",
+    "project",
+    "reconstruct",
+    "rotate",
+    "side",
+]

@@ -42,6 +42,13 @@ _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 
 
+# What helps where values are missing here and there, by what was said of them: of modes of one field, and of others.
+_REMEDIES: Final = {
+    "error": 'or say missing="mean" or "em"',
+    "none": 'as da.fillna(reconstruct(pca(da, missing="em"))) does',
+}
+
+
 class Stacked(NamedTuple):
     """A field as a matrix: the cells and samples that are present, and where they belong."""
 
@@ -53,15 +60,15 @@ class Stacked(NamedTuple):
     n_missing: int = 0  # of X
 
 
-def check_labelled(da: Any, name: str) -> None:
-    """Refuse what is no DataArray of real numbers."""
+def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
+    """Refuse what is no DataArray of real numbers, or of other `kinds`."""
     xarray = optional("xarray", "xarray")
     if not isinstance(da, xarray.DataArray):
         raise TypeError(
             f"{name} must be an xarray.DataArray, got {type(da).__name__}; choose one variable of a Dataset, "
             "or name the dimensions of an array"
         )
-    if da.dtype.kind not in "fiub":
+    if da.dtype.kind not in kinds:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
 
 
@@ -120,10 +127,10 @@ def _present(X: Any, how: str) -> tuple[Mask, Mask, int]:
     partly = cells & (gaps > 0)
     if not rows.any():
         raise ValueError("da has no values, all are missing")
-    if partly.any() and how == "error":
+    if partly.any() and how in _REMEDIES:
         raise ValueError(
             f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f'{int(gaps[partly].sum())} values in all; fill them, or mask these cells, or say missing="mean" or "em"'
+            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, {_REMEDIES[how]}"
         )
     return rows, cells, int(gaps[partly].sum())
 

@@ -13,6 +13,8 @@ from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.areas import cell_weights
 from shiftsvd.xarray.fitting import Asked, Fitted, fit_observed, fit_whole
+from shiftsvd.xarray.joining import joint
+from shiftsvd.xarray.matching import is_several
 from shiftsvd.xarray.samples import Samples
 
 
@@ -39,9 +41,10 @@ def pca(
 
     Parameters
     ----------
-    da : xarray.DataArray
-        With the dimension `dim` and any others. Cells that are missing everywhere along `dim`, and samples that miss
-        all their cells, are left out and come back as NaN. Coordinates come back, too, but those that are named like a
+    da : xarray.DataArray, or several of them: a Dataset, a list, or a mapping from names
+        With the dimension `dim` and any others. Several are taken together, as `joint` does, which says more. Cells
+        that are missing everywhere along `dim`, and samples that miss all their cells, are left out and come back as
+        NaN. Coordinates come back, too, but those that are named like a
         variable of the result. Numbers that are still packed, as ``scale_factor``, ``add_offset``, ``_FillValue`` or
         ``missing_value`` among the attributes say, are unpacked.
     n_modes : int, or float in (0, 1)
@@ -97,6 +100,7 @@ def pca(
 
     See Also
     --------
+    xarray.joint : Several fields.
     xarray.project : Other fields on its modes.
     xarray.reconstruct : Fields from modes.
     xarray.patterns : Maps of covariance or correlation.
@@ -132,6 +136,14 @@ def pca(
     if missing not in get_args(MissingName):
         raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
     check_unused(missing, penalty, max_iter)
+    if is_several(da):
+        if missing != "error" or groups is not None or covariates is not None:
+            raise ValueError(
+                "of several fields only whole anomalies are taken; leave out missing, groups and covariates"
+            )
+        how: dict[str, Any] = {"solver": solver, "tol": tol, "rng": rng}
+        how |= {"n_threads": n_threads, "memory_limit": memory_limit}
+        return joint(da, n_modes, dim=dim, weights=weights, center=center, standardize=standardize, **how)
     da = fields.as_field(da)
     field = fields.stacked(da, dim, missing)
     _check_modes(n_modes, field.X.shape, missing)

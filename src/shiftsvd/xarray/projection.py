@@ -11,8 +11,10 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.fitting import gaps_within
 from shiftsvd.xarray.grids import on_grid
+from shiftsvd.xarray.matching import as_fields, in_order
 from shiftsvd.xarray.removed import Removed, without
 from shiftsvd.xarray.samples import Samples
+from shiftsvd.xarray.sides import names_of, renamed, side
 
 _FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Dataset must hold to be projected on
 
@@ -24,7 +26,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     ----------
     eofs : xarray.Dataset
         What `pca` gave, perhaps from a file, or some of its modes: ``eofs.sel(mode=1)``.
-    da : xarray.DataArray
+    da : xarray.DataArray, or several of them where `eofs` is of several
         On the same space: dimensions and labels in any order, longitudes from 0 or from -180. All that is left over is
         the dimension of the samples. Samples that miss all their cells get NaN. Where the fit said what to do with
         values that are missing here and there, the same is done: with "mean" they have no anomaly, with "em" those that
@@ -62,6 +64,8 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     >>> bool(np.allclose(shiftsvd.xarray.project(eofs, da[:3]), eofs.scores[:, :3]))
     True
     """
+    if names := names_of(eofs):
+        return _all_projected(eofs, names, da, groups, covariates)
     check_fit(eofs)
     components = with_modes(eofs.components, "components")
     anomalies, over, cells = anomalies_of(eofs, da, groups, covariates)
@@ -70,6 +74,19 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     missing = eofs.attrs.get("missing", "error")
     scores = (_regressed if missing == "em" else _multiplied)(anomalies, V, eofs, missing)
     return fields.labelled(scores.T, da, over, mode=components.mode, name="scores", attrs=dict(eofs.scores.attrs))
+
+
+def _all_projected(eofs: Any, names: list[str], data: Any, groups: Any, covariates: Any) -> Any:
+    """The scores of several fields on modes of all of them, which are sums over the fields."""
+    if "scores" not in eofs:
+        raise ValueError(f'these modes are of {" and ".join(names)} each: project(side(eofs, "{names[0]}"), da)')
+    given = as_fields(data)
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(f"all fields of the modes are needed, {', '.join(missing)} is missing")
+    parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
+    first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
+    others = [in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)]
+    return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
 
 
 def anomalies_of(eofs: Any, da: Any, groups: Any, covariates: Any) -> tuple[Any, fields.Dims, fields.Mask]:
@@ -136,7 +153,8 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     Returns
     -------
     xarray.DataArray
-        Of the dimensions of the samples and the space, with the name and the attributes of the field.
+        Of the dimensions of the samples and the space, with the name and the attributes of the field. Of several fields
+        a Dataset of them; of complex modes the real part.
 
     Raises
     ------
@@ -159,9 +177,11 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     >>> bool(np.allclose(shiftsvd.xarray.reconstruct(eofs), da))
     True
     """
-    check_fit(eofs)
+    if names := names_of(eofs):
+        return _all_reconstructed(eofs, names, scores, modes)
+    check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
-    fields.check_labelled(scores, "scores")
+    fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
     scores, components = with_modes(scores, "scores"), with_modes(eofs.components, "components")
     known = [name for name in ("groups", "covariates") if name in eofs]
     single = [dim for name in known for dim in eofs[name].dims if dim in scores.coords and dim not in scores.dims]
@@ -172,10 +192,19 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
         scores = with_modes(scores.sel(mode=modes), "scores")
     _check_known(scores.mode.values, components, "scores")
     over = like.dims
-    field = scores.dot(components.sel(mode=scores.mode), dim="mode") / eofs.weights
+    made = scores.dot(components.sel(mode=scores.mode), dim="mode")
+    field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
     field = (field + _given_back(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*over, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
     return field.assign_attrs(eofs.mean_field.attrs)
+
+
+def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any) -> Any:
+    """All fields that the modes make up, in one Dataset, on the coordinates that the modes have."""
+    from shiftsvd.xarray.dataset import Dataset
+
+    made = {name: reconstruct(side(eofs, name), scores, modes=modes) for name in names}
+    return Dataset({name: renamed(eofs, name, field) for name, field in made.items()})
 
 
 def _check_known(wanted: Any, of: Any, what: str) -> None:
@@ -245,10 +274,14 @@ def in_cells(values: Any, space: fields.Dims) -> tuple[Panel, fields.Mask]:
     return full[:, cells], cells
 
 
-def check_fit(eofs: Any) -> None:
-    """Whether this is what `pca` gives."""
+def check_fit(eofs: Any, kinds: str = "f") -> None:
+    """Whether this is what `pca` gives: modes of one field, without lags, and real unless `kinds` allows others."""
     if missing := [name for name in _FIT if name not in getattr(eofs, "data_vars", ())]:
         raise ValueError(f"eofs must be what shiftsvd.xarray.pca gives, but {', '.join(missing)} is missing")
+    if "lag" in eofs.components.dims:
+        raise ValueError("eofs must be modes of single steps, got modes with lags; choose one: isel(lag=0, drop=True)")
+    if eofs.components.dtype.kind not in kinds:
+        raise ValueError("eofs must be real modes, got those of an analytic signal, which only make up the field again")
 
 
 def with_modes(values: Any, name: str) -> Any:
