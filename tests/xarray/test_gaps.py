@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import pca, project, reconstruct
+from shiftsvd.xarray import patterns, pca, project, reconstruct
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -62,7 +62,7 @@ def test_chunked_fields_with_gaps_give_the_same(missing: Any, held: bool, monkey
     da = with_gaps(monthly(), 0.3)
     settings = {"missing": missing, "groups": "time.month", "weights": "coslat", "rng": 0}
     if missing == "em":
-        settings |= {"penalty": 0.5}
+        settings |= {"penalty": 5.0}
     eofs = pca(da, 2, **settings)
     if not held:
         monkeypatch.setattr("shiftsvd.xarray.fitting.limit_of", lambda memory_limit: 0)
@@ -127,11 +127,26 @@ def test_groups_and_covariates_of_gaps_are_fitted_to_what_is_there() -> None:
     np.testing.assert_allclose(eofs.slopes[:, lat, lon], want[12:], rtol=1e-7)
 
 
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_a_trend_of_gaps_is_taken_from_new_samples_as_from_those_of_the_fit(missing: Any) -> None:
+    da = with_gaps(monthly(trend=5e-3, noise=0.1), 0.4)
+    eofs = pca(da, 3, missing=missing, covariates="time", rng=0)
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores, atol=1e-8)
+
+
 def test_a_month_that_a_cell_never_saw_has_the_mean_of_the_cell() -> None:
     da = monthly(season=5)
     da = da.where(~((da.time.dt.month == 4) & (da.lat < 0) & (da.lon > 200)))
     eofs = pca(da, 2, missing="mean", groups="time.month")
     np.testing.assert_allclose(eofs.group_means.sel(group=4)[-1, -1], da[:, -1, -1].mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_no_correlation_with_a_field_with_gaps_is_above_one(missing: Any) -> None:
+    for seed in range(3):
+        settings = {"penalty": 2.0} if missing == "em" else {}
+        eofs = pca(with_gaps(monthly(seed)[:36], 0.7, seed), 4, missing=missing, rng=0, **settings)
+        assert float(abs(patterns(eofs, "correlation")).max()) <= 1 + 1e-9
 
 
 def test_what_cannot_be_of_gaps_is_refused() -> None:
