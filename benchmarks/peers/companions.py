@@ -30,7 +30,7 @@ class Companions(NamedTuple):
 SETS = {
     "oldest": Companions(
         "python3.11",
-        ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.6.*", "pandas==2.2.*", *SCANPY],
+        ["anndata==0.12.0", "numpy==2.0.*", "scikit-learn==1.7.*", "pandas==2.2.*", *SCANPY],
         ["scanpy/test_scanpy.py", "scanpy/test_stored.py", "scanpy/test_projection.py"],
     ),
     "newest": Companions(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from shiftsvd.choosing.suggest import warm_start as warm_start
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
+    from shiftsvd.estimators.incremental import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.lsa import LSA as LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
@@ -80,6 +81,7 @@ _NAMES = {
     "choosing.suggest": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("merge_pca",),
     "estimators.correspondence": ("CorrespondenceAnalysis",),
+    "estimators.incremental": ("IncrementalPCA",),
     "estimators.lsa": ("LSA",),
     "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
     "estimators.pca": ("PCA",),

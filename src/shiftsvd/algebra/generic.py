@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 QR_ENTRIES = 2**21
 # Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
+SEEN = "transform an array, a sparse matrix, a file or a Dask array, on the host"
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -249,16 +250,16 @@ def entry_sums(A: "Operator", terms: Terms) -> tuple[Panel, Panel]:
 
     For transformations, which learn from such sums.
     """
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
 
 
 @singledispatch
 def entry_values(A: "Operator", values: Values) -> Table:
     """The distinct values of each column and how often they are there, in ascending order; a read."""
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
 
 
 @singledispatch
 def with_entries(A: "Operator", change: Change) -> "Operator":
     """The same matrix with its entries changed: kept where the memory allows, else made block by block."""
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")

@@ -10,6 +10,7 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.extremes import beyond, in_range
 from shiftsvd.estimators.likelihood import minka_rank
+from shiftsvd.estimators.native import fitted_natively
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import accuracy, check_complete, decompose
@@ -36,7 +37,7 @@ class PCA(BatchPCA):
     ----------
     n_components : int, float in (0, 1), "mle" or None
         Number of components; a share of the variance to exceed, by the fewest components; Minka's estimate (up
-        to 5000 features); None is min(n_samples, n_features).
+        to 5000 features); None is min(n_samples, n_features), whatever the weights of the samples.
     copy : bool
         Accepted for compatibility; input is never written.
     whiten : bool
@@ -180,6 +181,7 @@ class PCA(BatchPCA):
     max_iter: int = names.MAX_ITER
     preprocess: Preprocess | None = None
 
+    @fitted_natively
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
 

@@ -30,6 +30,8 @@ class Exact(Solver):
         0, the default, means all digits. Else squares are tried first: the eigenvalues of ``A^H A``, several times
         quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
         That is how `auto_solver` asks for it where the data are small.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -110,11 +112,11 @@ class Exact(Solver):
         return Factors(U, S, V.conj().T, 1, len(theta), 1, missed_below=missed, rest=float(np.sqrt(rest)), eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One; one more where squares turn out not to do."""
+        """One pass: the second one, where squares turn out not to do, is not foreseen."""
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """One more where squares turn out not to do."""
+        """One pass, or two where squares turn out not to do."""
         return 1, 2 if self.tol > 0 else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:

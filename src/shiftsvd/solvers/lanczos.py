@@ -56,6 +56,8 @@ class BlockLanczos(Solver):
         `Info.missed_below` says up to where. Some 3 to 7 products with a block for 0.05, 8 for 0.01.
     miss_probability : float
         How likely `Info.missed_below` may be wrong, over `rng`.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -113,12 +115,42 @@ class BlockLanczos(Solver):
         return run().factors(A, run.products.n_passes, run.products.widest)
 
     def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
-        """A run on what is multiplied as `G`, whose components are read off `source`."""
+        """A run on what is multiplied as `G`, whose components are read off `source`.
+
+        Parameters
+        ----------
+        G : Operator of shape (m, n)
+            The matrix that is multiplied in each step: `source`, or its numbers in a quicker order.
+        k : int, or float in (0, 1)
+            How many components, or the share of the squared norm that they are to reach.
+        rng : numpy.random.Generator
+            Draws the first block and the probe.
+        source : Operator of shape (m, n)
+            The matrix whose components and residuals are read off at the end.
+
+        Returns
+        -------
+        Run
+            The iteration before its first step; a call makes it.
+        """
         products = Products(G, precise=not self.single(G), cancelled=cancelled(source))
         return Run(self, self.shape(k, source), products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """The products as wide as their kernels want, less for few components; a basis of these and a few steps."""
+        """How wide products and basis are: as wide as kernels want, less for few components, and a few steps more.
+
+        Parameters
+        ----------
+        k : int, or float in (0, 1)
+            How many components, or the share of the squared norm that they are to reach.
+        A : Operator of shape (m, n)
+            The matrix that is multiplied.
+
+        Returns
+        -------
+        Shape
+            Columns of a block, columns wanted, columns of the basis before a restart, and columns that are reserved.
+        """
         least, most = A.costs.panel_columns
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or wide, *A.shape)
@@ -127,7 +159,18 @@ class BlockLanczos(Solver):
         return Shape(b, wanted, columns, min(columns + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
-        """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
+        """Whether products begin in single precision: double data only where the spectrum is likely to allow it.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that is multiplied.
+
+        Returns
+        -------
+        bool
+            True for single precision; a run goes over to double where the residuals ask for it.
+        """
         roundings = 1 if A.dtype == np.float32 else DOUBT
         return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
 

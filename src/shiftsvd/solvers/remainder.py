@@ -90,7 +90,7 @@ def _turned(G: Panel, S: Vector) -> float:
 
 
 def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
-    """By how much rounding may change ``||A||^2 - ||S||^2``: of the values, the sum over A, and its shift."""
+    """By how much rounding may change ``||A||^2 - ||S||^2``: that of the values, of the sum, and of the shift."""
     products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
     return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
 

@@ -30,6 +30,8 @@ class ShiftedRandomizedSVD(Solver):
         The power iterations, q.
     sketch : Sketch
         The random test matrix that the range is sampled with.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     Raises
     ------

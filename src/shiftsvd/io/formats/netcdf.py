@@ -54,7 +54,7 @@ class NetcdfRows(RowSource):
         return dtype
 
     def edges(self, n_bytes: int) -> list[int]:
-        """At the ends of chunks, unless those are much larger."""
+        """Where to cut rows: at the ends of chunks, unless those are much larger."""
         return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
