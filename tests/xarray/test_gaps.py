@@ -127,6 +127,13 @@ def test_groups_and_covariates_of_gaps_are_fitted_to_what_is_there() -> None:
     np.testing.assert_allclose(eofs.slopes[:, lat, lon], want[12:], rtol=1e-7)
 
 
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_a_trend_of_gaps_is_taken_from_new_samples_as_from_those_of_the_fit(missing: Any) -> None:
+    da = with_gaps(monthly(trend=5e-3, noise=0.1), 0.4)
+    eofs = pca(da, 3, missing=missing, covariates="time", rng=0)
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores, atol=1e-8)
+
+
 def test_a_month_that_a_cell_never_saw_has_the_mean_of_the_cell() -> None:
     da = monthly(season=5)
     da = da.where(~((da.time.dt.month == 4) & (da.lat < 0) & (da.lon > 200)))

@@ -64,6 +64,26 @@ def test_what_has_no_patterns_is_refused() -> None:
         rotate(rotate(eofs))
 
 
+def test_rotated_modes_survive_files(tmp_path: Any) -> None:
+    pytest.importorskip("h5netcdf")
+    da = monthly(season=4)
+    pca(da, 3, groups="time.month").to_netcdf(tmp_path / "eofs.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "eofs.nc", engine="h5netcdf") as eofs:
+        turned = rotate(eofs)
+        turned.to_netcdf(tmp_path / "turned.nc", engine="h5netcdf")
+    with xarray.open_dataset(tmp_path / "turned.nc", engine="h5netcdf") as again:
+        np.testing.assert_allclose(project(again, da), turned.scores, atol=1e-8)
+        xarray.testing.assert_allclose(reconstruct(again), reconstruct(turned))
+
+
+def test_cells_without_weight_do_not_count_in_a_rotation() -> None:
+    da = monthly().fillna(290)
+    weights = xarray.where(da.lat > 40, 0.0, 1.0)
+    turned = rotate(pca(da, 3, weights=weights, tol=1e-12))
+    south = rotate(pca(da.sel(lat=da.lat <= 40), 3, tol=1e-12))
+    np.testing.assert_allclose(turned.components.sel(lat=south.lat), south.components, atol=1e-6)
+
+
 def test_modes_of_gaps_and_of_stacked_cells_are_rotated() -> None:
     gaps = pca(with_gaps(monthly(), 0.2), 3, missing="em", rng=0)
     turned = rotate(gaps)

@@ -141,6 +141,22 @@ def test_covariates_that_cannot_be_are_refused() -> None:
         pca(da, 2, covariates=np.array(["a", "b"] * (MONTHS // 2)))
     with pytest.raises(ValueError, match="center=False subtracts nothing"):
         pca(da, 2, center=False, groups="time.month")
+    with pytest.raises(ValueError, match="covariates must have different names, got 'time' twice"):
+        pca(da, 2, covariates=["time", da.time])
+    with pytest.raises(ValueError, match="groups has another label for each of 96 samples: nothing would be left"):
+        pca(da, 2, groups="time")
+
+
+def test_covariates_are_given_as_people_have_them() -> None:
+    da, numbers = monthly(), np.random.default_rng(0).standard_normal((MONTHS, 2))
+    want = pca(da, 2, covariates={"a": numbers[:, 0], "b": numbers[:, 1]})
+    both = xarray.Dataset({name: ("time", column) for name, column in zip("ab", numbers.T, strict=True)})
+    for given in (numbers, list(numbers.T), both, [both.a, both.b]):
+        np.testing.assert_allclose(pca(da, 2, covariates=given).scores, want.scores, atol=1e-8)
+    assert pca(da, 2, covariates=numbers).covariate.values.tolist() == ["covariate 1", "covariate 2"]
+    assert pca(da, 2, covariates=numbers[:, 0].tolist()).covariate.values.tolist() == ["covariate"]
+    mixed = np.array(["a", 1, "b", 2] * (MONTHS // 4), object)
+    assert pca(da, 2, groups=mixed).group.values.tolist() == [1, 2, "a", "b"]
 
 
 def test_units_and_names_are_kept_through() -> None:

@@ -27,7 +27,7 @@ def varimax(L: Panel, kaiser: bool, max_iter: int) -> Turned:
 
     Kaiser (1958): the best angle for two columns is known in closed form, so that no sweep makes it worse.
     """
-    B, T = np.array(_rows_of_length_one(L) if kaiser else L), np.eye(L.shape[1])
+    B, T = _counting(L, kaiser), np.eye(L.shape[1])
     for sweep in range(1, max_iter + 1):
         largest = max((_turn_pair(B, T, i, j) for j in range(B.shape[1]) for i in range(j)), default=0.0)
         if largest <= STILL:
@@ -58,7 +58,7 @@ def promax(L: Panel, power: float, kaiser: bool, max_iter: int) -> Turned:
     Hendrickson & White (1964). Large loadings stay, small ones become smaller.
     """
     first = varimax(L, kaiser, max_iter)
-    B = _rows_of_length_one(first.loadings) if kaiser else first.loadings
+    B = _counting(first.loadings, kaiser)
     T = np.linalg.lstsq(B, B * np.abs(B) ** (power - 1), rcond=None)[0]
     T = T * np.sqrt(np.diagonal(np.linalg.inv(T.T @ T)))
     return Turned(first.loadings @ T, first.T @ T, first.n_iter, first.converged)
@@ -66,11 +66,11 @@ def promax(L: Panel, power: float, kaiser: bool, max_iter: int) -> Turned:
 
 def varimax_criterion(L: Panel, kaiser: bool = True) -> float:
     """The sum over the columns of the variance of their squared loadings; `kaiser`: of rows of length one."""
-    squares = (_rows_of_length_one(L) if kaiser else L) ** 2
-    return float(np.var(squares, axis=0).sum())
+    return float(np.var(_counting(L, kaiser) ** 2, axis=0).sum())
 
 
-def _rows_of_length_one(L: Panel) -> Panel:
-    """The loadings of every row over their length, so that rows count alike; those of nothing become zeros."""
+def _counting(L: Panel, kaiser: bool) -> Panel:
+    """The rows that count, with `kaiser` over their lengths so that they count alike; those of nothing do not."""
     lengths: Vector = np.linalg.norm(L, axis=1, keepdims=True)
-    return np.asarray(np.where(lengths > NOTHING * lengths.max(), L / np.where(lengths > 0, lengths, 1), 0))
+    there = lengths[:, 0] > NOTHING * lengths.max()
+    return np.asarray(L[there] / lengths[there] if kaiser else L[there])

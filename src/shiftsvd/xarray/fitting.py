@@ -132,7 +132,8 @@ def fit_observed(X: Any, samples: Samples, k: Any, asked: Asked) -> Fitted:
     off = model.mean_ * scale
     removed = Removed(removed.levels, removed.means + off, removed.slopes, removed.centre, removed.names)
     deviation = deviations * np.sqrt(squares["n"] / np.maximum(squares["n"] - 1, 1))
-    return Fitted(model, model.transform(A), mean + off, scale, deviation, removed)
+    level = mean + off if removed.levels is not None else removed.means[0]
+    return Fitted(model, model.transform(A), level, scale, deviation, removed)
 
 
 def _about_mean(X: Any, center: bool) -> tuple[Vector, Any]:

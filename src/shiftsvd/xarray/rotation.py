@@ -103,7 +103,9 @@ def rotate(
     told = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
     # A regression on modes that are not orthogonal is none that `project` knows.
     said = {"missing": "error"} if eofs.attrs.get("missing") == "em" else {}
-    return first.assign(changed).assign_coords(mode=np.arange(1, len(V) + 1)).assign_attrs(told | said)
+    from shiftsvd.xarray.dataset import as_result
+
+    return as_result(first.assign(changed).assign_coords(mode=np.arange(1, len(V) + 1)), **told, **said)
 
 
 def _mixed(to_scores: Panel, Z: Vector) -> Vector:

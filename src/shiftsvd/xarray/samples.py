@@ -1,6 +1,6 @@
 """What is known of each sample of a field: its group, such as a month, and covariates, such as a trend."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ class Samples:
         """What is said of the samples of a field: names of coordinates, or values with or without labels."""
         labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
-        given = _listed(da, over, covariates)
+        given = _listed(covariates)
         numbers = [as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
         return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
 
@@ -63,7 +63,17 @@ class Samples:
 
     def levels(self) -> npt.NDArray[Any] | None:
         """The groups that there are, in order."""
-        return None if self.labels is None else np.unique(self.labels)
+        if self.labels is None:
+            return None
+        if self.labels.dtype == object:  # of kinds that cannot be compared, perhaps
+            known = sorted(set(self.labels.tolist()), key=lambda label: (type(label).__name__, label))
+            levels = np.empty(len(known), object)
+            levels[:] = known
+        else:
+            levels = np.unique(self.labels)
+        if len(levels) == len(self.labels) > 1:
+            raise ValueError(f"groups has another label for each of {len(levels)} samples: nothing would be left")
+        return levels
 
     def one_hot(self, levels: Any) -> Panel:
         """1 where a sample is in a group of these, (m, groups); one column of ones where there are no groups."""
@@ -126,21 +136,30 @@ def _places(value: Any, da: Any, dim: Hashable, what: str) -> Any:
     return places
 
 
-def _listed(da: Any, over: Dims, covariates: Any) -> list[tuple[str, Any]]:
-    """Covariates one by one, with their names."""
-    if covariates is None:
-        return []
+def _listed(covariates: Any) -> list[tuple[str, Any]]:
+    """Covariates one by one, with names that differ."""
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
-    if isinstance(covariates, Sequence) and not isinstance(covariates, str):
-        several = [pair for value in covariates for pair in _listed(da, over, value)]
-        return [(f"{name} {i + 1}" if name == "covariate" else name, value) for i, (name, value) in enumerate(several)]
-    return [
-        (
-            covariates if isinstance(covariates, str) else str(getattr(covariates, "name", None) or "covariate"),
-            covariates,
-        )
-    ]
+    several = list(_one_by_one(covariates))
+    named = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
+    unnamed = [f"covariate {i + 1}" if len(several) > 1 else "covariate" for i in range(len(several))]
+    names = [name or other for name, other in zip(named, unnamed, strict=True)]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        raise ValueError(f"covariates must have different names, got {twice[0]!r} twice; give a mapping from names")
+    return list(zip(names, several, strict=True))
+
+
+def _one_by_one(covariates: Any) -> Iterator[Any]:
+    """Each covariate: of a sequence, of the columns of an array with two dimensions, or the only one."""
+    if covariates is None:
+        return
+    numbers = isinstance(covariates, Sequence) and all(np.isscalar(x) and not isinstance(x, str) for x in covariates)
+    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
+        yield from covariates.T
+    elif isinstance(covariates, str) or not isinstance(covariates, Sequence) or numbers:
+        yield covariates
+    else:
+        yield from covariates
 
 
 def as_numbers(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
