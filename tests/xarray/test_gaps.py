@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import pca, project, reconstruct
+from shiftsvd.xarray import patterns, pca, project, reconstruct
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -139,6 +139,14 @@ def test_a_month_that_a_cell_never_saw_has_the_mean_of_the_cell() -> None:
     da = da.where(~((da.time.dt.month == 4) & (da.lat < 0) & (da.lon > 200)))
     eofs = pca(da, 2, missing="mean", groups="time.month")
     np.testing.assert_allclose(eofs.group_means.sel(group=4)[-1, -1], da[:, -1, -1].mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_no_correlation_with_a_field_with_gaps_is_above_one(missing: Any) -> None:
+    for seed in range(3):
+        settings = {"penalty": 2.0} if missing == "em" else {}
+        eofs = pca(with_gaps(monthly(seed)[:36], 0.7, seed), 4, missing=missing, rng=0, **settings)
+        assert float(abs(patterns(eofs, "correlation")).max()) <= 1 + 1e-9
 
 
 def test_what_cannot_be_of_gaps_is_refused() -> None:

@@ -131,7 +131,10 @@ def fit_observed(X: Any, samples: Samples, k: Any, asked: Asked) -> Fitted:
     # What completed values add to the means.
     off = model.mean_ * scale
     removed = Removed(removed.levels, removed.means + off, removed.slopes, removed.centre, removed.names)
-    deviation = deviations * np.sqrt(squares["n"] / np.maximum(squares["n"] - 1, 1))
+    # Values that are there may vary less than the modes do where most are missing: no correlation is above 1.
+    of_modes = np.sqrt(model.explained_variance_ @ model.components_.astype(np.float64) ** 2) * scale
+    observed = deviations * np.sqrt(squares["n"] / np.maximum(squares["n"] - 1, 1))
+    deviation = np.maximum(observed, of_modes)
     level = mean + off if removed.levels is not None else removed.means[0]
     return Fitted(model, model.transform(A), level, scale, deviation, removed)
 

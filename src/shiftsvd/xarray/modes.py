@@ -15,6 +15,7 @@ from shiftsvd.xarray.areas import cell_weights
 from shiftsvd.xarray.fitting import Asked, Fitted, fit_observed, fit_whole
 from shiftsvd.xarray.joining import joint
 from shiftsvd.xarray.matching import is_several
+from shiftsvd.xarray.results import told_of_fit
 from shiftsvd.xarray.samples import Samples
 
 
@@ -207,8 +208,7 @@ def _dataset(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples, uni
         "weights": in_space(1 / fitted.scale, {"long_name": f"what anomalies of {what} were multiplied by"}),
     }
     info = model.info_
-    sure = info.solver.startswith("Exact") if info.converged is None else info.converged
-    told = {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(sure)}
+    told = told_of_fit(info)
     told |= {"field": str(da.name)} if da.name is not None else {}
     told |= {"n_missing": field.n_missing, "noise_variance": model.noise_variance_} if field.n_missing else {}
     told |= {} if info.heldout_r2 is None else {"heldout_r2": info.heldout_r2}

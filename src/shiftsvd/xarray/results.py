@@ -45,4 +45,4 @@ def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: flo
 def told_of_fit(info: Info) -> dict[str, Any]:
     """How modes came about; where all digits were computed there was nothing to converge."""
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
-    return {"solver": info.solver, "n_passes": info.n_passes, "converged": converged}
+    return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged)}
