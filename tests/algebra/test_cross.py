@@ -183,6 +183,12 @@ def test_memory_that_inner_panels_take_is_told_beforehand() -> None:
         ss.svd(C, 3, solver="lanczos", memory_limit="30MB")
 
 
+def test_small_products_have_all_digits_and_large_ones_are_not_formed() -> None:
+    assert isinstance(ss.auto_solver(ss.cross(*pair()), 3), ss.Exact)
+    large = ss.cross(*(np.ones((700, 500)) for _ in range(2)))
+    assert isinstance(ss.auto_solver(large, 3), ss.BlockLanczos)
+
+
 def test_weights_of_gram_are_those_of_the_rows_of_the_product() -> None:
     X, Y = pair(6)
     w = np.linspace(0, 2, 30)

@@ -671,8 +671,43 @@ FAULTS = (
     fault(
         "the weights in a reconstruction",
         "xarray/projection.py",
-        "else made) / eofs.weights",
-        "else made) * eofs.weights",
+        '"c" else made) / eofs.weights',
+        '"c" else made) * eofs.weights',
+    ),
+    fault(
+        "the samples of the second field",
+        "xarray/matching.py",
+        "        other = other.isel({name: places})",
+        "        pass",
+        "xarray/test_several.py",
+    ),
+    fault(
+        "the factor of a field",
+        "xarray/joining.py",
+        "float(factor / np.sqrt(variance))",
+        "float(factor / variance)",
+        "xarray/test_several.py",
+    ),
+    fault(
+        "the place of a lag",
+        "algebra/lagged.py",
+        "out[lag : lag + n, j * b : (j + 1) * b] = V",
+        "out[:n, j * b : (j + 1) * b] = V",
+        "algebra/test_made_of_others.py",
+    ),
+    fault(
+        "the adjoint of padding",
+        "algebra/analytic.py",
+        "(before.T @ Y[:m] + after.T @ Y[2 * m :])",
+        "(before.T @ Y[:m] - after.T @ Y[2 * m :])",
+        "algebra/test_made_of_others.py",
+    ),
+    fault(
+        "what products cancel",
+        "solvers/factors.py",
+        "(shift.frobenius_norm() if shift else 0.0) + cancelled(A)",
+        "(shift.frobenius_norm() if shift else 0.0)",
+        "algebra/test_cross.py",
     ),
     fault(
         "the root of what is left", "plot/variance.py", "np.sqrt(np.maximum(1 - share, 0))", "np.maximum(1 - share, 0)"

@@ -25,6 +25,8 @@ FEW = 4
 RANGE = 200
 # Entries of the product that are formed at once, where it is asked for by its rows: 64 MiB in double precision.
 FORMED = 2**23
+# Operations that are over at once: a product that takes no more may as well be formed, for all its digits.
+AT_ONCE = 2**27
 # Operations for each stored number that a norm is worth.
 WORTH = 1000
 
@@ -90,7 +92,7 @@ class Product(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """A pass reads both factors; nothing as wide and as high as the columns is to be formed."""
+        """A pass reads both factors; nothing as wide and as high as the columns is to be formed but of small ones."""
         A, B = self.A.costs, self.B.costs
         eps = max(_precision(self.A), _precision(self.B))
         return Costs.of(
@@ -105,7 +107,7 @@ class Product(Operator):
             column_bytes=A.column_bytes + B.column_bytes + 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1],
             block_bytes=max(A.block_bytes, B.block_bytes),
             file_bytes=A.file_bytes + B.file_bytes,
-            square_bytes=float("inf"),
+            square_bytes=0.0 if self.shape[0] * self.shape[1] * self.A.shape[1] <= AT_ONCE else float("inf"),
             strain=A.strain + B.strain,
             n_threads=A.n_threads or B.n_threads,
         )

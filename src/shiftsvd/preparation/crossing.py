@@ -64,10 +64,12 @@ def cross(
 
     Notes
     -----
-    Cost: one pass for means or deviations, one for the norms of X and of Y. A product with a panel of b columns reads X
-    and Y once and holds m b numbers, so that a step of block Lanczos is two passes; X and Y may be sparse, in files, or
-    Dask arrays. Products are made in double precision whatever the data are. They round as ``||X|| ||Y||``, which may
-    be far above the largest value where X and Y have little in common: the bounds of the fit say so.
+    Cost: one pass for means or deviations, one for the norms of X and of Y. A product with a panel of b columns reads
+    X and Y once and holds m b numbers, so that a step of block Lanczos is two passes; X and Y may be sparse, in files,
+    or Dask arrays. Where it takes no time, `svd` forms small ones after all, for all their digits.
+
+    Products are made in double precision whatever the data are. They round as ``||X|| ||Y||``, which may be far above
+    the largest value where X and Y have little in common: the bounds of the fit say so.
 
     References
     ----------
@@ -129,7 +131,6 @@ def _labels(F: Any) -> Any | None:
     index = getattr(F, "index", None)
     if hasattr(index, "equals"):
         return index
-    dims, indexes = getattr(F, "dims", ()), getattr(F, "indexes", None)
-    if indexes is None or not hasattr(indexes, "get") or not (isinstance(dims, tuple) and dims):
-        return None
-    return indexes.get(dims[0])
+    dims: Any = getattr(F, "dims", ())
+    indexes: Any = getattr(F, "indexes", None)
+    return indexes.get(dims[0]) if isinstance(dims, tuple) and dims and hasattr(indexes, "get") else None
