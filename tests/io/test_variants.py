@@ -58,19 +58,19 @@ def test_the_alternative_allele_is_counted_whatever_the_phase(tmp_path: Path) ->
 
 def test_one_copy_counts_twice_and_half_calls_are_missing(tmp_path: Path) -> None:
     path = vcf(tmp_path / "a.vcf", "10 rs1 A G GT 0 1 . 1/1", "20 rs2 A G GT 0/. ./1 .|1 0/1")
-    with pytest.warns(UserWarning, match="3 half-called genotypes are missing"):
+    with pytest.warns(UserWarning, match="half-called genotypes, which are missing: 3"):
         same(genotypes(path), [[0, np.nan], [2, np.nan], [np.nan, np.nan], [2, 1]])
 
 
 def test_genotypes_of_three_copies_are_missing(tmp_path: Path) -> None:
     path = vcf(tmp_path / "a.vcf", "10 rs1 A G GT 0/0/1 1/1/1 0/1 0/0")
-    with pytest.warns(UserWarning, match="2 genotypes of more than two copies are missing"):
+    with pytest.warns(UserWarning, match="genotypes of more than two copies, which are missing: 2"):
         same(genotypes(path), [[np.nan], [np.nan], [1], [0]])
 
 
 def test_sites_of_more_alleles_are_left_out_and_counted(tmp_path: Path) -> None:
     rows = ["10 rs1 A G,T GT 0/2 0/1 1/1 0/0", "20 rs2 A G GT 0/1 0/1 1/1 0/0", "30 rs3 C . GT 0/0 0/0 ./. 0/0"]
-    with pytest.warns(UserWarning, match="1 variants of more than two alleles left out; bcftools norm -m-"):
+    with pytest.warns(UserWarning, match=r"variants of more than two alleles left out \(bcftools norm -m-.*: 1"):
         same(genotypes(vcf(tmp_path / "a.vcf", *rows)), [[1, 0], [1, 0], [2, np.nan], [0, 0]])
     with pytest.raises(ValueError, match=r"b\.vcf must have at least one variant of two alleles"):
         convert(vcf(tmp_path / "b.vcf", rows[0]), tmp_path / "b.pgen")
@@ -107,7 +107,7 @@ def test_probabilities_and_haplotype_dosages_are_summed(tmp_path: Path) -> None:
 def test_a_bed_has_calls_alone(tmp_path: Path) -> None:
     rows = ["10 rs1 A G DS 0.2 1.1 1.95 0.7"]
     head = HEAD.replace("ID=GT", "ID=XX") + DS
-    with pytest.warns(UserWarning, match=r"2 dosages not within 0\.1 of 0, 1 or 2 are missing in a \.bed"):
+    with pytest.warns(UserWarning, match=r"dosages not within 0\.1 of 0, 1 or 2, which are missing in a \.bed.*: 2"):
         convert(vcf(tmp_path / "a.vcf", *rows, head=head), tmp_path / "a.bed")
     assert (read_file(tmp_path / "a.bed", None, None, None).matrix.calls(0, 1) < 0).tolist() == [
         [True, False, False, True]
@@ -217,7 +217,7 @@ def test_dosages_of_bgen_are_those_of_the_second_allele(tmp_path: Path) -> None:
         ("v4", ".", "0X", 40, ["A", "G"], haploid, {**copies, "bit_depth": 16}),
     ]
     path = bgen(tmp_path / "a.bgen", FOUR, *variants)
-    with pytest.warns(UserWarning, match="1 variants of other than two alleles left out"):
+    with pytest.warns(UserWarning, match="variants of other than two alleles left out: 1"):
         found = genotypes(path)
     same(found, np.array([EXPECTED, [1, 1.3, 0, np.nan], [0, 1.6, 1.5, 2]]).T)
     told = (tmp_path / "a.pvar").read_text().splitlines()[1:]

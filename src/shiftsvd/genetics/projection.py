@@ -154,7 +154,7 @@ class Target:
         """Scores, so many samples at a time as there is memory for; each time one read of the files, or two."""
         m, k = self.parts[0][1].matrix.shape[1], len(self.basis.lengths)
         half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
-        step = max(1, half // (8 * (_MATRICES * k * k + (COUNT + 4) * (k + 1))))
+        step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
         for lo in range(0, m, step):
             group = _Group(self, slice(lo, min(lo + step, m)), min(_BLOCK, half // (8 * _COPIES)))
             yield group.means() if method == "mean" else group.estimated(method)

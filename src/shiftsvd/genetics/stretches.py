@@ -37,7 +37,7 @@ Places = npt.NDArray[np.intp]
 
 
 def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
-    """The stretch of each variant that is used: equal numbers of neighbours on one chromosome."""
+    """The stretch of each variant that is used: neighbours, on one chromosome unless these are many."""
     out = np.full(len(used), _NOWHERE)
     here = np.flatnonzero(used)
     _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
@@ -47,6 +47,9 @@ def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
     order = np.lexsort((position, chromosome))
     size = max(1, -(-len(here) // COUNT))
     counts = np.bincount(chromosome)
+    if len(counts) > COUNT:  # an assembly in pieces: a stretch has several
+        out[here[order]] = np.arange(len(here)) // size
+        return out
     within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
     parts = -(-counts // size)
     share = within * np.repeat(parts, counts) // np.repeat(counts, counts)

@@ -52,7 +52,7 @@ class BgenFile(VariantFile):
         copies = np.asarray(record.ploidy)  # type: ignore[attr-defined]
         dosages = np.asarray(record.alt_dosage, np.float64)  # type: ignore[attr-defined]
         if many := int(np.count_nonzero(copies > _DIPLOID)):
-            self.left_out["genotypes of more than two copies are missing"] += many
+            self.left_out["genotypes of more than two copies, which are missing"] += many
         told = (copies > 0) & (copies <= _DIPLOID)
         return np.where(told, dosages * _DIPLOID / np.where(told, copies, 1), np.nan)
 

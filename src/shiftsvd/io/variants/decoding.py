@@ -13,7 +13,7 @@ from shiftsvd.io.variants.plink import BedWriter, PgenWriter, called
 from shiftsvd.io.variants.records import Variant, VariantFile
 from shiftsvd.io.variants.vcf import VcfFile
 
-_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2 are missing in a .bed; .pgen keeps them"
+_NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .bed (.pgen keeps them)"
 
 
 def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | None) -> None:

@@ -72,7 +72,7 @@ class VariantFile(ABC):
     def told(self) -> None:
         """A notice of each thing that was left out."""
         for what, count in self.left_out.items():
-            notice(f"{self.path}: {count:,} {what}")
+            notice(f"{self.path}: {what}: {count:,}")
 
     def checked(self, variant: Variant) -> Variant:
         """The variant with a name, if its texts are words and its dosages lie between 0 and 2."""

@@ -65,7 +65,7 @@ class VcfFile(VariantFile):
         with reading(self.path), _htslib():
             for record in self._file:
                 if len(record.ALT) > 1:
-                    self.left_out["variants of more than two alleles left out; bcftools norm -m- splits them"] += 1
+                    self.left_out["variants of more than two alleles left out (bcftools norm -m- splits them)"] += 1
                     continue
                 second = record.ALT[0] if record.ALT else "."
                 name = record.ID or UNKNOWN[-1]
@@ -76,7 +76,7 @@ class VcfFile(VariantFile):
         """Copies of the second allele: of the field, and of calls where that is missing."""
         fields = record.FORMAT or ()
         if "GT" not in fields and self._field not in fields:
-            self.left_out["variants without genotypes in the field that is read are missing in all samples"] += 1
+            self.left_out["variants without the field that is read, and missing in all samples"] += 1
         calls, copies = np.full(len(self.people), np.nan), np.full(len(self.people), _DIPLOID)
         if "GT" in fields:
             calls, copies = self._called(record.genotype.array()[:, :-1], name)
@@ -91,8 +91,8 @@ class VcfFile(VariantFile):
             self.refuse(name, f"calls 0 and 1 of its two alleles, got {alleles.max()}")
         copies, known = (alleles != _PADDING).sum(axis=1), (alleles >= 0).sum(axis=1)
         half, many = (known > 0) & (known < copies), copies > _DIPLOID
-        self._count(half & ~many, "half-called genotypes are missing")
-        self._count(many & (known > 0), "genotypes of more than two copies are missing")
+        self._count(half & ~many, "half-called genotypes, which are missing")
+        self._count(many & (known > 0), "genotypes of more than two copies, which are missing")
         with np.errstate(invalid="ignore"):
             share = np.where(alleles > 0, 1, 0).sum(axis=1) / np.where((known == copies) & ~many, known, np.nan)
         return np.asarray(_DIPLOID * share), copies
