@@ -62,7 +62,7 @@ _MAGIC = {
     b"ARROW1": "Arrow",
     b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
-    b"\x6c\x1b\x01": "PLINK",
+    **{b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)},  # samples or variants first; the reader tells
     **{b"\x6c\x1b" + bytes([kind]): "PLINK 2" for kind in (2, 3, 4, 16, 17)},
     b"CDF\x01": "NetCDF",
     b"CDF\x02": "NetCDF",
