@@ -123,6 +123,9 @@ CLAIMS = [
     Claim(
         "docs/migrate/from_plink.rst", '"10% of the variants", "mean"', "1.02, 1.02, 1.02", script("claims.projection")
     ),
+    Claim(
+        "docs/migrate/from_plink.rst", "Mosaics of twelve haplotypes", "1.06, 1.13, 1.07", script("claims.projection")
+    ),
     Claim("docs/migrate/from_scanpy.rst", "`tol` (1e-6) bounds the error", "value", SETTING),
     Claim("docs/migrate/from_scanpy.rst", "On 10,000 blood cells", "that agree to 3e-7", script("peers.tutorial")),
 ]

@@ -1,8 +1,9 @@
 """Scores of samples that lack variants or genotypes: by method, how far they are shrunk and off, and what is stated.
 
-``python -m benchmarks.claims.projection`` prints two tables: new samples of four populations with so many of the
-variants there, or so many of their genotypes missing, beside their scores of all variants; and samples that were held
-out, with many more variants than samples. With EIGENSOFT's ``smartpca`` on the path, its lsqproject stands beside.
+``python -m benchmarks.claims.projection`` prints three tables: new samples of four populations with so many of the
+variants there, or so many of their genotypes missing, beside their scores of all variants; samples that were held out,
+with many more variants than samples; and samples of linked variants that lack chromosomes. With EIGENSOFT's
+``smartpca`` on the path, its lsqproject stands beside.
 """
 
 import argparse
@@ -22,6 +23,7 @@ K = 3
 SHARES = (0.1, 0.25, 0.5, 0.75)
 MISSING = (0.1, 0.3, 0.6)
 DRAWS = 10
+LINKED = 4400  # variants on 22 chromosomes
 # Debian has the program there, and a script of the same name on the path.
 SMARTPCA = shutil.which("smartpca", path="/usr/lib/eigensoft") or shutil.which("smartpca")
 ALIKE = {"chromosome": "1", "allele_1": "A", "allele_2": "G"}
@@ -35,11 +37,13 @@ def genotypes(samples: int, variants: int, seed: int) -> Any:
     return rng.binomial(2, p[np.arange(samples) % 4]).astype(np.float32)
 
 
-def write(path: Path, G: Any, places: Any = None) -> Path:
+def write(path: Path, G: Any, places: Any = None, chromosome: Any = None) -> Path:
     """A .bed of these variants."""
     places = np.arange(G.shape[1]) if places is None else np.flatnonzero(places)
     own = {name: [value] * len(places) for name, value in ALIKE.items()}
     own |= {"sid": [f"rs{j}" for j in places], "bp_position": (1000 + places).tolist()}
+    if chromosome is not None:
+        own["chromosome"] = chromosome[places].astype(str).tolist()
     to_bed(path, G[:, places], properties=own)
     return path
 
@@ -117,8 +121,43 @@ def held_out(folder: Path) -> None:
         print(f"| {m:,} x {n:,} |", " | ".join(", ".join(f"{slope:.2f}" for slope in cell) for cell in cells), "|")
 
 
+def mosaics(samples: int, seed: int) -> Any:
+    """Samples of four populations whose haplotypes are mosaics of twelve, in pieces of 20 variants on average."""
+    shared, rng = np.random.default_rng(99), np.random.default_rng(seed)
+    haplotypes = shared.random((12, LINKED)) < shared.uniform(0.05, 0.95, LINKED)
+    shares = shared.dirichlet(np.ones(12), 4).cumsum(axis=1)[np.arange(samples) % 4]
+    G = np.zeros((samples, LINKED))
+    for _ in range(2):
+        source = np.zeros(samples, int)
+        for j in range(LINKED):
+            other = (rng.random((samples, 1)) > shares[:, :-1]).sum(axis=1)
+            source = np.where((rng.random(samples) < 0.05) | (j == 0), other, source)
+            G[:, j] += haplotypes[source, j]
+    return G
+
+
+def chromosomes(folder: Path) -> None:
+    """The third table: off over stated, of samples that lack chromosomes."""
+    print("\n| chromosomes there | lsq: PC1, PC2, PC3 | oadp: PC1, PC2, PC3 |\n|---|---:|---:|")
+    every, own = np.ones(LINKED, bool), 1 + np.arange(LINKED) * 22 // LINKED
+    components = pca(write(folder / "mosaics.bed", mosaics(300, 0), every, own), K)
+    G = mosaics(150, 1)
+    whole = write(folder / "others.bed", G, every, own)
+    for count in (6, 11, 16):
+        cells = []
+        for method in ("lsq", "oadp"):
+            want, off, stated = components.project(whole, project=method).eigenvectors, [], []
+            for seed in range(DRAWS):
+                there = np.isin(own, 1 + np.random.default_rng([seed, 1]).permutation(22)[:count])
+                found = components.project(write(folder / "some.bed", G, there, own), project=method)
+                off.append((found.eigenvectors - want) ** 2)
+                stated.append(found.standard_errors**2)
+            cells.append(np.sqrt(np.mean(off, axis=(0, 1)) / np.mean(stated, axis=(0, 1))))
+        print(f"| {count} of 22 |", " | ".join(", ".join(f"{ratio:.2f}" for ratio in cell) for cell in cells), "|")
+
+
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--variants", type=int, default=10_000)
     variants = parser.parse_args().variants
@@ -128,6 +167,7 @@ def main() -> None:
         components = pca(write(folder / "reference.bed", reference), K)
         lacking(folder, components, reference, G)
         held_out(folder)
+        chromosomes(folder)
 
 
 if __name__ == "__main__":

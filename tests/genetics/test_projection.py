@@ -11,8 +11,10 @@ from click.testing import CliRunner
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.genetics import GenotypePCA, Projection, oadp, pca
+from shiftsvd.genetics import GenotypePCA, Projection, Variants, oadp, pca
 from shiftsvd.genetics import projection as module
+from shiftsvd.genetics.stretches import stretches
+from tests.support.cohort import linked, write
 from tests.support.populations import Cohort
 
 pytest.importorskip("bed_reader")
@@ -286,3 +288,46 @@ def test_a_model_without_means_projects_too(folder: Path, tmp_path: Path) -> Non
 def test_methods_that_there_are_not_are_refused(components: GenotypePCA, folder: Path, name: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be one of .*, got '{value}'"):
         components.project(folder / "new.bed", **{name: value})
+
+
+# ---- chromosomes that are absent
+
+
+def test_the_standard_error_knows_of_linkage_where_chromosomes_are_absent(tmp_path: Path) -> None:
+    G, n = linked(240, 2200, gaps=0), 2200
+    chromosome = 1 + np.arange(n) * 22 // n
+
+    def written(name: str, rows: Any, there: Any) -> Path:
+        own = {"chromosome": chromosome[there].astype(str), "bp_position": np.flatnonzero(there)}
+        own |= {"sid": [f"rs{j}" for j in np.flatnonzero(there)]}
+        return write(tmp_path / name, G[rows][:, there], **own)
+
+    components = pca(written("reference.bed", slice(160), np.ones(n, bool)), 2)
+    want = components.project(written("whole.bed", slice(160, None), np.ones(n, bool))).eigenvectors
+    off, stated = [], []
+    for seed in range(6):
+        there = np.isin(chromosome, 1 + np.random.default_rng([seed, 1]).permutation(22)[:11])
+        found = components.project(written("half.bed", slice(160, None), there))
+        off.append(found.eigenvectors - want)
+        stated.append(found.standard_errors)
+    ratio = np.sqrt(np.mean(np.square(off)) / np.mean(np.square(stated)))
+    assert 0.8 < ratio < 1.25  # of independent variants it would be more than 2
+
+
+def test_stretches_are_neighbours_on_one_chromosome_whatever_the_order_of_the_file() -> None:
+    rng = np.random.default_rng(0)
+    n = 1000
+    place = rng.permutation(n)
+    names = np.array(["chr1", "02", "X", "3"])[place // 250]
+    texts = np.full(n, "A", object)
+    variants = Variants(names, names, place.astype(str), texts, texts)
+    used = rng.random(n) < 0.8
+    found = stretches(variants, used)
+    assert (found[~used] == -1).all()
+    for c in range(found.max() + 1):
+        own = np.sort(place[found == c])
+        assert len(set(own // 250)) == 1
+        assert used[(place >= own[0]) & (place <= own[-1])].sum() == len(own)  # nothing of another stretch between
+        assert 12 <= len(own) <= 20
+    nowhere = Variants(place.astype(str), names, np.full(n, "x"), texts, texts)  # a chromosome for each of them
+    assert stretches(nowhere, used).max() < 50

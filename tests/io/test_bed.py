@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 import shiftsvd as ss
+from shiftsvd.genetics.alleles import read_samples
 from shiftsvd.io import open_matrix
 from shiftsvd.io.formats import bed, genotypes
 
@@ -49,6 +50,16 @@ def test_names_are_those_beside_the_file(tmp_path: Path) -> None:
     assert opened.columns.tolist() == samples
     assert opened.rows is not None
     assert opened.rows.tolist() == variants
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    write(tmp_path / "a.bed", fid=["f"] * 23, iid=["same"] * 2 + [f"i{i}" for i in range(21)])
+    fam = tmp_path / "a.fam"
+    fam.write_bytes(b"\xef\xbb\xbf" + fam.read_bytes())
+    assert read_samples(fam).families[0] == "f"
+    names = open_matrix(tmp_path / "a.bed")[1].samples
+    assert names is not None
+    assert names[0] == "f_same"
 
 
 def test_samples_of_the_same_name_are_told_apart_by_their_families(tmp_path: Path) -> None:
@@ -132,6 +143,8 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:
     content = path.read_bytes()
     path.write_bytes(b"\x6c\x1b\x00" + content[3:])
     refused(path, "must have its variants one after another; rewrite it with plink --make-bed")
+    with pytest.raises(ValueError, match="rewrite it with plink --make-bed"):
+        open_matrix(path)
     path.write_text("chr1\t100\t200\n")
     refused(path, "is no PLINK 1 genotype file: it must begin with 6c1b, got 6368")
     path.write_bytes(b"")

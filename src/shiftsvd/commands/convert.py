@@ -1,4 +1,4 @@
-"""`shiftsvd convert`: any matrix file to one that is read in blocks."""
+"""`shiftsvd convert`: any matrix file to one that is read in blocks, and files of variants to those of PLINK."""
 
 from typing import Any
 
@@ -12,6 +12,7 @@ EPILOG = """
 Examples:
   shiftsvd convert counts.mtx.gz counts.zarr
   shiftsvd convert counts.npz big.h5ad --compression gzip
+  shiftsvd convert chr1.vcf.gz chr1.pgen
 """
 
 
@@ -29,6 +30,10 @@ def convert(**given: Any) -> None:
 
     OUT (.h5ad, .h5 or .zarr) has the layout of AnnData: rows are samples, sparse data compressed by rows. What does
     not fit in memory is written block by block; names of samples and features go with it.
+
+    VCF, BCF and BGEN become .pgen or .bed, too, with chromosomes, positions and both alleles: variants of two alleles,
+    and dosages of the second one. --key is the field of a VCF: GT (calls), DS, GP or HDS (dosages); by default DS where
+    the file has it, and GT for a .bed.
     """
     checks.check_format(given["file"], given["format_"])
     choices = columns.chosen(given)

@@ -120,7 +120,7 @@ def _tell(file: str, target: Target, quiet: bool) -> None:
         warnings.warn(f"{file} has only {used}: see the standard errors of the scores", stacklevel=2)
     if target.match.in_stretches(target.basis.used):
         warnings.warn(
-            f"{file} lacks long stretches of the variants, and what is linked in them may move scores by more than "
-            "their standard errors say",
+            f"{file} lacks long stretches of the variants: what is linked in them is part of the standard errors as "
+            "far as the stretches that are there tell",
             stacklevel=2,
         )

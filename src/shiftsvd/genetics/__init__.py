@@ -179,8 +179,8 @@ class GenotypePCA:
         New samples are 0 on components along which the training samples do not differ (their eigenvalue is 0).
 
         One read of the variants in common, and where any are absent or missing another one, for the standard errors,
-        which take missing genotypes to be missing whatever they are, and residuals of variants to be independent: they
-        are too small where long stretches of linked variants are absent.
+        which take missing genotypes to be missing whatever they are. What linked variants have in common is estimated
+        within stretches of the genome, 50 of equal numbers of variants.
 
         With many more variants than training samples, new samples come out nearer to 0 than the training samples among
         which they belong (Lee, Zou & Wright 2010), but with "oadp".

@@ -112,7 +112,7 @@ def _fields(path: Path, wanted: tuple[int, ...]) -> list[list[str]]:
     columns: list[list[str]] = [[] for _ in wanted]
     with reading(path), open_bytes(path) as stream:
         for number, line in enumerate(bounded_lines(path, stream, None), 1):
-            row = line.decode("utf-8").split()
+            row = line.decode("utf-8-sig").split()
             if len(row) < _N_FIELDS:
                 raise ValueError(f"{path} must have {_N_FIELDS} fields in each line, got {len(row)} in line {number}")
             for column, place in zip(columns, wanted, strict=True):

@@ -64,7 +64,7 @@ def _rows(given: Listed) -> Iterator[list[str]]:
     path = Path(given)
     with reading(path), open_bytes(path) as stream:
         for line in bounded_lines(path, stream, None):
-            if words := line.decode("utf-8").split():
+            if words := line.decode("utf-8-sig").split():
                 yield words
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
@@ -12,6 +13,7 @@ from shiftsvd.genetics.least_squares import Solved, covariances, packed, solved,
 from shiftsvd.genetics.matching import Match, matched
 from shiftsvd.genetics.several import Parts, samples_of, variants_of
 from shiftsvd.genetics.strands import Mask
+from shiftsvd.genetics.stretches import COUNT, Places, Sums, stretches
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.stacking import several
 from shiftsvd.names import MatchName, ProjectName
@@ -138,6 +140,11 @@ class Target:
             raise ValueError(_nothing_in_common(several(paths), int(np.count_nonzero(basis.used)), found))
         return cls(basis, parts, found)
 
+    @cached_property
+    def stretch(self) -> Places:
+        """The stretch of the genome that each variant of the components lies on."""
+        return stretches(self.basis.variants, self.basis.used)
+
     @property
     def samples(self) -> Samples:
         """Who the new samples are."""
@@ -147,13 +154,13 @@ class Target:
         """Scores, so many samples at a time as there is memory for; each time one read of the files, or two."""
         m, k = self.parts[0][1].matrix.shape[1], len(self.basis.lengths)
         half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
-        step = max(1, half // (8 * (_MATRICES * k * k + 4 * k + 4)))
+        step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
         for lo in range(0, m, step):
             group = _Group(self, slice(lo, min(lo + step, m)), min(_BLOCK, half // (8 * _COPIES)))
             yield group.means() if method == "mean" else group.estimated(method)
 
-    def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel]]:
-        """Genotypes of some samples in units of the scale, NaN where they are missing, and loadings of their variants.
+    def blocks(self, rows: slice, most: int) -> Iterator[tuple[Panel, Panel, Places]]:
+        """Genotypes of some samples in units of the scale, NaN where they are missing; loadings; which variants.
 
         At most so many genotypes at a time, or one variant.
         """
@@ -170,7 +177,7 @@ class Target:
                     G = file.read(np.s_[rows, part.there - first], dtype="float64")
                     G = np.where(part.swapped, 2 - G, G)
                     X = (G - basis.mean[part.here]) / basis.scale[part.here]
-                    yield X, basis.loadings[part.here][:, basis.alive]
+                    yield X, basis.loadings[part.here][:, basis.alive], part.here
             first += n
 
 
@@ -185,7 +192,7 @@ class _Group:
         self._products, self._gram = np.zeros((self._m, self._k)), np.zeros((1, self._k * (self._k + 1) // 2))
         self._squares, self._n_present = np.zeros(self._m), np.zeros(self._m)
         self._lacking = np.zeros((self._m, self._gram.shape[1]))
-        for X, V in target.blocks(rows, most):
+        for X, V, _ in target.blocks(rows, most):
             self._add(X, V)
 
     def _add(self, X: Panel, V: Panel) -> None:
@@ -221,11 +228,15 @@ class _Group:
         some = self._n_present < self._n_variants
         out = np.zeros((self._m, self._k, self._k))
         if some.any():
-            spread = np.zeros_like(self._lacking)
-            for X, V in self._target.blocks(self._rows, self._most):
+            spread, sums = np.zeros_like(self._lacking), Sums(self._target.stretch)
+            sums.begin(self._m, self._k)
+            for X, V, places in self._target.blocks(self._rows, self._most):
                 residual = X - np.where(found.told[:, None], found.scores, 0) @ V.T
                 spread += np.nan_to_num(residual) ** 2 @ packed(V)
-            out[some] = covariances(found, unpacked(spread, self._k), self._n_present)[some]
+                sums.add(places, residual, V)
+            squares = unpacked(spread, self._k)
+            alone, together = covariances(found, squares, self._n_present), sums.covariance(found, squares)
+            out[some] = (alone + together)[some]
         return out
 
     def _beside_training(self, found: Solved, covariance: Panel) -> tuple[Panel, Panel]:

@@ -14,6 +14,7 @@ from shiftsvd.genetics.plink2 import psam_founders, psam_samples, pvar_variants
 from shiftsvd.io.base import Opened
 from shiftsvd.io.formats import genotypes
 from shiftsvd.io.formats.genotypes import Places
+from shiftsvd.io.formats.pvar import table_of
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
@@ -48,7 +49,7 @@ def is_pgen(file: Path) -> bool:
 
 def _variants(file: Path) -> Variants:
     """The variants of one file."""
-    return pvar_variants(file.with_suffix(".pvar")) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
+    return pvar_variants(table_of(file)) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
 
 
 def _samples(file: Path) -> Samples:

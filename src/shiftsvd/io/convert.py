@@ -1,5 +1,6 @@
-"""convert: any matrix file to one that is read block by block, the layout of AnnData."""
+"""convert: any matrix file to one that is read block by block, the layout of AnnData, or a file of PLINK."""
 
+import glob
 import os
 import tempfile
 from collections.abc import Generator, Iterator
@@ -17,9 +18,12 @@ from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.opening import held_bytes, read_files
+from shiftsvd.io.sniff import decodable
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
 from shiftsvd.io.transpose import adjoint_blocks
+from shiftsvd.io.variants.decoding import decode
+from shiftsvd.io.variants.plink import SUFFIXES as PLINK
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import limit_of
 
@@ -41,20 +45,23 @@ def convert(
     choices: Choices = NOTHING,
     allow_external: bool = False,
 ) -> None:
-    """Write the matrix of a file, samples as rows, in the layout of AnnData.
+    """Write the matrix of a file, samples as rows, in the layout of AnnData; or VCF, BCF and BGEN as a file of PLINK.
 
     Sparse matrices become a CSR group, others an array in chunks of rows; the names of samples and features go along.
+    Files of variants are read here alone, since a fit would decode them again in each pass.
 
     Parameters
     ----------
     path_in : str or Path
-        A file or folder that `open_matrix` reads, or ``"-"`` for standard input.
+        A file or folder that `open_matrix` reads, or ``"-"`` for standard input; or .vcf, .vcf.gz, .bcf, .bgen.
     path_out : str or Path
-        .h5ad or .h5 for HDF5, .zarr for Zarr. It appears when it is complete.
+        .h5ad or .h5 for HDF5, .zarr for Zarr; of variants also .pgen and .bed, with their tables beside them. It
+        appears when it is complete.
     format : str, optional
         The format of what is read, as in `open_matrix`.
     key : str, optional
-        The element inside the file, as in `open_matrix`.
+        The element inside the file, as in `open_matrix`. Of a VCF the field that is read: "GT" (calls), "DS", "GP" or
+        "HDS" (dosages); default: DS where the head declares it, else GT, and GT first for a .bed, which holds calls.
     orient : "rows" or "columns", optional
         Where the samples are in the file, as in `open_matrix`.
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
@@ -84,6 +91,10 @@ def convert(
     Costs one read. A file in the order of its columns that does not fit in memory is read twice and goes through
     temporary files beside the output, of about three times its size.
 
+    Of VCF, BCF and BGEN variants of two alleles are taken, and dosages are those of the second one. As in PLINK 2,
+    genotypes of one copy count twice, phase is forgotten, and dosages within 0.1 of a whole number are calls.
+    Half-calls are missing. Warnings count what is left out. Variants without names are called by place and alleles.
+
     Examples
     --------
     >>> import numpy as np, tempfile
@@ -96,7 +107,13 @@ def convert(
     ((3, 2), ['0', '1', '2'])
     """
     path_in, path_out = Path(path_in), Path(path_out)
-    _refuse(path_out, force, compression)
+    variants = format is None and decodable(path_in)
+    _refuse(path_out, force, compression, variants)
+    if variants:
+        _refuse_matrix_options(path_in, orient, feature_types, choices)
+        with _replacing(path_in, path_out) as part:
+            _write_variants(path_in, part, key, memory_limit, compression)
+        return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         opened = read_files(
             [path_in], None, format, key, orient, memory_limit, feature_types=feature_types, choices=choices
@@ -109,14 +126,39 @@ def convert(
                 write(store, blocks, shape, opened.names)
 
 
-def _refuse(path: Path, force: bool, compression: str | None) -> None:
+def _write_variants(
+    path_in: Path, part: Path, key: str | None, memory_limit: int | str | None, compression: str | None
+) -> None:
+    """VCF, BCF or BGEN as a file of PLINK, or by one in the layout of AnnData."""
+    if part.suffix in PLINK:
+        decode(path_in, part, key, memory_limit)
+        return
+    pgen = part.parent / "decoded" / "genotypes.pgen"
+    pgen.parent.mkdir()
+    decode(path_in, pgen, key, memory_limit)
+    convert(pgen, part, memory_limit=memory_limit, compression=compression)
+
+
+def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: FeatureTypes, choices: Choices) -> None:
+    """Refuse what is said of matrices where there are variants."""
+    choices.refuse_for("genotypes")
+    for name, value in (("orient", orient), ("feature_types", feature_types)):
+        if value is not None:
+            raise ValueError(f"{name} is for matrices, got {value!r} for the genotypes in {path}; leave it out")
+
+
+def _refuse(path: Path, force: bool, compression: str | None, variants: bool) -> None:
     """Everything that can be known to be wrong before any work."""
-    if path.suffix not in _SUFFIXES:
-        raise ValueError(f"{path} must end in {', '.join(_SUFFIXES)}: those are the formats that are written")
+    suffixes = (*_SUFFIXES, *PLINK) if variants else _SUFFIXES
+    if path.suffix not in suffixes:
+        raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
     if compression not in COMPRESSIONS:
         raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
+    if path.suffix in PLINK and compression not in (None, "none"):
+        raise ValueError(f'compression must be "none" for {path.suffix}, got {compression!r}')
+    for each in (path, *(path.with_suffix(suffix) for suffix in PLINK.get(path.suffix, ()))):
+        if each.exists() and not force:
+            raise FileExistsError(f"{each} exists; give force=True to replace it, or another name")
     if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
         raise FileExistsError(f"{path} exists, and is {'a folder' if path.is_dir() else 'no folder'}; remove it first")
     if not path.absolute().parent.is_dir():
@@ -163,12 +205,13 @@ def _replacing(path_in: Path, path: Path) -> Iterator[Path]:
 
 def _settle(part: Path, path: Path) -> None:
     """Have the data on the disk, then rename; an earlier folder steps aside first."""
-    for file in part.rglob("*") if part.is_dir() else [part]:
+    for file in part.rglob("*") if part.is_dir() else part.parent.glob(f"{glob.escape(part.stem)}.*"):
         if file.is_file():
             with file.open("rb+") as written:
                 os.fsync(written.fileno())
     if not path.is_dir():
-        os.replace(part, path)
+        for suffix in ("", *PLINK.get(path.suffix, ())):
+            os.replace(*(each.with_suffix(suffix or each.suffix) for each in (part, path)))
         return
     old = part.with_name("old")
     os.replace(path, old)

@@ -62,7 +62,7 @@ _MAGIC = {
     b"ARROW1": "Arrow",
     b"\xff\xff\xff\xff": "Arrow",  # a stream
     b"%%MatrixMarket": "MatrixMarket",
-    b"\x6c\x1b\x01": "PLINK",
+    **{b"\x6c\x1b" + bytes([order]): "PLINK" for order in (0, 1)},  # samples or variants first; the reader tells
     **{b"\x6c\x1b" + bytes([kind]): "PLINK 2" for kind in (2, 3, 4, 16, 17)},
     b"CDF\x01": "NetCDF",
     b"CDF\x02": "NetCDF",
@@ -115,15 +115,25 @@ def content_of(path: Path) -> str:
     return "HDF5" if _has_user_block(path) else "something else"
 
 
-def _refuse_other_genotypes(path: Path) -> None:
-    """Say how plink2 makes a .pgen of genotypes that each of a dozen passes would decode again."""
+def plink2_line(path: Path) -> str | None:
+    """How plink2 makes a .pgen of VCF, BCF or BGEN, by the name of the file; None for other files."""
     name = path.name.lower()
     told = next((told for suffixes, told in _TO_PGEN.items() if name.endswith(suffixes)), None)
-    if told is not None:
-        raise ValueError(
-            f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with "
-            f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
-        )
+    if told is None:
+        return None
+    return f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
+
+
+def decodable(path: Path) -> bool:
+    """Whether a file is VCF, BCF or BGEN that `convert` decodes, by its name."""
+    return plink2_line(path) is not None and path.suffix.lower() != ".zst"
+
+
+def _refuse_other_genotypes(path: Path) -> None:
+    """Say what makes a .pgen of genotypes that each of a dozen passes would decode again."""
+    if line := plink2_line(path):
+        ours = f"shiftsvd convert {shlex.quote(str(path))} NAME.pgen, or " if decodable(path) else ""
+        raise ValueError(f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{line}")
 
 
 def _by_suffix(path: Path) -> str | None:

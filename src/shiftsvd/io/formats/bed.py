@@ -50,7 +50,7 @@ def _samples(path: Path, memory_limit: int | str | None) -> Labels:
 def _first_fields(path: Path, memory_limit: int | str | None) -> list[list[str]]:
     """The first two fields of each line; the other fields are not read."""
     with reading(path), open_bytes(path) as stream:
-        fields = [line.decode("utf-8").split(None, 2)[:2] for line in bounded_lines(path, stream, memory_limit)]
+        fields = [line.decode("utf-8-sig").split(None, 2)[:2] for line in bounded_lines(path, stream, memory_limit)]
     for number, row in enumerate(fields, 1):
         if len(row) != 2:
             raise ValueError(f"{path} must have at least two fields in each line, got {len(row)} in line {number}")

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from shiftsvd.io.base import Opened, optional, reading
 from shiftsvd.io.formats.genotypes import Calls, Genotypes, Places
-from shiftsvd.io.formats.pvar import columns
+from shiftsvd.io.formats.pvar import columns, table_of
 from shiftsvd.io.limits import labels, plausible_shape
 
 
@@ -17,10 +17,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     optional("pgenlib", "pgen")
-    pvar, psam = path.with_suffix(".pvar"), path.with_suffix(".psam")
-    packed = path.with_suffix(".pvar.zst")
-    if packed.exists() and not pvar.exists():
-        raise ValueError(f"{path} must have {pvar.name} beside it, got {packed.name}; unpack it with zstd -d {packed}")
+    pvar, psam = table_of(path), path.with_suffix(".psam")
     told, people = columns(pvar, ("ID", "ALT"), memory_limit), columns(psam, ("FID", "IID"), memory_limit)
     several = next((name for name, alt in zip(told["ID"], told["ALT"], strict=True) if "," in alt), None)
     if several is not None:

@@ -1,12 +1,21 @@
-"""Tables beside a .pgen, whose heads name their columns: .pvar of variants and .psam of samples."""
+"""Tables beside a .pgen, whose heads name their columns: .pvar of variants, packed or not, and .psam of samples."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Final
+from typing import IO, Final, cast
 
-from shiftsvd.io.base import reading
+from shiftsvd.io.base import optional, reading
 from shiftsvd.io.limits import bounded_lines, open_bytes
 
-_FIRST: Final = {".pvar": ("#CHROM",), ".psam": ("#FID", "#IID")}
+_FIRST: Final = {".pvar": ("#CHROM",), ".zst": ("#CHROM",), ".psam": ("#FID", "#IID")}
+
+
+def table_of(pgen: Path) -> Path:
+    """The table of variants beside a .pgen: .pvar, or .pvar.zst where there is that alone."""
+    plain, packed = (pgen.with_suffix(suffix) for suffix in (".pvar", ".pvar.zst"))
+    return packed if packed.exists() and not plain.exists() else plain
 
 
 def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None = None) -> dict[str, list[str]]:
@@ -19,7 +28,7 @@ def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None 
     """
     head: list[str] = []
     found: dict[str, list[str]] = {}
-    with reading(path), open_bytes(path) as stream:
+    with reading(path), _open(path) as stream:
         for number, line in enumerate(bounded_lines(path, stream, memory_limit), 1):
             if line.startswith(b"##"):
                 continue
@@ -33,6 +42,23 @@ def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None 
                 for name, column in found.items():
                     column.append(row[head.index(name)])
     return found
+
+
+def _open(path: Path) -> AbstractContextManager[IO[bytes]]:
+    """A table as bytes, unpacked on the way."""
+    return _unpacked(path) if path.suffix.lower() == ".zst" else open_bytes(path)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[IO[bytes]]:
+    """A table that PLINK 2 packed by zstd, in any number of frames."""
+    zstandard = optional("zstandard", "pgen")
+    try:
+        with path.open("rb") as packed:
+            stream = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
+            yield cast("IO[bytes]", BufferedReader(stream))
+    except zstandard.ZstdError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def _head(path: Path, row: list[str]) -> list[str]:
