@@ -32,7 +32,7 @@ def bootstrap(
     rng: int | np.random.Generator | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Errors of variances and maps by a moving-block bootstrap: modes of fields made of blocks of the samples.
+    """Estimate errors of variances and maps by a moving-block bootstrap: modes of fields made of blocks of samples.
 
     Parameters
     ----------
@@ -54,6 +54,7 @@ def bootstrap(
     rng : int, Generator or None
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def bootstrap(
         raise ValueError("eofs must be the modes of pca; drawn fields are not rotated")
     _check(n_samples, level, block)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
-    m, n = Y.shape
+    m = len(Y)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m} samples", "samples")
     Y = np.where(np.isnan(Y), 0, Y)
     length = _block_length(eofs, along) if block is None else int(block)
