@@ -650,8 +650,8 @@ FAULTS = (
     fault(
         "the weights in a reconstruction",
         "xarray/projection.py",
-        'dim="mode") / eofs.weights',
-        'dim="mode") * eofs.weights',
+        "else made) / eofs.weights",
+        "else made) * eofs.weights",
     ),
     fault(
         "the root of what is left", "plot/variance.py", "np.sqrt(np.maximum(1 - share, 0))", "np.maximum(1 - share, 0)"
