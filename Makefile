@@ -70,10 +70,11 @@ torch: $(TEST)
 test-newest: ## the tests with the newest versions, pre-releases too
 	@PIP_PRE=1 PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) --no-print-directory test VENV=.venv-newest
 
-lint: $(LINT) ## style, format, types
+lint: $(LINT) ## style, format, types, docstrings
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/python -m benchmarks.structure.docstrings
 	@files=$$(git ls-files '*.cpp' '*.hpp'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
 
 format: $(LINT) ## put the source in format

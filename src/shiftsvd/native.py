@@ -114,7 +114,7 @@ class DeviceResult(SVDResult):
         return DeviceResult(self._result.truncate(k), self._arrays)
 
     def times_power(self, e: int) -> "DeviceResult":
-        """That of ``2^e A``."""
+        """The result of ``2^e A``, on the same device."""
         return DeviceResult(self._result.times_power(e), self._arrays)
 
     def __repr__(self) -> str:

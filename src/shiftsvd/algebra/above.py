@@ -74,11 +74,33 @@ class Above(Operator):
         return reduce(np.add, (A.rmatmat(rows) for A, rows in self._cut(W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The products of all parts in double precision, where these can do that."""
+        """The products of all parts in double precision, where these can do that.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (m, b), in double precision
+            The product.
+        """
         return np.concatenate([generic.matmat_in_double(A, V) for A in self.parts])
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """The sum of the products of the adjoints in double precision."""
+        """The sum of the products of the adjoints in double precision.
+
+        Parameters
+        ----------
+        W : array of shape (m, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (n, b), in double precision
+            The product.
+        """
         return reduce(np.add, (generic.rmatmat_in_double(A, rows) for A, rows in self._cut(W)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -86,16 +108,38 @@ class Above(Operator):
         return reduce(np.add, (A.gram(V, w) for A, w in self._cut(weights)))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """The sum of the Gram matrices of the parts, formed."""
+        """The sum of the Gram matrices of the parts, formed.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n, n), in double precision
+            The Gram matrix.
+        """
         return reduce(np.add, (generic.gram_matrix(A, w) for A, w in self._cut(weights)))
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """R of all, from those of the parts."""
+        """The triangular factor of all parts, from those of each.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (min(m, n), n)
+            The triangular factor of ``diag(sqrt(weights)) A``.
+        """
         return reduce(folded, (generic.triangle(A, w) for A, w in self._cut(weights)))
 
     @cached_property
     def costs(self) -> Costs:
-        """Those of the parts together; products round as those of the coarsest."""
+        """The costs of the parts together; products round as those of the coarsest."""
         parts = [A.costs for A in self.parts]
         return Costs.of(
             self,
@@ -116,7 +160,13 @@ class Above(Operator):
         )
 
     def passes_per_step(self) -> int:
-        """As many as the part that takes most."""
+        """The passes of a step: as many as the part that takes most.
+
+        Returns
+        -------
+        int
+            How often a step of block Lanczos reads the data.
+        """
         return max(map(generic.passes_per_step, self.parts))
 
     def moments(self, weights: Vector | None = None) -> Moments:
@@ -128,7 +178,18 @@ class Above(Operator):
         return Moments(count, reduce(np.add, (part.mean * (part.count / count) for part in found)), None)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """The moments of all rows; of parts without squares, the means alone."""
+        """The moments of all rows; of parts without squares, the means alone.
+
+        Parameters
+        ----------
+        weights : array of shape (n,), optional
+            A factor of each column; None is 1 for all.
+
+        Returns
+        -------
+        Moments
+            The mean of each row, and the sum of squares about it where that can be had.
+        """
         found = [generic.row_moments(A, weights) for A in self.parts]
         squares = [part.M2 for part in found if part.M2 is not None]
         M2 = np.concatenate(squares) if len(squares) == len(found) else None
@@ -143,22 +204,49 @@ class Above(Operator):
         return _joined([A.row_squares(weights) for A in self.parts])
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """The sum of what the parts leave over; None where one of them does not know it."""
+        """The sum of what the parts leave over; None where one of them does not know it.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that multiplies from the right.
+        W : array of shape (n, b)
+            The panel whose adjoint follows it; with the same orthonormal columns as V, ``V W^H`` projects.
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n,), or None
+            Squared norms of the columns of ``diag(sqrt(weights)) (A - A V W^H)``.
+        """
         return _sum([generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)])
 
     def cancelled(self) -> float:
-        """What products of any part cancel, and their shifts, which round at their own level."""
+        """What products of any part cancel, and their shifts, which round at their own level.
+
+        Returns
+        -------
+        float
+            A norm, in the units of the matrix, whose rounding products have.
+        """
         shifts = [generic.unshifted(A)[1] for A in self.parts]
         return sum(S.frobenius_norm() for S in shifts if S is not None) + sum(map(generic.cancelled, self.parts))
 
     def least(self) -> float | None:
-        """The least of the numbers of all parts; None where one does not know its own."""
+        """The least of the numbers of all parts; None where one does not know its own.
+
+        Returns
+        -------
+        float or None
+            The least of the stored numbers.
+        """
         found = [generic.least(A) for A in self.parts]
         known = [value for value in found if value is not None]
         return min(known) if len(known) == len(found) else None
 
     def column_exponents(self) -> Vector | None:
-        """Powers of two of the largest entries of the columns over all parts.
+        """The powers of two of the largest entries of the columns over all parts.
 
         Returns
         -------
@@ -170,7 +258,7 @@ class Above(Operator):
         return np.asarray(reduce(np.maximum, known)) if len(known) == len(found) else None
 
     def row_exponents(self) -> Vector | None:
-        """Powers of two of the largest entries of all rows.
+        """The powers of two of the largest entries of all rows.
 
         Returns
         -------
@@ -222,7 +310,7 @@ class Above(Operator):
             yield from ((int(first) + lo, block) for lo, block in generic.row_blocks(A, rows))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of the columns of all parts, those of the same columns put together.
+        """The blocks of columns of all parts, those of the same columns put together.
 
         Parameters
         ----------
@@ -238,7 +326,7 @@ class Above(Operator):
 
 
 def beside(parts: Sequence[Operator]) -> Operator:
-    """Operators of as many rows, one beside another, as one.
+    """Put operators of as many rows beside one another, as one.
 
     Parameters
     ----------

@@ -66,7 +66,18 @@ class Adjoint(Derived):
         return generic.matmat_in_double(by_columns, V)
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """``A W`` in double precision."""
+        """The products with A in double precision.
+
+        Parameters
+        ----------
+        W : array of shape (m, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (n, b), in double precision
+            The product.
+        """
         return generic.matmat_in_double(self.A, W)
 
     def moments(self, weights: Vector | None = None) -> Moments:

@@ -38,7 +38,7 @@ class Derived(Operator):
         return cancelled(self.A)
 
     def passes_per_step(self) -> int:
-        """As many as A takes."""
+        """The passes of a step: as many as A takes."""
         return passes_per_step(self.A)
 
     def gram_seconds(self, V: Panel) -> float:

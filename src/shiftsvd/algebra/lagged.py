@@ -69,7 +69,7 @@ class Lagged(Derived):
 
     @cached_property
     def costs(self) -> Costs:
-        """Those of products as wide as there are lags; of one column, a panel on either side of A is held."""
+        """The costs of products as wide as there are lags; of one column, a panel on either side of A is held."""
         A, count = self.A.costs, len(self.lags)
         return Costs.of(
             self,

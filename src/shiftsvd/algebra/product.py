@@ -87,7 +87,13 @@ class Product(Operator):
         return _times(B.H, _gram(A, _times(B, V), weights))
 
     def passes_per_step(self) -> int:
-        """Two: each factor is multiplied from both sides, and nothing fuses that."""
+        """The passes of a step: two, as each factor is multiplied from both sides, and nothing fuses that.
+
+        Returns
+        -------
+        int
+            How often a step of block Lanczos reads the data.
+        """
         return 2
 
     @cached_property
@@ -118,7 +124,13 @@ class Product(Operator):
         return _size(self.A), _size(self.B)
 
     def cancelled(self) -> float:
-        """``||A|| ||B||``, of which the product may be any small part."""
+        """``||A|| ||B||``, of which the product may be any small part.
+
+        Returns
+        -------
+        float
+            A norm, in the units of the matrix, whose rounding products have.
+        """
         return self.sizes[0] * self.sizes[1]
 
     def frobenius_norm(self) -> float | None:
@@ -152,7 +164,18 @@ class Product(Operator):
         return self.H.column_squares(weights)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``B^H A^H diag(weights) A B``, from that of A where A and B share a short side, else from rows of both."""
+        """``B^H A^H diag(weights) A B``, from that of A where A and B share a short side, else from rows of both.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n, n), in double precision
+            The Gram matrix.
+        """
         n = self.shape[1]
         if self.A.shape[1] <= n:
             K = _times(self.B.H, generic.gram_matrix(self.A, weights))
@@ -164,7 +187,7 @@ class Product(Operator):
         return G
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Rows of the product, formed from dense blocks of A and B; a pass for each `FORMED` entries.
+        """Form rows of the product from dense blocks of A and B; a pass for each `FORMED` entries.
 
         Parameters
         ----------
@@ -204,7 +227,7 @@ class Product(Operator):
         return self.H.row_blocks(columns)
 
     def column_exponents(self) -> Vector:
-        """Powers of two that no entry exceeds, the same for all columns: of the norms of both factors.
+        """The powers of two that no entry exceeds, the same for all columns: of the norms of both factors.
 
         Returns
         -------
@@ -214,7 +237,7 @@ class Product(Operator):
         return np.full(self.shape[1], self._exponent)
 
     def row_exponents(self) -> Vector:
-        """Powers of two that no entry exceeds, the same for all rows.
+        """The powers of two that no entry exceeds, the same for all rows.
 
         Returns
         -------
@@ -224,7 +247,7 @@ class Product(Operator):
         return np.full(self.shape[0], self._exponent)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Product":
-        """Rows of A and columns of B times powers of two, and A brought near 1, so that inner panels stay in range.
+        """The product of A and B with their powers of two, and A brought near 1, so that inner panels stay in range.
 
         Parameters
         ----------
@@ -253,14 +276,14 @@ class Product(Operator):
 
     @cached_property
     def _balanced(self) -> tuple[Operator, Operator]:
-        """Both factors; A near 1 and B as large as the product where the square of A could leave the range."""
+        """The factors, with A near 1 and B as large as the product where the square of A could leave the range."""
         if all(abs(math.frexp(size)[1]) < RANGE for size in self.sizes):
             return self.A, self.B
         near = self.ldexp(0, 0)
         return near.A, near.B
 
     def _near_one(self) -> tuple[Operator, Operator, int]:
-        """Both factors over powers of two where their squares could leave the range of numbers, and the exponent."""
+        """The factors over powers of two where their squares could leave the range of numbers, and the exponent."""
         a, b = (math.frexp(size)[1] for size in self.sizes)
         if max(abs(a), abs(b)) < RANGE:
             return self.A, self.B, 0

@@ -79,7 +79,18 @@ class Scaled(Derived):
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """The product of the adjoint in double precision, which A makes where it can."""
+        """The product of the adjoint in double precision, which A makes where it can.
+
+        Parameters
+        ----------
+        W : array of shape (m, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (n, b), in double precision
+            The product.
+        """
         return scaled(conj(self.cols), generic.rmatmat_in_double(self.A, scaled(conj(self.rows), W)))
 
     def cancelled(self) -> float:

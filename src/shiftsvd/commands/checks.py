@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from shiftsvd.backends.device.moving import HOST, chosen
 from shiftsvd.commands.options import COUNTED, SCALES, USUAL
 from shiftsvd.names import MAX_ITER
 
@@ -47,6 +46,8 @@ def check_device(given: dict[str, Any]) -> None:
     """Refuse what data on a card cannot have beside them; the name of the card that is meant takes the place of it."""
     if given["device"] is None:
         return
+    from shiftsvd.backends.device.moving import HOST, chosen
+
     try:
         given["device"] = chosen(given["device"])
     except ValueError as error:

@@ -99,7 +99,7 @@ def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def _tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    """A relative accuracy."""
+    """A relative accuracy, refused where it cannot be one; click calls this."""
     if not 0 <= value < 1:
         raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
     return value

@@ -35,8 +35,6 @@ class LSA(Named):
         `sklearn.feature_extraction.text.TfidfVectorizer`.
     lowercase : bool
         Whether capitals become small letters.
-    preprocessor, tokenizer : callable, optional
-        What a text goes through before it is cut, and what cuts it into words.
     analyzer : {"word", "char", "char_wb"} or callable
         Whether terms are made of words or of letters.
     stop_words : "english", list of str, or None
@@ -49,6 +47,8 @@ class LSA(Named):
         In how many texts a term may and must occur: a count, or a share of the texts.
     max_features : int, optional
         Only so many of the most frequent terms.
+    preprocessor, tokenizer : callable, optional
+        What a text goes through before it is cut, and what cuts it into words.
     vocabulary : dict or list of str, optional
         The terms themselves, in place of those of the texts.
     norm : {"l1", "l2"} or None

@@ -54,12 +54,12 @@ class TruncatedSVD(Components):
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
-    warn_mean : bool
-        Whether a first component that is the mean of the rows gives a warning, once in a process; `mean_alignment_`
-        tells it in any case.
     preprocess : transformation, its name, or list of them
         What is done to the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes dense.
         `transform` does with new rows what was learned from those of the training; X is the transformed matrix below.
+    warn_mean : bool
+        Whether a first component that is the mean of the rows gives a warning, once in a process; `mean_alignment_`
+        tells it in any case.
 
     Attributes
     ----------

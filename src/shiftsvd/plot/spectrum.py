@@ -16,6 +16,7 @@ class NorthDisplay:
     Parameters
     ----------
     modes : array of shape (k,)
+        Their numbers, from 1.
     shares, errors, nominal : arrays of shape (k,)
         Shares of the total variance, their standard errors, and those that they would have of independent samples.
     separated : array of shape (k,)
@@ -29,6 +30,15 @@ class NorthDisplay:
     See Also
     --------
     plot.north : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.plot import NorthDisplay
+    >>> shares, errors = np.array([0.5, 0.2]), np.array([0.05, 0.02])
+    >>> bars = {"errors": errors, "nominal": errors / 2, "separated": np.array([True, True])}
+    >>> NorthDisplay(modes=np.array([1, 2]), shares=shares, **bars).plot().ax_.get_xlabel()
+    'mode'
     """
 
     modes: Vector
@@ -38,7 +48,18 @@ class NorthDisplay:
     separated: Vector
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        NorthDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         for mask, colour, label in (

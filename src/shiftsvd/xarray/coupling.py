@@ -42,7 +42,7 @@ def coupled(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Pairs of patterns in two fields whose scores vary together: by most covariance, or by most correlation.
+    """Find pairs of patterns in two fields whose scores vary together: by most covariance, or by most correlation.
 
     Parameters
     ----------
@@ -60,10 +60,22 @@ def coupled(
     leading : int, or float in (0, 1), or a tuple of two
         With "cca": of each field, how many components, or which share of the variance. The more there are beside the
         number of samples, the larger correlations are by chance.
-    weights, center, standardize
+    weights : None, "coslat", DataArray, array or float, optional
         As in `pca`; a tuple has one for X and one for Y.
-    solver, tol, rng, n_threads, memory_limit
+    center : bool, or a tuple of two
+        Subtract the mean over the samples.
+    standardize : bool, or a tuple of two
+        Divide by the standard deviation over the samples, before the weights.
+    solver : str or Solver
         As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

@@ -44,10 +44,22 @@ def extended(
         How many steps are taken together, 0 to lags - 1; or which, such as ``range(0, 60, 5)``.
     dim : hashable
         The dimension of time.
-    weights, center, standardize
+    weights : None, "coslat", DataArray, array or float, optional
         As in `pca`.
-    solver, tol, rng, n_threads, memory_limit
+    center : bool
+        Subtract the mean over the samples.
+    standardize : bool
+        Divide by the standard deviation over the samples, before the weights.
+    solver : str or Solver
         As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

@@ -55,10 +55,22 @@ def hilbert(
         difference of its ends rings in the first and last steps.
     decay : float
         With "exp", in how many lengths of the series what is off the trend decays to 1/e.
-    weights, center, standardize
+    weights : None, "coslat", DataArray, array or float, optional
         As in `pca`.
-    solver, tol, rng, n_threads, memory_limit
+    center : bool
+        Subtract the mean over the samples.
+    standardize : bool
+        Divide by the standard deviation over the samples, before the weights.
+    solver : str or Solver
         As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

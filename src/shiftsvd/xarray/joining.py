@@ -46,15 +46,27 @@ def joint(
         How many modes to find; a share of the variance to exceed, by the fewest modes.
     dim : hashable, or sequence of them
         Along which there are samples.
-    weights, center, standardize
+    weights : None, "coslat", DataArray, array or float, optional
         As in `pca`, of all fields; or a mapping from names of fields, of which those that it lacks have the default.
+    center : bool, or mapping from names to bool
+        Subtract the mean over the samples.
+    standardize : bool, or mapping from names to bool
+        Divide by the standard deviation over the samples, before the weights.
     normalize : bool
         Divide the anomalies of each field, divided and weighted, by the root of their total variance, so that all
         fields have as much to say, whatever their units and the number of their cells.
     factors : mapping from names to float, optional
         What the anomalies of fields are multiplied by after that: 2 is four times the variance of another field.
-    solver, tol, rng, n_threads, memory_limit
+    solver : str or Solver
         As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

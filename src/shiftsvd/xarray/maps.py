@@ -15,7 +15,7 @@ from shiftsvd.xarray.sampling import lag_one
 
 
 def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
-    """Correlations of each cell of a field with series, such as scores or an index, and their p-values.
+    """Correlate each cell of a field with series, such as scores or an index; p-values, too.
 
     Parameters
     ----------

@@ -73,10 +73,20 @@ def pca(
     covariates : str, DataArray, array, or several of them, optional
         What a regression of every cell on these explains is subtracted, too: ``"time"`` is the linear trend (slopes
         are per day), a DataArray an index. Several are a sequence, or a mapping from their names.
-    solver, tol, rng, n_threads, memory_limit
+    solver : str or Solver
         As in `shiftsvd.svd`.
-    penalty, max_iter
+    tol : float
+        Relative accuracy of the singular values.
+    penalty : float of at least 0, or "auto"
         Of the completion with ``missing="em"``, as in `complete_matrix`.
+    max_iter : int
+        The most steps of that completion.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

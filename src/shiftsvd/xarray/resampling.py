@@ -32,7 +32,7 @@ def bootstrap(
     rng: int | np.random.Generator | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Errors of variances and maps by a moving-block bootstrap: modes of fields made of blocks of the samples.
+    """Estimate errors of variances and maps by a moving-block bootstrap: modes of fields made of blocks of samples.
 
     Parameters
     ----------
@@ -54,6 +54,7 @@ def bootstrap(
     rng : int, Generator or None
         As in `shiftsvd.svd`.
     memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

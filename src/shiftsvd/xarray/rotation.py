@@ -28,8 +28,14 @@ def rotate(
         What `pca` gave.
     n_modes : int, optional
         How many of the leading modes take part; the others are left out. Default: all of them.
-    method, power, kaiser, max_iter
-        As in `shiftsvd.rotate`.
+    method : "varimax" or "promax"
+        Whether modes stay uncorrelated, as in `shiftsvd.rotate`.
+    power : float
+        With "promax", the power of the loadings that they are rotated to.
+    kaiser : bool
+        Whether each cell counts alike while the rotation is sought, whatever its loadings.
+    max_iter : int
+        The most steps of varimax.
 
     Returns
     -------

@@ -126,7 +126,7 @@ class Arrays(ABC):
         return X if self.dtype_of(data) == dtype else self.with_data(X, self.in_dtype(data, dtype))
 
     def csr_rows(self, X: Any, lo: int, hi: int) -> Any:
-        """These rows of a CSR matrix, whose numbers are not copied."""
+        """A range of rows of a CSR matrix, whose numbers are not copied."""
         data, indices, indptr = self.parts(X)
         begin = int(indptr[lo])
         end = int(indptr[hi])

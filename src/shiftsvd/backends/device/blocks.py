@@ -34,10 +34,10 @@ class DeviceBlocks(Blocked):
 
     @abstractmethod
     def stored_dense(self, rows: Rows) -> Any:
-        """These stored rows as a dense array on the device, in double precision."""
+        """A range of stored rows as a dense array on the device, in double precision."""
 
     def piece(self, rows: Rows) -> Any:
-        """These rows as a dense array on the device, in double precision, the shift subtracted."""
+        """A range of shifted rows as a dense array on the device, in double precision."""
         stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
         return stored if self.shift is None else stored - self.shift_rows(rows)
 

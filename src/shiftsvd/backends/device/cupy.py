@@ -62,7 +62,7 @@ class CupyArrays(Arrays):
         return C, False
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        """A CSR matrix."""
+        """A CSR matrix of CuPy from its three arrays."""
         return sparse.csr_matrix((data, indices, indptr), shape=shape)
 
     def parts(self, X: Any) -> tuple[Any, Any, Any]:

@@ -39,12 +39,12 @@ class DeviceRows(DeviceBlocks):
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
 
     def stored_dense(self, rows: Rows) -> Any:
-        """These rows in double precision."""
+        """A range of stored rows in double precision."""
         X = self.arrays.in_dtype(self.X[rows[0] : rows[1], :], self.double)
         return self.arrays.adjoint(X).T if self.conjugate else X
 
     def block(self, rows: Rows, dtype: np.dtype[Any]) -> Any:
-        """These shifted rows in some precision."""
+        """A range of shifted rows in some precision."""
         return self.arrays.in_dtype(self.piece(rows), dtype)
 
     def matmat(self, V: Panel) -> Panel:

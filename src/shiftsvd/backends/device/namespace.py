@@ -50,7 +50,7 @@ class NamespaceArrays(Arrays):
         return self.xp.conj(x) if self.dtype_of(x).kind == "c" else x
 
     def adjoint(self, x: Any) -> Any:
-        """The conjugate transpose."""
+        """The conjugate transpose of an array."""
         return self.conj(x).T
 
     def all_finite(self, x: Any) -> bool:

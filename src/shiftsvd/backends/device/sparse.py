@@ -192,7 +192,7 @@ class DeviceCSR(DeviceBlocks):
         return self._ended(sums).astype(dtype, copy=False)
 
     def stored_dense(self, rows: Rows) -> Any:
-        """These stored rows, dense."""
+        """A range of stored rows, dense."""
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
     def moments(self, weights: Vector | None = None) -> Moments:
