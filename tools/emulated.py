@@ -15,7 +15,7 @@ HOME = ROOT / "build" / "aarch64"
 RELEASE, PYTHON = "trixie", "python3.13"
 TESTS = ["tests/kernels", "tests/algebra/test_operators.py", "tests/runs/test_determinism.py"]
 NEEDED = ["numpy", "scipy", "scikit-learn", "threadpoolctl", "click", "rich", "safetensors", "filelock"]
-TESTING = ["pytest", "pytest-timeout", "hypothesis"]
+TESTING = ["pytest", "pytest-timeout", "hypothesis", "pandas", "polars"]
 
 
 def apt(*arguments: str) -> None:

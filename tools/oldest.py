@@ -1,6 +1,7 @@
 """The oldest versions that pyproject.toml allows, as constraints for pip: `numpy>=2.0` becomes `numpy==2.0`.
 
-Of the dependencies, all extras and what the package is built with. Run: python tools/oldest.py > constraints.txt
+Of the dependencies, all extras and what the package is built with, and of what those need.
+Run: python tools/oldest.py > constraints.txt
 """
 
 import re
@@ -9,6 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 PYPROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
+
+# What those need in turn comes as new as it may, but Matplotlib 3.10.0 calls what pyparsing 3.3 warns of.
+BESIDE = {"pyparsing": "3.2"}
 
 
 def bounds() -> dict[str, str]:
@@ -22,7 +26,7 @@ def bounds() -> dict[str, str]:
 
 def main() -> None:
     """Print a line for each package."""
-    for name, version in bounds().items():
+    for name, version in (bounds() | BESIDE).items():
         print(f"{name}=={version}")
 
 

