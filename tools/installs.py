@@ -8,6 +8,7 @@ Run: python tools/installs.py dist/*.tar.gz dist/*.whl [--python python3.11 pyth
 import argparse
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -105,8 +106,8 @@ def cases(sdists: list[str], wheels: list[str], pythons: list[str], folder: Path
     """Each wheel on each Python that takes it; the sdist with compilers good and bad on one."""
     for python in pythons:
         tag = run(python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])").stdout.strip()
-        fits = [wheel for wheel in wheels if tag in wheel or (tag != "cp311" and "abi3" in wheel)]
-        for wheel in fits:
+        here = [wheel for wheel in wheels if wheel.endswith(f"{platform.machine()}.whl") and "musl" not in wheel]
+        for wheel in (wheel for wheel in here if tag in wheel or (tag != "cp311" and "abi3" in wheel)):
             yield Case(f"{python}, {Path(wheel).name}, no compiler", python, wheel, NO_COMPILER, compiled=True)
     refusing = folder / "c++"
     refusing.write_text(REFUSING)

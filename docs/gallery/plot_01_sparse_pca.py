@@ -7,8 +7,8 @@ that the matrix stays as sparse as it was; and it says how far each value can be
 """
 
 # %%
-# Which word stands before which, in the manual that comes with Python: 2,000 words by their 500 most frequent neighbours
-# on the left, as shares.
+# Which word stands before which, in the manual that comes with Python: 2,000 words by their 500 most frequent
+# neighbours on the left, as shares.
 
 import re
 from collections import Counter

@@ -1,26 +1,14 @@
 """`shiftsvd info`, `estimate` and `convert`, as they are typed."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
 import shiftsvd
-from shiftsvd.cli import main
 from shiftsvd.io import open_matrix
-
-
-def invoke(*args: object, **options):
-    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
-
-
-def told(*args: object, **options) -> dict:
-    result = invoke(*args, "--json", **options)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+from tests.support.commands import invoke, told
 
 
 @pytest.fixture

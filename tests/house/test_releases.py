@@ -1,6 +1,7 @@
 """What is released, and how: workflows call `make` and nothing else, addresses have one place, a tag is a version."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -102,3 +103,26 @@ def test_a_failed_build_of_the_kernels_leads_to_a_package_without():
     # A later rule wins, so that one who asks for kernels does not get a package without.
     assert overrides[-1]["if"] == {"env": {"SHIFTSVD_KERNELS": "^require$"}}
     assert overrides[-1]["wheel"]["cmake"] is True
+
+
+def recipe(*arguments: str) -> str:
+    """What make would run."""
+    if shutil.which("make") is None:
+        pytest.skip("needs make")
+    return subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_an_environment_of_its_own_leaves_the_others_alone():
+    lines = recipe("test", "lint", "VENV=.venv-other", f"PYTHON={sys.executable}").splitlines()
+    removed = [line.partition("rm -f ")[2] for line in lines if line.startswith("rm -f ")]
+    assert len(removed) == 3
+    assert all(path.startswith(".venv-other/.") for path in removed), removed
+
+
+def test_what_make_makes_is_ignored_and_so_not_in_an_sdist():
+    if not (ROOT / ".git").exists():
+        pytest.skip("needs a clone")
+    made = [path for line in recipe("clean").splitlines() for path in line.removeprefix("rm -rf ").split()]
+    assert {".venv", ".venv-oldest", ".venv-newest", "dist"} <= set(made)
+    for path in made:
+        assert not subprocess.run(["git", "check-ignore", "-q", f"{path}/a"], cwd=ROOT).returncode, path

@@ -649,9 +649,9 @@ FAULTS = (
     ),
     fault(
         "the weights in a reconstruction",
-        "xarray/__init__.py",
-        "/ eofs.weights + eofs.mean_field",
-        "* eofs.weights + eofs.mean_field",
+        "xarray/projection.py",
+        'dim="mode") / eofs.weights',
+        'dim="mode") * eofs.weights',
     ),
     fault(
         "the root of what is left", "plot/variance.py", "np.sqrt(np.maximum(1 - share, 0))", "np.maximum(1 - share, 0)"

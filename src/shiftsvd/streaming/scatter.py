@@ -73,7 +73,7 @@ class Scatter(ABC):
 
     @abstractmethod
     def _make_room(self) -> None:
-        """At most half of B left in use."""
+        """Leave at most half of B in use, when `_append` finds no room for more columns."""
 
     @abstractmethod
     def same_kind(self, other: "Scatter") -> bool:
@@ -81,7 +81,7 @@ class Scatter(ABC):
 
     @abstractmethod
     def added(self, other: Self) -> Self:
-        """The sum of both, of which neither changes."""
+        """The sum of two scatter matrices, as a new one, for `merge_pca`."""
 
     @abstractmethod
     def refine(self, C: Operator, weights: Vector | None) -> int:
@@ -105,7 +105,7 @@ def _rows(C: Operator, weights: Vector | None) -> Panel:
 
 @dataclass(eq=False)
 class WholeScatter(Scatter):
-    """All of S, but for the columns of B: exact to rounding in every respect.
+    """The whole scatter matrix S, kept as it is, exact to rounding; columns of B wait to be added to it.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class WholeScatter(Scatter):
         return 8 * n * ((n_threads + 5) * n + WAITING)
 
     def add_rows(self, C: Operator, weights: Vector | None) -> int:
-        """One read, over the pairs of entries of each row."""
+        """Add the Gram matrix of a batch to S: one read, over the pairs of entries of each row."""
         self.S += gram_matrix(C, weights).T  # symmetric, and by columns
         return 1
 
@@ -144,7 +144,7 @@ class WholeScatter(Scatter):
         self._append(P)
 
     def _make_room(self) -> None:
-        """The scatter matrix with all rows that waited in the buffer."""
+        """Add the columns that wait to S, in one product."""
         self.S = dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)  # in place
         self.used = 0
 
@@ -153,14 +153,14 @@ class WholeScatter(Scatter):
         return isinstance(other, WholeScatter)
 
     def added(self, other: "WholeScatter") -> "WholeScatter":
-        """To rounding the same in any order."""
+        """The sum of two whole scatter matrices, which but for rounding is the same in any order."""
         both = deepcopy(self)
         both.S += other.S
         both._append(other.columns)
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
-        """There is nothing to come nearer to."""
+        """Read nothing: a whole scatter matrix is exact already."""
         return 0
 
     def leading(self, k: int) -> ScatterPairs:
