@@ -16,7 +16,7 @@ import numpy as np
 
 import shiftsvd as ss
 
-texts = list(topics.values())
+texts = [" ".join(text.split()) for text in topics.values()]
 print(len(texts), "texts;", texts[0][:100], "...")
 
 # %%
