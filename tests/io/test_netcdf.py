@@ -32,7 +32,8 @@ def test_files_of_other_years_are_one_field(tmp_path: Path, stream: bool) -> Non
     A, names = open_matrix([first, second], stack="rows", stream=stream)
     want = np.concatenate([a.values, b.values]).reshape(24, 12)
     np.testing.assert_allclose(A @ np.eye(12), want)
-    assert names.samples is not None and names.features is not None
+    assert names.samples is not None
+    assert names.features is not None
     assert names.samples[[0, 12, 23]].tolist() == ["2001-01-01", "2002-01-01", "2002-12-01"]
     assert names.features[[0, 5]].tolist() == ["lat=60.0 lon=0.0", "lat=0.0 lon=90.0"]
 
@@ -64,5 +65,6 @@ def test_times_of_unknown_calendars_stay_numbers(tmp_path: Path) -> None:
     values = values.assign_coords(time=("time", [0.0, 1, 2, 3], {"units": "days since 1-1-1", "calendar": "lunar"}))
     values.to_netcdf(tmp_path / "v.nc", engine="h5netcdf")
     names = open_matrix(tmp_path / "v.nc")[1]
-    assert names.samples is not None and names.samples.tolist() == ["0.0", "1.0", "2.0", "3.0"]
+    assert names.samples is not None
+    assert names.samples.tolist() == ["0.0", "1.0", "2.0", "3.0"]
     assert names.features is None

@@ -130,4 +130,6 @@ def _labels(F: Any) -> Any | None:
     if hasattr(index, "equals"):
         return index
     dims, indexes = getattr(F, "dims", ()), getattr(F, "indexes", None)
-    return indexes.get(dims[0]) if isinstance(dims, tuple) and dims and hasattr(indexes, "get") else None
+    if indexes is None or not hasattr(indexes, "get") or not (isinstance(dims, tuple) and dims):
+        return None
+    return indexes.get(dims[0])

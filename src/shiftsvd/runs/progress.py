@@ -51,8 +51,8 @@ def _bars() -> Iterator[Listener]:
         BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=1)),
         TimeRemainingColumn(),
     )
-    console, look = Console(stderr=True, force_terminal=True), {"transient": True, "expand": True}
-    with Progress(*columns, console=console, speed_estimate_period=300, **look) as bars:
+    console = Console(stderr=True, force_terminal=True)
+    with Progress(*columns, console=console, speed_estimate_period=300, transient=True, expand=True) as bars:
         stages: dict[str, TaskID] = {}
 
         def listen(event: Event) -> None:

@@ -97,7 +97,7 @@ def bootstrap(
         raise ValueError("eofs must be the modes of pca; drawn fields are not rotated")
     _check(n_samples, level, block)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
-    m, n = Y.shape
+    m = len(Y)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m} samples", "samples")
     Y = np.where(np.isnan(Y), 0, Y)
     length = _block_length(eofs, along) if block is None else int(block)
