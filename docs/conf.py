@@ -1,6 +1,7 @@
 """Settings of the documentation."""
 
 import re
+import zlib
 from importlib.metadata import metadata
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -12,6 +13,9 @@ version = release = installed("shiftsvd")
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.extlinks",
+    "sphinx.ext.intersphinx",
+    "sphinx-mathjax-offline",  # formulae are drawn by what lies beside the pages, without a network
     "numpydoc",
     "sphinx_copybutton",
     "sphinx_design",
@@ -25,6 +29,27 @@ smartquotes_action = "qe"  # of two hyphens no dash is made: options of the comm
 rst_prolog = ".. currentmodule:: shiftsvd\n\n"  # so that `PCA` is a link on every page
 # Names such as `transform` are said of several classes; `sklearn.decomposition.PCA` has no page here.
 suppress_warnings = ["ref.python"]
+
+
+def inventory(names):
+    """Where others document the names that these pages link to, as Sphinx reads it, from a list of `names`."""
+    address, *entries = names.read_text(encoding="utf-8").splitlines()
+    lines = [f"{name} {role} 1 {page} -" for role, name, page in map(str.split, entries)]
+    file = Path(__file__).parent / "_build" / "inventories" / f"{names.stem}.inv"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    head = f"# Sphinx inventory version 2\n# Project: {names.stem}\n# Version: \n"
+    note = "# The remainder of this file is compressed using zlib.\n"
+    file.write_bytes((head + note).encode() + zlib.compress("\n".join(lines).encode()))
+    return address, str(file)
+
+
+# No network: the names are listed in a few small files here.
+intersphinx_mapping = {
+    names.stem: inventory(names) for names in sorted(Path(__file__).parent.glob("inventories/*.txt"))
+}
+math_eqref_format = "({number})"
+math_numfig = False
+extlinks = {"doi": ("https://doi.org/%s", "doi:%s")}
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings give shapes and units, which types do not
@@ -44,7 +69,7 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "show_signature": False,
     "capture_repr": ("_repr_html_",),
-    "download_all_examples": False,
+    "download_all_examples": True,
     "remove_config_comments": True,
     "image_scrapers": ("matplotlib",),
     "backreferences_dir": "api/uses",
@@ -54,6 +79,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"shiftsvd {release}"
 html_static_path = ["_static"]
+html_search_scorer = "_static/scorer.js"
 html_css_files = ["shiftsvd.css"]
 html_show_sourcelink = False
 html_copy_source = False

@@ -7,19 +7,16 @@ sparse weights. Texts about the same thing come close to each other, also where 
 """
 
 # %%
-# 300 short news articles of the Australian Broadcasting Corporation, collected by Lee, Pincombe and Welsh (2005), that
-# gensim carries.
+# The chapters of the manual of Python, which comes with Python: what ``help("topics")`` lists.
 
-from importlib.util import find_spec
-from pathlib import Path
+from pydoc_data.topics import topics
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import shiftsvd as ss
 
-folder = Path(find_spec("gensim").submodule_search_locations[0], "test", "test_data")
-texts = (folder / "lee_background.cor").read_text(encoding="utf-8").splitlines()
+texts = [" ".join(text.split()) for text in topics.values()]
 print(len(texts), "texts;", texts[0][:100], "...")
 
 # %%
@@ -34,7 +31,7 @@ for j in range(4):
 # %%
 # Rows have length 1, so products are cosines: what is nearest to a question?
 
-question = lsa.transform(["cricket test match against South Africa"])
+question = lsa.transform(["how do I catch an error that a function raises"])
 for i in np.argsort(-(Z @ question[0]))[:3]:
     print(f"{Z[i] @ question[0]:.2f}", texts[i][:90], "...")
 
@@ -44,6 +41,6 @@ for i in np.argsort(-(Z @ question[0]))[:3]:
 order = np.argsort(np.argmax(np.abs(Z), axis=1), kind="stable")
 figure, ax = plt.subplots(figsize=(6.4, 5.4), layout="constrained")
 picture = ax.imshow((Z @ Z.T)[np.ix_(order, order)], cmap="RdBu_r", vmin=-1, vmax=1)
-ax.set(title="cosines between 300 articles", xlabel="article", ylabel="article")
+ax.set(title="cosines between chapters", xlabel="chapter", ylabel="chapter")
 figure.colorbar(picture, ax=ax)
 plt.show()

@@ -9,25 +9,22 @@ is of rank 2 exactly, and `PMI` decomposes all of it.
 """
 
 # %%
-# How often each two of 4,000 words stand within five words of each other, in a piece of Wikipedia that gensim carries.
+# How often each two of 2,000 words stand within five words of each other, in the manual that comes with Python.
 
-import bz2
 import re
 import tempfile
 from collections import Counter
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.sparse import coo_array
 
 import shiftsvd as ss
-from shiftsvd.paper.corpus import gensim_sample
 
-with bz2.open(gensim_sample(), "rt", encoding="utf-8") as file:
-    text = re.sub(r"<[^>]*>|\{\{[^}]*\}\}|&[a-z]+;", " ", file.read().lower())
-tokens = re.findall("[a-z]+", text)
-words = [word for word, _ in Counter(tokens).most_common(4000)]
+tokens = re.findall("[a-z]+", " ".join(topics.values()).lower())
+words = [word for word, _ in Counter(tokens).most_common(2000)]
 number = {word: i for i, word in enumerate(words)}
 ids = np.array([number.get(word, -1) for word in tokens])
 
@@ -58,7 +55,7 @@ def unit_vectors(F):
 
 
 full, positive = unit_vectors(F), unit_vectors(P)
-for word in ("seven", "germany", "river", "music", "king", "war", "water"):
+for word in ("integer", "string", "class", "raise", "import", "loop", "true"):
     for name, W in (("full", full), ("positive", positive)):
         nearest = np.argsort(-(W @ W[number[word]]))[1:7]
         print(f"{word:8} {name:8}", ", ".join(words[i] for i in nearest))
@@ -75,9 +72,9 @@ with tempfile.TemporaryDirectory() as folder:
         print(line[:60], "...")
 
 # %%
-# Some words in the plane of two of their own components: numbers, countries, and what rivers have to do with.
+# Some words in the plane of two of their own components: numbers, texts, classes and errors.
 
-some = "one two three four six seven eight germany france spain russia england river lake south west"
+some = "integer float complex decimal string str bytes character class instance method attribute raise except exception"
 places = [number[word] for word in some.split()]
 Z = ss.PCA(2, random_state=0).fit_transform(full[places])
 figure, ax = plt.subplots(figsize=(7, 5.5), layout="constrained")

@@ -56,6 +56,12 @@ def gensim_sample() -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
+def lines(path: Path) -> list[str]:
+    """The lines of a text, which are paragraphs where it is an article, in lower case and without markup."""
+    with path.open("rb") as raw:
+        return "".join(_texts(path, raw)).split("\n")
+
+
 def count_words(path: Path, m: int = 1000, n: int = 300_000, *, scratch: Path, listen: Listener = silent) -> WordCounts:
     """Count the words of a UTF-8 text, and how often each context stands just before each target.
 
