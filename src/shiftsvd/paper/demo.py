@@ -134,9 +134,10 @@ def _map_of_words(words: npt.NDArray[np.str_], axes_: npt.NDArray[np.float64]) -
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.add_subplot()
     chosen = np.unique(np.argsort(-np.abs(axes_[:2]), axis=1)[:, :30])
-    axes.scatter(*axes_[:2, chosen], s=4, color="C0")
-    for i in chosen:
-        axes.annotate(words[i], axes_[:2, i], fontsize=8, alpha=0.8)
+    first, second = axes_[0, chosen], axes_[1, chosen]
+    axes.scatter(first, second, s=4, color="C0")
+    for word, x, y in zip(words[chosen], first, second, strict=True):
+        axes.annotate(str(word), (float(x), float(y)), fontsize=8, alpha=0.8)
     axes.set(xlabel="loading on the first component", ylabel="on the second", title="Words of Wikipedia")
     return rendered(figure, "png")
 
