@@ -35,7 +35,7 @@ FALLBACK := $(addprefix tests/,algebra/test_operators.py backends/test_backends.
 # Whoever has no tests left takes some of the other's: a file stays in one process as far as it can, with what it has made.
 PYTEST := -m pytest -q -n 2 --dist worksteal
 
-.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated lint lint-workflows format \
+.PHONY: help demo test test-all test-oldest test-newest test-sdist test-installs test-emulated test-device torch lint lint-workflows format \
 	fuzz soak paper bench docs dist wheels wheels-elsewhere check-dist check-tag clean
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -59,6 +59,13 @@ test-oldest: ## the tests with the oldest versions that are supported
 	@mkdir -p .venv-oldest && "$(PYTHON)" tools/oldest.py > .venv-oldest/constraints.txt
 	@PIP_CONSTRAINT=$(CURDIR)/.venv-oldest/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/.venv-oldest/constraints.txt \
 		$(MAKE) --no-print-directory test VENV=.venv-oldest
+
+test-device: ## the tests of matrices on a device with PyTorch too, whose build for CPUs is enough
+	@$(MAKE) --no-print-directory VENV=.venv-device torch
+	@SCIPY_ARRAY_API=1 .venv-device/bin/python -m pytest -q tests/backends/device
+
+torch: $(TEST)
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip install -q --group device
 
 test-newest: ## the tests with the newest versions, pre-releases too
 	@PIP_PRE=1 PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) --no-print-directory test VENV=.venv-newest
@@ -133,7 +140,7 @@ check-tag: ## whether TAG is the version in pyproject.toml: make check-tag TAG=v
 
 clean: ## everything that was made here
 	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
-	rm -rf $(VENV) .venv-oldest .venv-newest build dist demo-out paper-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest .venv-device build dist demo-out paper-out fuzz-out .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # $(1) extras, $(2) what to install besides the package. A failed installation leaves no stamp, so the next call tries again.
 define install

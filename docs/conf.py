@@ -3,6 +3,7 @@
 import re
 from importlib.metadata import metadata
 from importlib.metadata import version as installed
+from pathlib import Path
 
 project = "shiftsvd"
 author = copyright = "The shiftsvd developers"  # noqa: A001 (the name that Sphinx reads)
@@ -65,13 +66,20 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": [],
     "show_nav_level": 2,
+    "header_links_before_dropdown": 6,  # the sixth is "Coming from elsewhere"; the reference is not hidden under "More"
     "pygments_light_style": "tango",
 }
 # The address of the repository is in pyproject.toml, once there is one.
 urls = dict(line.split(", ", 1) for line in metadata("shiftsvd").get_all("Project-URL") or [])
 if "Repository" in urls:
     html_theme_options["icon_links"] = [{"name": "Repository", "url": urls["Repository"], "icon": "fa-solid fa-code"}]
-html_sidebars = {"index": [], "installation": [], "stability": [], "how_it_works": [], "operators": []}
+html_sidebars = {
+    page: []
+    for page in (
+        *("index", "recipes", "how_it_works", "measurements", "capabilities", "operators", "glossary"),
+        *("whats_new", "citing", "stability"),
+    )
+}
 
 # Between brackets, `n_components_` is a name, and not a link as a word that ends so is otherwise.
 NAME = re.compile(r"``.*?``|`.*?`|(?<=[( ])(\w+)_(?=[,)])")
@@ -87,7 +95,16 @@ def escape_stars(app, ctx, lines):
     lines[:] = [line.replace("*", r"\*") for line in lines]
 
 
+def append_changes(app, docname, source):
+    """What's new ends with the changelog, which is Markdown: headings and words in backticks become those here."""
+    if docname == "whats_new":
+        text = (Path(app.srcdir).parent / "CHANGELOG.md").read_text(encoding="utf-8").partition("\n## ")[2]
+        text = re.sub(r"`([^`]+)`", r"``\1``", "## " + text)
+        source[0] += re.sub(r"^## (.*)$", lambda found: f"{found[1]}\n{'-' * len(found[1])}", text, flags=re.MULTILINE)
+
+
 def setup(app):
     """Called by Sphinx."""
+    app.connect("source-read", append_changes)
     app.connect("autodoc-process-docstring", escape_names, priority=900)
     app.connect("sphinx-click-process-epilog", escape_stars)

@@ -3,9 +3,16 @@
 import pytest
 from threadpoolctl import threadpool_limits
 
+from shiftsvd.runs import warned
 from tests.support.blocks import cut_small
 
 threadpool_limits(1, "blas")
+
+
+@pytest.fixture(autouse=True)
+def nothing_said() -> None:
+    """What a process says once, every test may hear."""
+    warned.said.clear()
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def main() -> None:
         A = matrix(sigma, np.random.default_rng(k))
         solver = ss.BlockLanczos(tol=tol)
         took = ss.svd(A, k, solver=solver, rng=0).info.n_passes
-        foreseen = ss.estimate(A, k, solver)
+        foreseen = ss.estimate(A, k, solver, probe=True)
         least, most = foreseen.passes_range
         inside += least <= took <= most
         near += abs(took - foreseen.n_passes) <= 0.3 * took

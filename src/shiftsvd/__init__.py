@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from shiftsvd.choosing.suggest import warm_start as warm_start
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
+    from shiftsvd.estimators.incremental import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.lsa import LSA as LSA
     from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
+    from shiftsvd.estimators.rotation import Rotation as Rotation
+    from shiftsvd.estimators.rotation import rotate as rotate
     from shiftsvd.estimators.truncated import TruncatedSVD as TruncatedSVD
     from shiftsvd.front import svd as svd
     from shiftsvd.missing import Completion as Completion
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from shiftsvd.model_file import save_model as save_model
     from shiftsvd.operators import LowRank as LowRank
     from shiftsvd.operators import Operator as Operator
+    from shiftsvd.preparation.crossing import cross as cross
     from shiftsvd.result import Info as Info
     from shiftsvd.result import SVDResult as SVDResult
     from shiftsvd.runs.checkpoints import checkpoint as checkpoint
@@ -77,15 +81,18 @@ _NAMES = {
     "choosing.suggest": ("Suggestion", "suggest_k", "warm_start"),
     "estimators.batches": ("merge_pca",),
     "estimators.correspondence": ("CorrespondenceAnalysis",),
+    "estimators.incremental": ("IncrementalPCA",),
     "estimators.lsa": ("LSA",),
     "estimators.multiple": ("MultipleCorrespondenceAnalysis",),
     "estimators.pca": ("PCA",),
     "estimators.pcoa": ("PCoA",),
+    "estimators.rotation": ("Rotation", "rotate"),
     "estimators.truncated": ("TruncatedSVD",),
     "front": ("svd",),
     "missing": ("Completion", "complete_matrix"),
     "model_file": ("load_model", "save_model"),
     "operators": ("LowRank", "Operator"),
+    "preparation.crossing": ("cross",),
     "result": ("Info", "SVDResult"),
     "runs.checkpoints": ("checkpoint",),
     "shifts": ("Covariates", "GroupMeans"),

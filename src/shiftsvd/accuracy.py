@@ -187,6 +187,13 @@ def halko_bound(
     ----------
     Halko, Martinsson & Tropp (2011), theorem 1.2, corollary 10.10 and theorem 9.3; Basirat (2019),
     equation 9, states the first for the truncated factorization, where it does not hold.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> S = 0.5 ** np.arange(10)
+    >>> bool(S[3] < ss.halko_bound(S, 3, n_iter=4, shape=(100, 50)) < 2 * S[3])
+    True
     """
     short = min(shape)
     if not 2 <= k < len(S):

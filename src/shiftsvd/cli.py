@@ -1,7 +1,10 @@
 """The command: its subcommands, and how it ends when it is interrupted."""
 
+import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -19,6 +22,7 @@ from shiftsvd.commands.transform import transform
 # Nothing else is imported up here: `shiftsvd --help` answers at once.
 
 INTERRUPTED = 130
+UNREAD = 141  # as shells tell of `cat` when whoever read from it has had enough
 TERMINATED = 143
 EPILOG = """
 \b
@@ -32,13 +36,19 @@ Example:
 
 
 class Command(click.Group):
-    """A group whose commands end with 130 when interrupted, and clean up when terminated."""
+    """A group whose commands end with 130 when interrupted, as `cat` does when unread, and clean up when terminated."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Look at the line, and print the help if that is asked for."""
+        with _read_or_not():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand that was named, with exit codes for interrupts and errors."""
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
-            return super().invoke(ctx)
+            with _read_or_not():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted; no output is half written", err=True)
             sys.exit(INTERRUPTED)
@@ -46,8 +56,18 @@ class Command(click.Group):
             signal.signal(signal.SIGTERM, before)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their use."""
+        """The names of the subcommands, in the order of their use."""
         return list(self.commands)
+
+
+@contextmanager
+def _read_or_not() -> Iterator[None]:
+    """End without a word where nobody reads on, as `head` does not, and what is left is written nowhere."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(UNREAD)
 
 
 def _terminate(number: int, frame: Any) -> None:
@@ -65,7 +85,7 @@ def main() -> None:
     """Singular vectors and principal components of a matrix minus a shift, without forming it.
 
     Data go to stdout, everything else to stderr. Exit codes: 0 done, 1 data, input or output, or a check that failed,
-    2 usage or option values, 130 interrupted.
+    2 usage or option values, 130 interrupted, 141 nobody reads on.
     """
 
 

@@ -13,12 +13,16 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Event:
-    """`done` of `total` units of one stage; a total of None is not known beforehand.
+    """How far one stage of a computation is: `done` of `total` units, where that is known beforehand.
 
     Parameters
     ----------
     stage : str
         "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
+    done : float
+        How many units are done, parts of one included.
+    total : float or None
+        How many there will be.
     worst : float or None
         The largest bound of a relative error of a wanted singular value so far.
 
@@ -94,6 +98,16 @@ def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
     """Tell `listener` about every fit inside this block.
+
+    Parameters
+    ----------
+    listener : callable
+        Called with an `Event`, in the thread that computes: it should be quick, and never raise.
+
+    Returns
+    -------
+    context manager
+        What ``with`` takes; fits of other threads are not told.
 
     See Also
     --------

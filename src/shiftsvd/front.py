@@ -10,6 +10,7 @@ import numpy as np
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
+from shiftsvd.native import native
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
@@ -19,7 +20,7 @@ from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
-from shiftsvd.solvers.base import TOL, check_rank
+from shiftsvd.solvers.base import TOL, check_rank, check_tol
 from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import width
@@ -73,9 +74,10 @@ def svd(
     rng : int, Generator or None
         Seed of the test matrix; None is fresh entropy.
     n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
+        Default: the cores that this process may use. The result does not depend on it, but see `memory_limit`.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. What would need more is refused. Where it is tight, ``solver="auto"``
+        may take another solver for another number of threads, since they need memory too; name one for the same bits.
     certify : bool
         Compute residuals and bounds of the value errors; three more passes, four with `Exact`.
     scale_ddof : 0 or 1
@@ -102,7 +104,8 @@ def svd(
     Returns
     -------
     SVDResult
-        Unpacks to U (m, k), S (k,) descending, Vh (k, n).
+        Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
+        there, and ``to_host()`` is the same on the host: see `shiftsvd.native.DeviceResult`.
 
     Raises
     ------
@@ -138,8 +141,7 @@ def svd(
     """
     if isinstance(solver, Solver) and tol is not _LEFT_OUT:
         raise ValueError(f"tol fills solvers given by name; set it in the solver object, got tol={tol} beside {solver}")
-    if not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}")
+    check_tol(tol)
     rng = generator(rng)
     with threads(n_threads):
         A = with_missing(X, missing, unobserved, Resources(memory_limit, n_threads))
@@ -162,7 +164,7 @@ def svd(
         B, k = prepared.of(A), k if share is None else share
         F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.error)
         F.info = account.told(F.info)
-        return F
+        return native(F, X)
 
 
 def decompose(

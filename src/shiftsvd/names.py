@@ -26,6 +26,24 @@ TransformName = Literal[
     "binarize",
 ]
 FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
+FormatName = Literal[
+    "npy",
+    "npz",
+    "mtx",
+    "10x",
+    "10x-h5",
+    "h5ad",
+    "zarr",
+    "hdf5",
+    "csv",
+    "tsv",
+    "parquet",
+    "arrow",
+    "svmlight",
+    "netcdf",
+    "bed",
+    "pgen",
+]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
 Chromosomes = Literal["autosomes", "all"]
 MatchName = Literal["auto", "position", "name"]

@@ -11,28 +11,42 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.plot.features import LoadingsDisplay
-from shiftsvd.plot.fitted import Fit, largest, read, short
+from shiftsvd.plot.fitted import Fit, largest, percent, read, short
 from shiftsvd.plot.points import ScoresDisplay
 from shiftsvd.plot.raster import ScoreRaster
 from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
+from shiftsvd.plot.words import settings_of, shown, solver
+from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.plain import plain_lines
 from shiftsvd.solvers.base import TOL
 
 __all__ = ["write"]
 
-ROWS: Final = 500  # components in the table
+ROWS: Final = 2000  # components in the table
+PLANES: Final = ((1, 2), (1, 3), (2, 3))  # components whose scores are drawn beside each other
 DRAWN: Final = 4  # components whose loadings are drawn
-LISTED: Final = 10  # components whose loadings are listed
+LISTED: Final = 10  # components up to which the loadings of others are listed
+BARS: Final = 15  # features in a drawing
+SAYS: Final = 0.02  # of the largest loading: what is smaller is not drawn
 NAMED: Final = 8  # features at either end of a list
+CLOSE: Final = 4  # places after the point, of percent, that bounds are told to at most
 FAR: Final = 1.05  # times the last value: up to there a fit that converged may have missed others
-LONGEST: Final = 300  # characters of a setting
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What is drawn of the samples: scores, the names of those far out, a column that colours them."""
+
+    scores: Any
+    samples: Any
+    colors: Any
 
 
 @dataclass(frozen=True)
 class Row:
-    """One component: a line of the table."""
+    """A line of the report's table: one component."""
 
     number: int
     value: float
@@ -50,6 +64,7 @@ def write(
     model: Any,
     *,
     scores: Any = None,
+    samples: Any = None,
     source: Mapping[str, Any] | None = None,
     command: str | None = None,
     names: Any = None,
@@ -66,9 +81,11 @@ def write(
         Written under another name first, so that it appears whole or not at all.
     model : fitted `PCA`, or SVDResult
         Also one that was loaded, without its data.
-    scores : array of shape (m, k), or ScoreRaster, optional
+    scores : array of shape (m, k), ScoreRaster, or list of ScoreRaster, optional
         The first columns are enough. Drawn as a raster where there are many, so that the file stays small. An
         SVDResult has its own.
+    samples : sequence of m names, optional
+        Those of the samples farthest out are written beside them.
     source : mapping, optional
         What was read: each name with its value, in this order.
     command : str, optional
@@ -110,7 +127,7 @@ def write(
         raise FileExistsError(f"{target} exists; give force=True to replace it, or another name")
     template = _template()
     fit = read(model)
-    page = _page(fit, scores, names, colors) | {
+    page = _page(fit, Drawn(scores, samples, colors), names) | {
         "source": {name: shown(value) for name, value in (source or {}).items()},
         "command": command,
         "facts": _facts(fit, seconds, peak_bytes),
@@ -133,7 +150,7 @@ def _template() -> Any:
     return environment.get_template("report.html.j2")
 
 
-def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
+def _page(fit: Fit, drawn: Drawn, names: Any) -> dict[str, Any]:
     """Everything that follows from the fit and its scores."""
     labels = fit.feature_names(getattr(names, "features", names))
     rows = table(fit)
@@ -148,9 +165,9 @@ def _page(fit: Fit, scores: Any, names: Any, colors: Any) -> dict[str, Any]:
         "converged": None if info is None else info.converged,
         "certificate": _certificate(fit),
         "missed": _missed(fit),
-        "settings": _settings(fit.model),
+        "settings": settings_of(fit.model),
         "variance_figures": list(_variance_figures(fit)) if fit.k else [],
-        "scores_figures": list(_scores_figures(fit, scores, colors)) if fit.k else [],
+        "scores_figures": list(_scores_figures(fit, drawn)) if fit.k else [],
         "loadings_figures": list(_loadings_figures(fit, labels)),
         "loadings": _top_loadings(fit, labels),
         "version": version("shiftsvd"),
@@ -208,7 +225,17 @@ def _certificate(fit: Fit) -> dict[str, Any]:
     if known is None or not fit.k:
         return {"total": fit.total, "share": None, "bounds": None}
     share, lower, upper = (float(values[-1]) for values in known)
-    return {"total": fit.total, "share": share, "bounds": None if fit.errors is None else (lower, upper)}
+    bounds = None if fit.errors is None else _between(lower, share, upper)
+    return {"total": fit.total, "share": share, "bounds": bounds}
+
+
+def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
+    """What bounds say of a share: that its digits are right, or between which others it lies."""
+    off = max(upper - share, share - lower)
+    places = CLOSE if off == 0 else min(int(np.floor(-np.log10(100 * off))), CLOSE)
+    if places >= 2:
+        return {"off": f"{10.0**-places:.{places}f} %", "lower": None, "upper": None}
+    return {"off": None, "lower": f"{100 * lower:.4f} %", "upper": f"{100 * upper:.4f} %"}
 
 
 def _missed(fit: Fit) -> dict[str, Any]:
@@ -220,28 +247,19 @@ def _missed(fit: Fit) -> dict[str, Any]:
     return {"level": f"{level / S[-1]:.4g} σ_k" if S[-1] > 0 else number(level), "far": level > FAR * S[-1]}
 
 
-def _settings(model: Any) -> dict[str, dict[str, str]]:
-    """The settings of an estimator: those that were chosen, and those that are as they were."""
-    if not hasattr(model, "get_params"):
-        return {"chosen": {}, "usual": {}}
-    now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
-    chosen = {name: shown(value) for name, value in now.items() if repr(value) != repr(usual[name])}
-    return {"chosen": chosen, "usual": {name: shown(value) for name, value in now.items() if name not in chosen}}
-
-
 def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:
     """Solver, reads of the data, time, and memory."""
     info = fit.info
     facts: dict[str, str] = {}
     if info is not None:
-        facts = {"Solver": str(info.solver), "Reads of the data": str(info.n_passes)}
+        facts = {"Solver": solver(info.solver), "Reads of the data": str(info.n_passes)}
         seconds = info.seconds if seconds is None else seconds
         peak_bytes = info.peak_bytes if peak_bytes is None else peak_bytes
         facts |= _facts_of_gaps(_gaps(info))
     if seconds is not None:
         facts["Time"] = f"{seconds:.3g} s" if seconds < 600 else f"{seconds / 60:.0f} min"
     if peak_bytes is not None:
-        facts["Peak memory"] = f"{peak_bytes / 1e9:.3g} GB" if peak_bytes >= 1e9 else f"{peak_bytes / 1e6:.3g} MB"
+        facts["Peak memory"] = shown_bytes(peak_bytes)
     return facts
 
 
@@ -264,13 +282,15 @@ def _variance_figures(fit: Fit) -> Iterator[str]:
             yield inline_svg(ax.figure, 1, "Error of the reconstruction")
 
 
-def _scores_figures(fit: Fit, scores: Any, colors: Any) -> Iterator[str]:
+def _scores_figures(fit: Fit, drawn: Drawn) -> Iterator[str]:
     """The samples in the planes of the first components, where there are scores."""
+    scores = drawn.scores
     if scores is None and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
-    for place, pair in enumerate([] if scores is None else _pairs(fit, scores), start=2):
+    for place, (pair, Z) in enumerate([] if scores is None else _planes(fit, scores), start=2):
         with drawing(4.4, 4.0) as ax:
-            ScoresDisplay.from_estimator(fit.model, Z=scores, components=pair, color=colors, ax=ax)
+            how = {"components": pair, "color": drawn.colors, "labels": drawn.samples}
+            ScoresDisplay.from_estimator(fit.model, Z=Z, ax=ax, **how)
             _make_room(ax)
             yield inline_svg(ax.figure, place, f"Scores of components {pair[0]} and {pair[1]}")
 
@@ -287,23 +307,31 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
     """The largest loadings of the first components."""
     for component in range(1, min(fit.k, DRAWN) + 1):
         with drawing(4.4, 3.8) as ax:
-            LoadingsDisplay.from_estimator(fit.model, component, top=15, names=names, ax=ax)
-            yield inline_svg(ax.figure, 3 + component, f"Loadings of component {component}")
+            size = np.abs(fit.components[component - 1])
+            top = int(np.clip(np.count_nonzero(size > SAYS * size.max(initial=0)), 1, BARS))
+            LoadingsDisplay.from_estimator(fit.model, component, top=top, names=names, ax=ax)
+            yield inline_svg(ax.figure, 1 + len(PLANES) + component, f"Loadings of component {component}")
 
 
-def _pairs(fit: Fit, scores: Any) -> list[tuple[int, int]]:
-    """The pairs of components whose scores are drawn."""
-    if not isinstance(scores, ScoreRaster) and np.ndim(scores) != 2:
+def planes_of(k: int) -> list[tuple[int, int]]:
+    """The planes that are drawn of the scores of k components."""
+    return [pair for pair in PLANES if max(pair) <= k]
+
+
+def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], Any]]:
+    """The pairs of components whose scores are drawn, and what is known of each."""
+    rasters = scores if isinstance(scores, list | tuple) else [scores]
+    if rasters and all(isinstance(raster, ScoreRaster) for raster in rasters):
+        return [(raster.components, raster) for raster in rasters]
+    if np.ndim(scores) != 2:
         raise ValueError(f"scores must have shape (m, k), got {np.shape(scores)}")
-    if isinstance(scores, ScoreRaster):
-        return [scores.components]
-    return [(first, first + 1) for first in (1, 3) if first < min(fit.k, np.shape(scores)[1])]
+    return [(pair, scores) for pair in planes_of(min(fit.k, np.shape(scores)[1]))]
 
 
 def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
-    """The features at both ends of the first components."""
+    """The features at both ends of components that are not drawn."""
     found = []
-    for place, values in enumerate(fit.components[:LISTED], start=1):
+    for place, values in enumerate(fit.components[DRAWN:LISTED], start=DRAWN + 1):
         least = 0.05 * np.max(np.abs(values))  # what is smaller says nothing
         ends = [
             [(short(names[j], 60), float(values[j])) for j in largest(sign * values, NAMED) if sign * values[j] > least]
@@ -313,26 +341,6 @@ def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
     return found
 
 
-def shown(value: Any) -> str:
-    """A setting or a fact as text, of bounded length."""
-    if isinstance(value, bool) or value is None:
-        return str(value)
-    if isinstance(value, int | np.integer):
-        return f"{value:,}"
-    if isinstance(value, np.ndarray):
-        return f"array of shape {value.shape}"
-    if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
-        return " × ".join(f"{one:,}" for one in value)
-    return short(value, LONGEST)
-
-
 def number(value: float | None) -> str:
     """Five digits, or a dash."""
     return "–" if value is None else f"{value:#.5g}".removesuffix(".")
-
-
-def percent(value: float | None, digits: int = 2) -> str:
-    """A share in percent, or a dash."""
-    if value is None:
-        return "–"
-    return f"{100 * value:.{digits}f} %" if value == 0 or value >= 1e-4 else f"{100 * value:.2g} %"

@@ -137,6 +137,7 @@ class SVDResult(Operator):
     Vh : array of shape (k, n)
         The largest entry of each row is real and positive.
     info : Info
+        How it was found, and what is certain of it: bounds of errors, passes, what may have been missed.
 
     See Also
     --------
@@ -247,7 +248,18 @@ class SVDResult(Operator):
         return SVDResult(lambda: self.U[:, :k], self.S[:k], lambda: self.Vh[:k], info)
 
     def times_power(self, e: int) -> "SVDResult":
-        """That of ``2^e A``: what is in the units of A is multiplied, and nothing is rounded."""
+        """The result of ``2^e A``: what is in the units of A is multiplied, and nothing is rounded.
+
+        Parameters
+        ----------
+        e : int
+            The exponent of the power of two.
+
+        Returns
+        -------
+        SVDResult
+            The same vectors; values, `Info.frobenius_error` and `Info.missed_below` are ``2^e`` times as large.
+        """
         if e == 0:
             return self
         error, missed = (
@@ -280,7 +292,7 @@ def _first(values: Vector | None, k: int) -> Vector | None:
 
 
 def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
-    """Both factors with the largest entry of each right vector real and positive; a lazy one stays lazy."""
+    """The factors U and Vh with the largest entry of each right vector real and positive; a lazy one stays lazy."""
     if not callable(Vh):
         turn = phases(Vh)
         left = (lambda: U() * turn) if callable(U) else U * turn

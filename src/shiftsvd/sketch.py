@@ -115,6 +115,11 @@ class Rademacher(Sketch):
 class SparseSign(Sketch):
     """A few random signs in each row, scaled to unit length (Tropp et al. 2019, section 3.3).
 
+    Parameters
+    ----------
+    nonzeros : int
+        Signs in each row; at most as many as there are columns.
+
     See Also
     --------
     sketch.Rademacher : Signs everywhere.
@@ -168,7 +173,22 @@ class SRFT(Sketch):
         return mix(A, self.mixer(A.shape[1], ell, rng))
 
     def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
-        """The signs and frequencies of one test matrix."""
+        """The signs and frequencies of one test matrix.
+
+        Parameters
+        ----------
+        n : int
+            Rows of the test matrix.
+        ell : int
+            Columns of the test matrix, which are frequencies.
+        rng : numpy.random.Generator
+            Draws them.
+
+        Returns
+        -------
+        FourierMixer
+            The test matrix, which `mix` multiplies by without forming it.
+        """
         signs = rng.integers(0, 2, n) * 2.0 - 1
         half = (ell + 1) // 2
         # 1 .. ceil(n/2)-1 have both a cosine and a sine; 0 and n/2 fill up where ell is nearly n.

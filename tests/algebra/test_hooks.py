@@ -55,6 +55,7 @@ def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
         "fused": (3,),
         "transposed": (3,),
         "matmat_in_double": (panel(4, 2),),
+        "rmatmat_in_double": (panel(9, 2),),
         "lazy_basis": (panel(4, 2),),
         "mix": (ss.sketch.SRFT().mixer(4, 2, np.random.default_rng(0)),),
         "gram_seconds": (panel(4, 2),),

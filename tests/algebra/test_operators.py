@@ -33,6 +33,9 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
     if step == "operator":
         E = values((m, n), seed=seed)
         return A - Minimal(E), D - E, size + np.linalg.norm(E)
+    if step == "product":
+        E = values((int(rng.integers(1, 20)), m), seed=seed)
+        return ss.operators.Product(Minimal(E), A), E @ D, size * max(np.linalg.norm(E), 1)
     r = int(rng.integers(1, 4))
     L, R = (
         panel(side, r, rng.choice([np.float64, np.float32, np.complex128]), seed + i) for i, side in ((0, m), (1, n))
@@ -44,7 +47,7 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
     return A - shift, D - E, size + np.linalg.norm(in_double(L)) * np.linalg.norm(in_double(R))
 
 
-STEPS = ("adjoint", "scale", "mean", "operator", "shift", "shift", "adjoint of a shift")
+STEPS = ("adjoint", "scale", "mean", "operator", "product", "shift", "shift", "adjoint of a shift")
 
 
 @pytest.mark.parametrize(("name", "seed"), in_turn(CONTAINERS, range(50), 1))

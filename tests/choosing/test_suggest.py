@@ -6,7 +6,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.choosing.resampling import permuted
-from shiftsvd.choosing.suggest import METHODS
+from shiftsvd.choosing.suggest import METHODS, _told
 from shiftsvd.io import open_matrix
 from tests.support.matrices import EPS
 
@@ -176,8 +176,15 @@ def test_a_seed_decides() -> None:
 
 
 def test_more_may_stand_out_than_were_looked_at() -> None:
-    with pytest.warns(UserWarning, match="raise max_k"):
-        assert ss.suggest_k(planted((160, 70), 1), "gavish-donoho", max_k=3).k == 3
+    D = planted((160, 70), 1)
+    with pytest.warns(UserWarning, match=r"all 3 components that were looked at stand out, .* such as max_k=6"):
+        assert ss.suggest_k(D, "gavish-donoho", max_k=3).k == 3
+    assert ss.suggest_k(D, "gavish-donoho", max_k=6).k == 5
+    with pytest.warns(UserWarning, match=r"all of this fit, .*: give the data, .*\(X, 'gavish-donoho', max_k=8\)"):
+        assert ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho").k == 4
+    assert ss.suggest_k(D, "gavish-donoho", max_k=8).k == 5
+    with pytest.warns(UserWarning, match="stand out, all there are: take a share of the variance"):
+        _told(4, {"component": np.arange(1.0, 5)}, "parallel", 4)
 
 
 def test_files_have_an_elbow_and_a_threshold(tmp_path) -> None:

@@ -5,23 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
 import shiftsvd
-from shiftsvd.cli import main
+from tests.support.commands import done, invoke
 
 FEATURES = [f"gene {j}" for j in range(20)]
-
-
-def invoke(*args: object, **options):
-    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
-
-
-def done(*args: object, **options):
-    result = invoke(*args, **options)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 def write_table(path: Path, X: np.ndarray, features: list[str]) -> Path:

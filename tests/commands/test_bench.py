@@ -5,15 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
-from shiftsvd.cli import main
 from shiftsvd.kernels import instruction_set
-
-
-def invoke(*args: str):
-    return CliRunner().invoke(main, list(args))
+from tests.support.commands import invoke
 
 
 @pytest.fixture
@@ -71,6 +66,7 @@ def test_bench_refuses_a_file_that_is_no_matrix(content: bytes, name: str, said:
 def test_bench_refuses_too_many_components(tmp_path: Path, X: sparse.csr_array) -> None:
     sparse.save_npz(tmp_path / "X.npz", X)
     done = invoke("bench", str(tmp_path / "X.npz"), "-k", "61")
-    assert done.exit_code == 1
-    assert "k must be an integer in 1..60" in done.output
+    assert done.exit_code == 2
+    assert "Invalid value for '-k'" in done.output
+    assert "at most 60 components, got 61" in done.output
     assert invoke("bench", str(tmp_path / "none.npz")).exit_code == 2

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.cli import main
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import (
     CELLS,
@@ -27,15 +25,12 @@ from tests.support.cells import (
     logs,
     written,
 )
+from tests.support.commands import invoke
 
 anndata = pytest.importorskip("anndata")
 pytest.importorskip("h5py")
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
 USUAL = ("-k", 3, "--tol", 1e-8, "--no-report", "--scores", "npy")
-
-
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
 def fitted(out: Path, *args: object) -> tuple[dict[str, Any], np.ndarray, str]:

@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.cli import main
 from shiftsvd.commands.cluster import workers
 from shiftsvd.io import convert, open_matrix
 from tests.support.matrices import decaying
@@ -27,6 +25,7 @@ pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 
 from shiftsvd.backends.dask.file import on_workers
+from tests.support.commands import invoke
 from tests.support.dask_fits import forked_workers
 
 pytestmark = pytest.mark.timeout(600)  # processes that start others take their time on a machine that is busy
@@ -40,10 +39,6 @@ def sooner() -> Iterator[None]:
     """Workers that this process starts begin sooner; those of commands in processes of their own begin as always."""
     with forked_workers():
         yield
-
-
-def invoke(*args: object) -> Result:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
 @pytest.fixture(scope="module")

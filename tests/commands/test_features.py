@@ -10,12 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.disk import DiskRows
-from shiftsvd.cli import main
+from tests.support.commands import invoke, told
 from tests.support.places import DOCS
 from tests.support.ranked import FLAVORS, cells, frame_of, logarithms
 from tests.support.transformed import pearson
@@ -58,17 +57,6 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("cells") / "X.h5ad", X, GENES, {"donor": BATCH.tolist()})
-
-
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def told(*args: object) -> dict[str, Any]:
-    result = invoke(*args, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 def components_of(D: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,28 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import io, sparse
 
 import shiftsvd
-from shiftsvd.cli import main
 from shiftsvd.commands.fitting import _judged
 from shiftsvd.io import open_matrix
+from tests.support.commands import done
 
 TOP = (
     *("singular_values", "explained_variance", "explained_variance_ratio", "residuals", "value_errors", "converged"),
     *("n_passes", "seconds", "peak_bytes", "outputs"),
 )
-
-
-def invoke(*args: object, **options):
-    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
-
-
-def done(*args: object, **options):
-    result = invoke(*args, **options)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture
@@ -295,9 +284,16 @@ def test_progress_for_machines_is_one_object_a_line(file: Path) -> None:
     assert events[-1]["worst"] <= 1e-4
 
 
+def test_progress_that_is_asked_for_is_told_in_quiet_too(file: Path) -> None:
+    lines = done("fit", file, "-k", 3, "--progress", "json", "--quiet").stderr.splitlines()
+    assert lines
+    assert all(json.loads(line)["stage"] == "passes" for line in lines)
+    assert "passes" in done("fit", file, "-k", 3, "--progress", "always", "-q").stderr
+
+
 def test_progress_is_silent_where_stderr_is_no_terminal(file: Path) -> None:
     assert done("fit", file, "-k", 3).stderr == ""
-    assert done("fit", file, "-k", 3, "--progress", "always", "--quiet").stderr == ""
+    assert done("fit", file, "-k", 3, "--quiet").stderr == ""
     assert "passes" in done("fit", file, "-k", 3, "--progress", "always").stderr
 
 

@@ -6,25 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import shiftsvd as ss
-from shiftsvd.cli import main
 from shiftsvd.genetics import pca
+from tests.support.commands import done, invoke
 from tests.support.genotype_files import others, streamed
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
 
 pytest.importorskip("bed_reader")
-
-
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def done(*args: object) -> Any:
-    result = invoke(*args)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture

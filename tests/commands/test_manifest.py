@@ -9,15 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import shiftsvd as ss
 from shiftsvd.backends import blocked
-from shiftsvd.cli import main
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
+from tests.support.commands import invoke
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from shiftsvd.cli import main
 from shiftsvd.runs.outputs import Outputs, refuse
+from tests.support.commands import invoke
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
-
-
-def invoke(*args: object, **options):
-    return CliRunner().invoke(main, [str(arg) for arg in args], **options)
 
 
 @pytest.fixture

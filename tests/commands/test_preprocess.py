@@ -10,29 +10,17 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.cli import main
 from shiftsvd.io import open_matrix
 from shiftsvd.names import TransformName
 from shiftsvd.transforms.named import BY_NAME, as_transforms, forms_of, named
+from tests.support.commands import invoke, told
 from tests.support.sampling import in_turn
 from tests.support.transformed import ROWS, counts
 
 X, NEW = counts(120, 24, seed=7), counts(31, 24, seed=8)
-
-
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def told(*args: object) -> dict[str, Any]:
-    result = invoke(*args, "--json")
-    assert result.exit_code == 0, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
 
 
 @pytest.fixture(scope="module")

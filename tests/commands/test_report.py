@@ -119,7 +119,7 @@ def test_everything_that_was_given_is_there(tmp_path: Path) -> None:
         assert word in found.text
     assert f"shiftsvd {ss.__version__}" in found.text
     assert re.search(r"\d{4}-\d\d-\d\d", found.text)
-    assert "BlockLanczos" in found.text
+    assert "block Lanczos (relative accuracy 0.0001)" in found.text
     assert "gene0" in found.text
     assert str(PCA.info_.n_passes) in found.text
     titles = {attrs["aria-label"] for tag, attrs in found.tags if tag == "svg"}
@@ -164,6 +164,50 @@ def test_the_certificate_contains_the_truth(tmp_path: Path) -> None:
     assert low <= share <= high
 
 
+def test_a_share_that_is_known_closely_is_not_said_to_lie_between_equal_numbers(bare: Page, tmp_path: Path) -> None:
+    assert "bounded so closely that this share is off by less than 0.0001 %." in bare.text
+    assert "the share lies between" not in bare.text
+    rough = ss.PCA(n_components=5, random_state=0).fit(X)
+    for error, said in ((2e-6, "less than 0.001 %"), (2e-5, "less than 0.01 %"), (2e-3, "lies between")):
+        rough.info_ = replace(PCA.info_, value_errors=np.full(5, error))
+        assert said in page(tmp_path, rough).text
+
+
+DOMINATED = X * np.r_[1e4, np.ones(11)]
+
+
+def test_where_one_component_dominates_the_others_are_seen_too(tmp_path: Path) -> None:
+    pca = ss.PCA(n_components=5, random_state=0).fit(DOMINATED)
+    found = page(tmp_path, pca, scores=pca.transform(DOMINATED))
+    axes = {text.strip() for text in found.texts}
+    assert {"1 %", "0.01 %"} <= axes  # of a logarithmic axis
+    assert "100.00 %" not in found.text
+    assert not re.search(r"\de-\d+ %", found.text)
+    assert f"PC2 ({report.percent(pca.explained_variance_ratio_[1])})" in found.text
+
+
+def test_every_share_is_in_percent(full: Page) -> None:
+    drawn = full.source.partition("Explained variance")[2].partition("<h2>Scores")[0]
+    marks = re.findall(r">\s*([\d.]+( %)?)\s*</text>", drawn)
+    assert {mark for mark, percent in marks if not percent} <= {str(number) for number in range(7)}  # components
+
+
+def test_samples_far_out_have_their_names_and_each_loading_is_told_once(tmp_path: Path) -> None:
+    far = X.copy()
+    far[17] += 500 * PCA.components_[0]
+    names, genes = [f"donor {i}" for i in range(200)], [f"gene{j}" for j in range(12)]
+    raster = report.ScoreRaster.of(PCA, size=10)
+    raster.add(PCA.transform(far))
+    for scores in (PCA.transform(far), raster, [raster]):
+        found = page(tmp_path, scores=scores, samples=names, names=genes)
+        assert "donor 17" in [text.strip() for text in found.texts]
+    listed = re.findall(r"<h3>PC(\d+)</h3>", found.source)
+    drawn = re.findall(r"Loadings of component (\d+)", found.source)
+    assert sorted(map(int, [*listed, *drawn])) == [1, 2, 3, 4, 5]
+    with pytest.raises(ValueError, match="labels must have one name for each of the 200 samples, got 3"):
+        page(tmp_path, scores=raster, samples=names[:3])
+
+
 def test_without_a_certificate_it_says_so(tmp_path: Path) -> None:
     found = page(tmp_path, ss.PCA(n_components=3, solver="randomized", random_state=0).fit(X))
     assert "were not asked for" in found.text
@@ -202,7 +246,7 @@ def test_every_model_has_a_report_with_and_without_scores(model: Any, tmp_path: 
     assert bare.count("tr") == read(model).k + (read(model).k > 0)
     if not isinstance(model, ss.SVDResult):
         full = page(tmp_path, model, scores=model.transform(X))
-        assert full.count("svg") - bare.count("svg") == (1 if read(model).k > 1 else 0)
+        assert full.count("svg") - bare.count("svg") == {0: 0, 1: 0, 2: 1}.get(read(model).k, 3)
 
 
 def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
@@ -217,16 +261,17 @@ def test_a_loaded_model_has_the_same_report(tmp_path: Path) -> None:
 
 def test_the_first_columns_of_the_scores_are_enough(tmp_path: Path) -> None:
     titles = {attrs["aria-label"] for tag, attrs in page(tmp_path, scores=X[:, :3]).tags if tag == "svg"}
-    assert "Scores of components 1 and 2" in titles
-    assert "Scores of components 3 and 4" not in titles
+    planes = {f"Scores of components {a} and {b}" for a, b in ((1, 2), (1, 3), (2, 3))}
+    assert {title for title in titles if title is not None and "Scores" in title} == planes
 
 
 def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     chosen, usual = bare.source.split("Settings left at their defaults")
-    for name in ("n_components", "solver", "random_state"):
-        assert f"<dt>{name}</dt>" in chosen
-        assert f"<dt>{name}</dt>" not in usual
-    assert "<dt>whiten</dt><dd>False</dd>" in usual
+    for told in ("components asked for</dt><dd>5", "solver asked for</dt><dd>block Lanczos", "seed</dt><dd>0"):
+        assert f"<dt>{told}</dd>" in chosen
+        assert f"<dt>{told}</dd>" not in usual
+    assert "<dt>scores of unit variance</dt><dd>no</dd>" in usual
+    assert not re.search("None|True|False|<dt>[^<]*_", usual)
 
 
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
@@ -293,6 +338,7 @@ def test_it_follows_the_theme_and_the_width(full: Page) -> None:
     styles = "".join(full.styles)
     assert "prefers-color-scheme: dark" in styles
     assert "width=device-width" in full.source
+    assert re.search(r"@media print \{[^}]*max-height: none; overflow: visible", styles)  # long tables print whole
     svg = "".join(re.findall(r"<svg.*?</svg>", full.source, flags=re.DOTALL))
     assert "currentColor" in svg
     assert "var(--dim)" in svg
@@ -330,11 +376,14 @@ def test_as_many_dots_as_there_can_be_take_less_than_two_megabytes(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_many_components_and_long_names_take_less_than_two_megabytes(tmp_path: Path) -> None:
+def test_many_components_and_long_names_take_less_than_two_megabytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wide = np.random.default_rng(1).standard_normal((700, 650))
+    monkeypatch.setattr(report, "ROWS", 640)
     found = page(tmp_path, ss.PCA().fit(wide), names=["long name " * 100] * 650)
     assert (tmp_path / "report.html").stat().st_size < TWO_MB
-    assert "The first 500 of 650 components" in found.text
+    assert "The first 640 of 650 components" in found.text
 
 
 # --- the file -------------------------------------------------------------------------------------------------
@@ -383,11 +432,11 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
 
 
 def test_settings_and_facts_are_short() -> None:
-    assert report.shown(np.zeros((3, 4))) == "array of shape (3, 4)"
+    assert report.shown(np.zeros((3, 4))) == "3 × 4 numbers"
     assert report.shown((10000, 3)) == "10,000 × 3"
-    assert report.shown(None) == "None"
-    assert report.shown(True) == "True"
+    assert report.shown(None) == "not given"
+    assert report.shown(True) == "yes"
     assert len(report.shown("x" * 5000)) == 300
     assert report.number(None) == report.percent(None) == "–"
-    assert report.percent(0.5) == "50.00 %"
-    assert report.percent(1.234e-6) == "0.00012 %"
+    shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}
+    assert {share: report.percent(share) for share in shares} == {share: f"{text} %" for share, text in shares.items()}

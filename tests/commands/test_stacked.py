@@ -5,30 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import shiftsvd as ss
-from shiftsvd.cli import main
+from tests.support.commands import done, invoke, told
 
 M, N = 60, 330
-
-
-def invoke(*args: object) -> Any:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def done(*args: object) -> Any:
-    result = invoke(*args)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def told(*args: object) -> Any:
-    return json.loads(done(*args, "--json").stdout)
 
 
 @pytest.fixture

@@ -190,7 +190,7 @@ def test_a_row_without_a_class_is_missing_in_all_of_them(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"drop": "heigth"}, "no column 'heigth'; did you mean 'height'"),
+        ({"drop": "heigth"}, "no column 'heigth', got drop='heigth'; did you mean 'height'"),
         ({"ids": "nobody"}, "no column 'nobody'"),
         ({"columns": []}, "must be numbers"),
         ({"columns": ["sex"]}, "must be numbers"),
@@ -319,7 +319,10 @@ def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogC
 
 def test_names_that_repeat_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     told = noticed(caplog, text(tmp_path, ",a,a,b\nx,1,2,3\nx,4,5,6\n"))
-    assert told[1:] == ["names of columns are not unique: 'a'", "names of rows are not unique: 'x'"]
+    columns, rows = told[1:]
+    assert columns.startswith("names of columns are not unique: 2 columns are called 'a'; all of them count; rename")
+    assert columns.endswith("drop='a' leaves out all of that name")
+    assert rows.startswith("names of rows are not unique: 2 rows are called 'x'; all of them count; let another column")
 
 
 def test_a_first_line_that_may_be_a_row_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -333,7 +336,7 @@ def test_text_that_repeats_does_not_name_rows(tmp_path: Path) -> None:
 
 def test_missing_entries_are_named_by_their_columns(tmp_path: Path) -> None:
     message = refusal(text(tmp_path, "age,weight,height\n1,,2\n?,,4\n3,5,n/a\n"))
-    assert "4 entries are missing, in 'age' (1), 'weight' (2), 'height' (1); missing='mean'" in message
+    assert "4 entries are missing (NaN), in 'age' (1), 'weight' (2), 'height' (1); drop or fill" in message
 
 
 def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

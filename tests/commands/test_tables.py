@@ -6,27 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from shiftsvd.cli import main
 from shiftsvd.commands import components
-from shiftsvd.commands.columns import joined
+from shiftsvd.commands.spelling import joined
 from shiftsvd.model_file import load_model
+from tests.support.commands import done, invoke
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 
 RNG = np.random.default_rng(3)
-
-
-def invoke(*args: object) -> Result:
-    return CliRunner().invoke(main, [str(arg) for arg in args])
-
-
-def done(*args: object) -> Result:
-    result = invoke(*args)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture

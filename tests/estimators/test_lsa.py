@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn import clone
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import GridSearchCV
@@ -70,6 +71,46 @@ def test_terms_of_a_component_belong_together():
     assert lsa.top_terms(1, 3) == lsa.top_terms(1, 5)[:3]
     with pytest.raises(ValueError, match=r"0\.\.1"):
         lsa.top_terms(2)
+
+
+def test_words_are_found_as_one_says():
+    X, _ = texts()
+    chosen = ["ship", "wave", "oven", "bread", "judge"]
+    settings = {"vocabulary": chosen, "preprocessor": str.upper, "tokenizer": lambda text: text.lower().split()}
+    settings |= {"token_pattern": None, "lowercase": False}
+    lsa = ss.LSA(3, tol=1e-10, random_state=0, **settings).fit(X)
+    assert list(lsa.terms_) == chosen
+    weights = TfidfVectorizer(**settings).fit_transform(X).toarray()
+    assert lsa.singular_values_ == pytest.approx(np.linalg.svd(weights, compute_uv=False)[:3], rel=1e-8)
+
+
+def test_coordinates_go_back_to_weights_of_terms():
+    X, _ = texts()
+    for center in (False, True):
+        lsa = ss.LSA(37, center=center, normalize=False, solver="exact").fit(X)
+        weights = lsa.vectorizer_.transform(X).toarray()
+        assert weights.shape[1] == 37
+        np.testing.assert_allclose(lsa.inverse_transform(lsa.transform(X)), weights, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        (sparse.eye_array(5, format="csr"), r"got csr_array of shape \(5, 5\); .* use TruncatedSVD or PCA"),
+        (np.eye(5), r"got ndarray of shape \(5, 5\)"),
+        (
+            pd.DataFrame({"text": ["a cat", "a dog"], "n": [1, 2]}),
+            r"got DataFrame of shape \(2, 2\); of a frame",
+        ),
+        (["a cat", 3.5], "got float as number 1: 3.5"),
+        ([["a", "cat"], ["a", "dog"]], r"got list as number 0: \['a', 'cat'\]"),
+        (pd.Series(["a cat", None]), "got NoneType as number 1"),
+    ],
+)
+def test_what_are_no_texts_is_refused_with_what_is_wanted(X, said):
+    for method in (ss.LSA(1).fit, ss.LSA(1).fit_transform, ss.LSA(1).fit(["a cat", "a dog"]).transform):
+        with pytest.raises(TypeError, match="LSA takes texts, .*" + said):
+            method(X)
 
 
 def test_lengths_are_kept_where_that_is_asked_for():

@@ -60,9 +60,23 @@ def test_a_component_that_is_only_the_mean_is_named():
     with pytest.warns(UserWarning, match=r"first component is the mean of the rows \(\|cos\| = 1\.0000\)") as seen:
         svd = ss.TruncatedSVD(4, random_state=0).fit(counts)
     assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = ss.TruncatedSVD(3, random_state=0).fit(counts)  # it was said to this process
+    assert "warn_mean=False is silent" in str(seen[0].message)
+    assert other.mean_alignment_[0] > 0.99
     assert svd.mean_alignment_[0] > 0.99
     assert np.all(svd.mean_alignment_[1:] < 0.2)
     assert svd.explained_variance_ratio_[0] < svd.explained_variance_ratio_[1]
+
+
+def test_the_warning_of_the_mean_can_be_left_out():
+    counts = np.random.default_rng(0).poisson(5, (500, 30)).astype(float)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ss.TruncatedSVD(4, random_state=0, warn_mean=False).fit(counts).mean_alignment_[0] > 0.99
+    with pytest.warns(UserWarning, match="the first component is the mean"):
+        ss.TruncatedSVD(4, random_state=0).fit(counts)
 
 
 def test_centred_data_have_no_such_component():

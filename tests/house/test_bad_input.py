@@ -23,7 +23,8 @@ def test_nan_and_infinity_are_counted_and_their_first_columns_named(container, d
     bad[1, [0, 3]] = np.nan
     bad[2, 5] = np.inf
     bad[3, 5] = -np.inf
-    message = "the matrix must be finite, got 2 NaN and 2 inf in 3 columns (first: 0, 3, 5); drop or fill them first"
+    named = "'c0' (1), 'c3' (1), 'c5' (2)" if container == "polars" else "3 columns (first: 0, 3, 5)"
+    message = f"the matrix must be finite, got 2 NaN and 2 inf in {named}; drop or replace them first"
     refuses(message, lambda: DOORS[door](CONTAINERS[container](bad)))
 
 
@@ -40,7 +41,7 @@ def test_only_the_first_columns_of_many_are_named(container):
 def test_new_rows_must_be_finite_too(door, container):
     bad = X.copy()
     bad[4, 2] = np.nan
-    refuses("got 1 NaN and 0 inf in 1 columns (first: 2)", lambda: DOORS[door](container(bad)))
+    refuses("got 1 NaN and 0 inf in 1 column (first: 2)", lambda: DOORS[door](container(bad)))
 
 
 def test_nan_in_a_nullable_column_or_an_object_is_a_nan():
@@ -50,7 +51,20 @@ def test_nan_in_a_nullable_column_or_an_object_is_a_nan():
     objects[3, 1] = None
     for bad in (frame, objects):
         for door in OURS.values():
-            refuses("got 1 NaN and 0 inf in 1 columns (first: 1)", lambda door=door, bad=bad: door(bad))
+            said = "got 1 NaN and 0 inf in 1 column (first: 1); drop or fill them first, or take missing="
+            refuses(said, lambda door=door, bad=bad: door(bad))
+
+
+def test_columns_are_called_by_their_names_wherever_a_frame_comes_in():
+    frame = pd.DataFrame(X.copy(), columns=[f"gene {j}" for j in range(X.shape[1])])
+    frame.iloc[:3, 4] = np.nan
+    for door in OURS.values():
+        refuses("3 entries are missing (NaN), in 'gene 4' (3); drop or fill them", lambda door=door: door(frame))
+    frame.iloc[1, 2] = np.inf
+    refuses("finite where it is observed, got 1 inf in 'gene 2' (1)", lambda: ss.PCA(2, missing="mean").fit(frame))
+    refuses("got 3 NaN and 1 inf in 'gene 2' (1), 'gene 4' (3)", lambda: ss.TruncatedSVD(2).fit(frame))
+    fitted = ss.PCA(2).fit(pd.DataFrame(X, columns=frame.columns))
+    refuses("got 3 NaN and 1 inf in 'gene 2' (1), 'gene 4' (3)", lambda: fitted.transform(frame))
 
 
 @pytest.mark.parametrize("missing", ["mask", None, 3])

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pages import WALKS
 from tests.support.places import DOCS
 
 SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
-PAGES = sorted([*DOCS.glob("*.rst"), *(DOCS / "guide").glob("*.rst")])
+# The others run as a whole: tests/house/test_walks.py.
+PAGES = sorted({*DOCS.glob("*.rst"), *(DOCS / "guide").glob("*.rst")} - {DOCS / f"{name}.rst" for name in WALKS})
 # One process draws several pages, each as if it were alone: to start, with all that they import, takes long.
 TOGETHER = 4
 # Draws as the pages do, and tells which one had no picture.
@@ -65,7 +67,7 @@ def test_pages_of_the_gallery_run_without_a_warning(first, tmp_path):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_examples_of_a_page_print_what_it_shows(page):
-    failed, _ = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    failed, _ = doctest.testfile(str(page), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS)
     assert failed == 0
 
 

@@ -19,6 +19,7 @@ LAYERS = (
     ("io", "transforms"),
     ("features",),
     ("result",),
+    ("native",),
     ("accuracy",),
     ("solvers",),
     ("missing",),

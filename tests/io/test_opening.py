@@ -284,7 +284,7 @@ def test_indices_out_of_range_and_gaps_are_named_with_the_file(tmp_path: Path) -
             for part in ("data", "indices", "indptr"):
                 group[part] = getattr(X, part)
             group[name][1] = spoil
-        with pytest.raises(ValueError, match=f"^{path} cannot be read"):
+        with pytest.raises(ValueError, match=f"^{path}: "):
             open_matrix(path, stream=False)
         with pytest.raises(ValueError, match=f"^{path}:X"):
             open_matrix(path, stream=True)[0].matmat(np.eye(3))

@@ -131,10 +131,10 @@ def test_devices_hold_no_matrix() -> None:
 
 def test_chunks_that_unpack_to_more_than_the_limit_are_refused_before(folder: Path) -> None:
     path = trees.zarr_bomb(folder, np.random.default_rng(0), folder)
-    with pytest.raises(ValueError, match=r"unpacked, would take about 0\.30"):
+    with pytest.raises(ValueError, match=r"unpacked, would take about 30"):
         open_matrix(path, memory_limit="300MB")
     chunk = trees.chunks_of(path)[0]
     for level in (1, 19):
         chunk.write_bytes(pytest.importorskip("numcodecs").Zstd(level).encode(bytes(1 << 25)))
-        with pytest.raises(ValueError, match=r"unpacked, would take about 0\.0336 GB"):
+        with pytest.raises(ValueError, match=r"unpacked, would take about 33\.6 MB"):
             open_matrix(path, memory_limit="20MB")

@@ -10,11 +10,8 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
+from tests.support.commands import invoke
 from tests.support.holes import holed, mean_filled
-
-
-def invoke(*args: object):
-    return CliRunner().invoke(main, [str(arg) for arg in args])
 
 
 def told(*args: object) -> dict:
@@ -109,7 +106,7 @@ def test_names_of_features_with_gaps_are_matched(X: np.ndarray, tmp_path: Path) 
         (["--unobserved"], 2, "--missing mean or --missing em"),
         (["--missing", "em", "-k", 0.5], 2, "needs a number of components"),
         (["--missing", "mean", "--workers", 2], 2, "leave out --scheduler and --workers"),
-        (["--missing", "mean", "--shift", "none"], 1, 'shift="mean"'),
+        (["--missing", "mean", "--shift", "none"], 1, "--missing mean is for --shift mean"),
         (["--missing", "mean", "--unobserved"], 1, "it is dense"),
         (["--missing", "em", "--memory", 2000], 1, "more than the limit"),
         (["--max-iter", 9], 2, "--max-iter is for --missing em, got --missing error"),

@@ -71,7 +71,7 @@ HEADERS = {
     "length of exabytes": (raw({}, size=2**63), "a header of 9223372036854775808 bytes"),
     "all ones": (b"\xff" * 100, "a header of 18446744073709551615 bytes"),
     "no JSON": (raw(b"not json"), "Expecting value|damaged"),
-    "no UTF-8": (raw(b'{"\xff": 1}'), "codec can't decode"),
+    "no UTF-8": (raw(b'{"\xff": 1}'), "does not begin with a header of texts"),
     "no object": (raw([1, 2]), "an object is wanted"),
     "a number": (raw(b"1" * 5000), "digits|object is wanted"),
     "deep lists": (raw(b"[" * 500_000), "recursion"),

@@ -648,10 +648,31 @@ FAULTS = (
         "np.cos(np.deg2rad(_latitude(da))).clip(0)",
     ),
     fault(
+        "the angle of a planar rotation",
+        "numerics/rotation.py",
+        "np.arctan2(sine, cosine)) / 4",
+        "np.arctan2(sine, cosine)) / 2",
+        "estimators/test_rotation.py",
+    ),
+    fault(
+        "independent samples of a red series",
+        "xarray/persistence.py",
+        "n * (1 - product) / (1 + product)",
+        "n * (1 + product) / (1 - product)",
+        "xarray/test_sampling.py",
+    ),
+    fault(
+        "the mean of a group with gaps",
+        "xarray/removed.py",
+        'mean + np.where(found["M"][:g] > 0, means, 0)',
+        'np.where(found["M"][:g] > 0, means, 0)',
+        "xarray/test_gaps.py",
+    ),
+    fault(
         "the weights in a reconstruction",
-        "xarray/__init__.py",
-        "/ eofs.weights + eofs.mean_field",
-        "* eofs.weights + eofs.mean_field",
+        "xarray/projection.py",
+        "else made) / eofs.weights",
+        "else made) * eofs.weights",
     ),
     fault(
         "the root of what is left", "plot/variance.py", "np.sqrt(np.maximum(1 - share, 0))", "np.maximum(1 - share, 0)"

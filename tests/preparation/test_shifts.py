@@ -209,7 +209,7 @@ def test_any_labels_make_groups(labels):
 
 def test_more_groups_than_the_memory_holds_are_refused():
     D = np.zeros((400_000, 1), np.float32)
-    with pytest.raises(ValueError, match=r"400000 groups of 400000 rows need about 3.84e\+03 GB, .*; put rare"):
+    with pytest.raises(ValueError, match=r"400000 groups of 400000 rows need about 3.84 TB, .*; put rare"):
         ss.svd(D, 1, shift=ss.GroupMeans(np.arange(400_000)))
 
 

@@ -321,9 +321,11 @@ def test_fields_that_cannot_be_are_refused() -> None:
     eofs = pca(da, 2)
     for wrong in (da.to_dataset(), da.values):
         told = rf"must be an xarray\.DataArray, got {type(wrong).__name__}; choose one variable of a Dataset, or name"
-        for call in (pca, lambda wrong: project(eofs, wrong), lambda wrong: reconstruct(eofs, wrong)):
+        for call in (lambda wrong: project(eofs, wrong), lambda wrong: reconstruct(eofs, wrong)):
             with pytest.raises(TypeError, match=told):
                 call(wrong)
+    with pytest.raises(TypeError, match=r"must be an xarray\.DataArray, got ndarray"):
+        pca(da.values)  # a Dataset is fields of several names
     with pytest.raises(TypeError, match=r"weights must be an xarray\.DataArray, got Dataset"):
         pca(da, 2, weights=da[0].to_dataset())
     with pytest.raises(ValueError, match="must hold real numbers, got complex128"):

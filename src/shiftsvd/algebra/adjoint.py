@@ -17,7 +17,12 @@ from shiftsvd.numerics.panels import Panel
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Adjoint(Derived):
-    """The conjugate transpose of an operator.
+    """The conjugate transpose of an operator, of shape (m, n).
+
+    Parameters
+    ----------
+    A : Operator of shape (n, m)
+        The operator; nothing of it is copied.
 
     See Also
     --------
@@ -43,9 +48,26 @@ class Adjoint(Derived):
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The products in double precision, from a copy of A sorted by its columns where there is one."""
+        """The products in double precision, from a copy of A sorted by its columns where there is one.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (m, b), in double precision
+            The product.
+        """
         by_columns = generic.transposed(self.A, 0)
-        return self.matmat(V) if by_columns is None else generic.matmat_in_double(by_columns, V)
+        if by_columns is None:
+            return generic.rmatmat_in_double(self.A, V)
+        return generic.matmat_in_double(by_columns, V)
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A W`` in double precision."""
+        return generic.matmat_in_double(self.A, W)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows of A, conjugated."""
@@ -53,16 +75,44 @@ class Adjoint(Derived):
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def least(self) -> float | None:
-        """The least entry of A, which is that of its transpose; None where A does not tell it."""
+        """The least entry of A, which is that of its transpose; None where A does not tell it.
+
+        Returns
+        -------
+        float or None
+            The least of the stored numbers.
+        """
         return generic.least(self.A)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """The moments of the columns of A, conjugated."""
+        """The moments of the rows, which are those of the columns of A, conjugated.
+
+        Parameters
+        ----------
+        weights : array of shape (n,), optional
+            A factor of each column; None is 1 for all.
+
+        Returns
+        -------
+        Moments
+            The mean of each row, and the sum of squares about it where that can be had.
+        """
         moments = self.A.moments(weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """The triangular factor of this adjoint, by the way in which A itself is read."""
+        """The triangular factor of this adjoint, by the way in which A itself is read.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (min(m, n), n)
+            The factor R of ``diag(sqrt(weights)) B = Q R``, where B is this operator.
+        """
         return generic.adjoint_triangle(self.A, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
@@ -74,7 +124,22 @@ class Adjoint(Derived):
         return self.A.column_squares(weights)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """The squares that products leave over, from A sorted by its columns; None where A cannot be sorted so."""
+        """The squares that products leave over, from A sorted by its columns; None where A cannot be sorted so.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that multiplies from the right.
+        W : array of shape (n, b)
+            The panel whose adjoint follows it; with the same orthonormal columns as V, ``V W^H`` projects.
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n,), or None
+            Squared norms of the columns of ``diag(sqrt(weights)) (B - B V W^H)``, where B is this operator.
+        """
         by_columns = generic.transposed(self.A, np.inf)
         return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
 
@@ -176,12 +241,24 @@ class Adjoint(Derived):
         return None if fused is None else fused.H
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The parts of A, each conjugate-transposed."""
+        """The parts of A, each conjugate-transposed.
+
+        Returns
+        -------
+        (Operator, LowRank or None)
+            The matrix before the shift, and the shift; None where there is none.
+        """
         A, shift = generic.unshifted(self.A)
         return A.H, None if shift is None else shift.H
 
     def as_low_rank(self) -> LowRank | None:
-        """``R L^H``, if A is ``L R^H``."""
+        """``R L^H``, if A is ``L R^H``.
+
+        Returns
+        -------
+        LowRank or None
+            The adjoint with the factors exchanged; None where A is of no known low rank.
+        """
         low_rank = generic.as_low_rank(self.A)
         return None if low_rank is None else low_rank.H
 

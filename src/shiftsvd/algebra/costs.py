@@ -19,8 +19,6 @@ class Costs:
         Rounding unit of the products.
     stored : int
         How many numbers one pass reads.
-    gram_reads : int
-        How often `gram` reads the data.
     gram_eps : float
         Rounding unit of `gram` for panels in double precision.
     gram_in_single : bool
@@ -29,8 +27,13 @@ class Costs:
         How many products of two numbers a formed Gram matrix takes, about.
     panel_columns : (int, int)
         The fewest and the most columns of a panel that products are at their best with.
+    gram_reads : int
+        How often `gram` reads the data.
     working_bytes : int
         Memory that a product takes beside its panels.
+    column_bytes : int
+        Memory that a product holds for each column of its panel, beside that panel and the result: of products of
+        operators, whose inner panels are as long as the side that these share.
     block_bytes : int
         Of a dense block in double precision that threads work on; 0: as of an array in memory.
     file_bytes : int
@@ -62,6 +65,7 @@ class Costs:
     panel_columns: tuple[int, int]
     gram_reads: int = 2
     working_bytes: int = 0
+    column_bytes: int = 0
     block_bytes: int = 0
     file_bytes: int = 0
     square_bytes: float = 0.0
@@ -70,7 +74,20 @@ class Costs:
 
     @classmethod
     def of(cls, A: "Operator", **known: Any) -> "Costs":
-        """The costs of A by what is known of it; by itself, those of a dense matrix."""
+        """The costs of A by what is known of it; by itself, those of a dense matrix.
+
+        Parameters
+        ----------
+        A : Operator
+            The operator, whose shape and dtype are looked at.
+        **known
+            Fields of `Costs` that are known.
+
+        Returns
+        -------
+        Costs
+            What is known, and guesses of the rest.
+        """
         (m, n), dtype = A.shape, A.dtype
         eps, stored = known.get("eps", float(np.finfo(dtype).eps)), known.get("stored", m * n)
         guessed = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import matmat_in_double, registered, unshifted
+from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
@@ -39,6 +39,10 @@ class Deflated(Derived):
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``P A^H diag(weights) A P V``, as many reads as A takes."""
         return self._projected(self.A.gram(self._projected(V), weights))
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``P A^H diag(weights) A P``, formed."""
+        return self._projected(self._projected(gram_matrix(self.A, weights)).conj().T).conj().T
 
     def known_costs(self) -> dict[str, Any]:
         """A `gram` reads as often as that of A."""

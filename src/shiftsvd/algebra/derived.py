@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.generic import gram_seconds, registered
+from shiftsvd.algebra.generic import cancelled, gram_seconds, passes_per_step, registered
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.panels import Panel
 
@@ -32,6 +32,14 @@ class Derived(Operator):
     def known_costs(self) -> dict[str, Any]:
         """The costs that differ from those of A, for `costs`."""
         return {}
+
+    def cancelled(self) -> float:
+        """What products of A cancel."""
+        return cancelled(self.A)
+
+    def passes_per_step(self) -> int:
+        """As many as A takes."""
+        return passes_per_step(self.A)
 
     def gram_seconds(self, V: Panel) -> float:
         """Seconds that ``A^H A V`` is expected to take, as the operator inside foresees them."""

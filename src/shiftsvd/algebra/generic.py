@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 QR_ENTRIES = 2**21
 # Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
+SEEN = "transform an array, a sparse matrix, a file or a Dask array, on the host"
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -80,6 +81,12 @@ def fused(A: "Operator", passes: float) -> "Operator":
 
 
 @generic
+def passes_per_step(A: "Operator") -> int:
+    """How many passes a `gram` takes of what A is `fused` to: what is foreseen of a run counts by it."""
+    return 1
+
+
+@generic
 def transposed(A: "Operator", passes: float) -> "Operator | None":
     """The adjoint with a `gram` of one read, if getting there pays back; None if it does not. For `fused`."""
     return None
@@ -92,6 +99,18 @@ def transposed(A: "Operator", passes: float) -> "Operator | None":
 def matmat_in_double(A: "Operator", V: Panel) -> Panel:
     """``A V`` in double precision whatever the data are, where `matmat` is not: for the long-side factor."""
     return A.matmat(V)
+
+
+@generic
+def rmatmat_in_double(A: "Operator", W: Panel) -> Panel:
+    """``A^H W`` in double precision whatever the data are, where `rmatmat` is not: for products of operators."""
+    return A.rmatmat(W)
+
+
+@generic
+def cancelled(A: "Operator") -> float:
+    """The norm of what products make and take away again: their rounding is of its size, however small they are."""
+    return 0.0
 
 
 @generic
@@ -231,16 +250,16 @@ def entry_sums(A: "Operator", terms: Terms) -> tuple[Panel, Panel]:
 
     For transformations, which learn from such sums.
     """
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
 
 
 @singledispatch
 def entry_values(A: "Operator", values: Values) -> Table:
     """The distinct values of each column and how often they are there, in ascending order; a read."""
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
 
 
 @singledispatch
 def with_entries(A: "Operator", change: Change) -> "Operator":
     """The same matrix with its entries changed: kept where the memory allows, else made block by block."""
-    raise TypeError(f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array")
+    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")

@@ -68,11 +68,37 @@ class LowRank(Operator):
         return np.asarray(self.R @ (self.L.conj().T @ W))
 
     def rows(self, lo: int, hi: int) -> Panel:
-        """The rows lo to hi of ``L R^H``, formed."""
+        """The rows lo to hi of ``L R^H``, formed.
+
+        Parameters
+        ----------
+        lo : int
+            The first row.
+        hi : int
+            The row after the last one.
+
+        Returns
+        -------
+        array of shape (hi - lo, n)
+            The rows, dense.
+        """
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """The entries (i, j), a part of them at a time."""
+        """The entries (i, j), a part of them at a time, so that factors are gathered in little memory.
+
+        Parameters
+        ----------
+        i : array of int, of shape (p,)
+            The row of each entry.
+        j : array of int, of shape (p,)
+            The column of each entry.
+
+        Returns
+        -------
+        array of shape (p,)
+            The entries.
+        """
         found = np.empty(len(i), self.dtype)
         step = max(1, GATHERED // max(self.L.shape[1], 1))
         for lo in range(0, len(i), step):
@@ -82,7 +108,18 @@ class LowRank(Operator):
         return found
 
     def merge(self, other: "LowRank | None") -> "LowRank":
-        """The sum of both; columns that both have count once."""
+        """The sum of two matrices of low rank; a column of L or R that both have counts once.
+
+        Parameters
+        ----------
+        other : LowRank of the same shape, or None
+            What is added; None adds nothing.
+
+        Returns
+        -------
+        LowRank
+            The sum, of the rank of both at most.
+        """
         if other is None:
             return self
         L, R = _gathered(np.hstack([other.L, self.L]), np.hstack([other.R, self.R]))
@@ -111,7 +148,13 @@ class LowRank(Operator):
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
-        """The matrix itself, which has thin factors already."""
+        """The matrix itself, which has thin factors already.
+
+        Returns
+        -------
+        LowRank
+            This operator.
+        """
         return self
 
     def column_exponents(self) -> Vector:
@@ -136,7 +179,7 @@ class LowRank(Operator):
         return self.H.column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        """Both factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
+        """The factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
 
         Parameters
         ----------
@@ -163,7 +206,13 @@ class LowRank(Operator):
         return _is_repeated(self.L) or bool(np.all(self.L == self.L[:1]))
 
     def row_vector(self) -> Vector | None:
-        """The vector mu, if this is ``1 mu^T`` however it is written; else None."""
+        """The vector mu, if this is ``1 mu^T`` however it is written; else None.
+
+        Returns
+        -------
+        array of shape (n,), or None
+            The row that all rows are equal to.
+        """
         return np.asarray(self.R.conj() @ self.L[0]) if self.level else None
 
     @property

@@ -23,6 +23,15 @@ from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
 class Scaled(Derived):
     """``diag(rows) A diag(cols)``: weights on the rows, scales on the columns; a missing one is all ones.
 
+    Parameters
+    ----------
+    A : Operator of shape (m, n)
+        What is scaled; nothing of it is copied.
+    rows : array of shape (m,), optional
+        The factor of each row.
+    cols : array of shape (n,), optional
+        The factor of each column.
+
     See Also
     --------
     operators.Shifted : Minus a matrix of low rank.
@@ -55,8 +64,28 @@ class Scaled(Derived):
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The product in double precision, which A makes where it can."""
+        """The product in double precision, which A makes where it can.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (m, b), in double precision
+            The product.
+        """
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """The product of the adjoint in double precision, which A makes where it can."""
+        return scaled(conj(self.cols), generic.rmatmat_in_double(self.A, scaled(conj(self.rows), W)))
+
+    def cancelled(self) -> float:
+        """What products of A cancel, times the largest scales."""
+        largest = [float(np.abs(scale).max()) for scale in (self.rows, self.cols) if scale is not None]
+        return generic.cancelled(self.A) * float(np.prod(largest))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
@@ -70,12 +99,34 @@ class Scaled(Derived):
         return {"gram_reads": A.gram_reads, "gram_in_single": A.gram_in_single, "strain": strain}
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed."""
+        """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A further factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n, n), in double precision
+            The Gram matrix.
+        """
         G = generic.gram_matrix(self.A, power(self.rows, weights))
         return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """R of that of A with its columns scaled."""
+        """The triangular factor, from that of A with its columns scaled.
+
+        Parameters
+        ----------
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (min(m, n), n)
+            The factor R of ``diag(sqrt(weights)) B = Q R``, where B is this operator.
+        """
         R = generic.triangle(self.A, power(self.rows, weights))
         return R if self.cols is None else r_factor(R * self.cols)
 
@@ -107,7 +158,22 @@ class Scaled(Derived):
         return None if squares is None else scaled(power(self.rows), squares)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """``|c_j|^2`` times those of A beyond ``D_c V (D_c^-1 W)^H``; a column that is scaled to 0 leaves nothing."""
+        """The squares that products leave over, from those of A; a column that is scaled to 0 leaves nothing.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that multiplies from the right.
+        W : array of shape (n, b)
+            The panel whose adjoint follows it; with the same orthonormal columns as V, ``V W^H`` projects.
+        weights : array of shape (m,), optional
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n,), or None
+            Squared norms of the columns of ``diag(sqrt(weights)) (B - B V W^H)``, where B is this operator.
+        """
         if self.cols is not None:
             V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
         squares = generic.squares_beyond(self.A, V, W, power(self.rows, weights))
@@ -159,7 +225,20 @@ class Scaled(Derived):
             yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
-        """Orthonormal columns along ``D_r A D_c V``, left where the data of A are; None if these are here."""
+        """Orthonormal columns along ``D_r A D_c V``, left where the data of A are; None if these are here.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+        rows : array of shape (m,), optional
+            A further factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        Dask array of shape (m, b), or None
+            The basis, computed where somebody asks for it.
+        """
         return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
@@ -203,7 +282,13 @@ class Scaled(Derived):
         return None if fused is None else Scaled(fused, self.rows, self.cols)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The parts of A, each scaled."""
+        """The parts of A, each scaled.
+
+        Returns
+        -------
+        (Operator, LowRank or None)
+            The matrix before the shift, and the shift; None where there is none.
+        """
         A, S = generic.unshifted(self.A)
         if S is None:
             return self, None

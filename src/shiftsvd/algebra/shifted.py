@@ -19,6 +19,13 @@ from shiftsvd.numerics.powers import plus
 class Shifted(Derived):
     """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
 
+    Parameters
+    ----------
+    A : Operator of shape (m, n)
+        What is shifted.
+    S : Operator of shape (m, n)
+        What is subtracted, such as a `LowRank`.
+
     See Also
     --------
     operators.Scaled : Rows and columns times numbers.
@@ -68,7 +75,7 @@ class Shifted(Derived):
         return None if S is None else Shifted(self.A, shift.merge(S))
 
     def column_exponents(self) -> Vector | None:
-        """At most what both have together.
+        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
 
         Returns
         -------
@@ -79,7 +86,7 @@ class Shifted(Derived):
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def row_exponents(self) -> Vector | None:
-        """At most what both have together.
+        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
 
         Returns
         -------
@@ -89,7 +96,7 @@ class Shifted(Derived):
         return generic.column_exponents(self.H)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """The difference of both.
+        """The difference of the matrix and the shift, both times the powers of two.
 
         Parameters
         ----------
@@ -152,7 +159,13 @@ class Shifted(Derived):
         return generic.row_blocks(self.H, columns)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """A and the shift."""
+        """A and the shift, which both round.
+
+        Returns
+        -------
+        (Operator, LowRank or None)
+            The matrix before the shift, and the shift; None where there is none.
+        """
         S = generic.as_low_rank(self.S)
         return (self, None) if S is None else (self.A, S)
 

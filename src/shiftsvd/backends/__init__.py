@@ -6,7 +6,9 @@ import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.foreign import Foreign
+from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array, unannotated
 from shiftsvd.kernels import thread_count
@@ -23,8 +25,9 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         converted block by block. CSR and CSC are used as they are if their rows are sorted and without
         duplicates, else one sorted copy is made; other sparse formats are converted to CSR. Data frames
         of pandas (Sparse columns stay sparse) and polars. Dask arrays with dense chunks, or CSR ones of
-        whole rows, are never computed: each read is one graph. Any object with ``shape``, ``dtype``,
-        ``matmat`` and ``rmatmat``.
+        whole rows, are never computed: each read is one graph. Tensors of PyTorch and arrays of CuPy, dense or
+        sparse, and dense arrays of any library that follows the array API standard are multiplied on their device.
+        Any object with ``shape``, ``dtype``, ``matmat`` and ``rmatmat``.
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -64,7 +67,8 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     threads = thread_count(n_threads)
     unannotated(X)
     if is_frame(X):
-        X = from_frame(X)
+        with named(X.columns):
+            return as_operator(from_frame(X), n_threads=n_threads, memory_limit=memory_limit)
     if is_lazy(X):
         from shiftsvd.backends.dask.rows import dask_operator
 
@@ -75,6 +79,8 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         return Adjoint(A) if by_columns else A
     if hasattr(X, "matmat") and hasattr(X, "rmatmat"):
         return Foreign(X)
+    if (arrays := arrays_of(X)) is not None:
+        return device_operator(X, arrays, threads)
     return _dense(numeric_array(X), threads)
 
 

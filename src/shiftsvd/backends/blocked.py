@@ -165,7 +165,7 @@ class Blocked(Operator):
 
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Blocked":
-        """The same stored matrix with another shift, or none; subclasses say how they are copied."""
+        """A copy that shares the stored matrix and has this shift, or none: for `with_shift` and `unshifted`."""
 
     def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
         """``(rows, function(rows))`` for each block, in order."""

@@ -56,7 +56,7 @@ class DenseRows(Blocked):
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
 
     def block(self, rows: Rows, dtype: np.dtype[Any] | None = None) -> Panel:
-        """These rows in `dtype`, default that of the operator; the shift is subtracted in double."""
+        """A range of rows in `dtype`, default that of the operator; the shift is subtracted in double."""
         dtype = dtype or self.dtype
         X = self.X[rows[0] : rows[1]]
         X = X.conj() if self.conjugate else X
@@ -85,12 +85,21 @@ class DenseRows(Blocked):
     @kept
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
+        return self._adjoint_times(W, self.dtype)
+
+    @kept
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A^H W``, each block shifted and multiplied in double precision."""
+        return self._adjoint_times(W, panel_dtype(self.dtype))
+
+    def _adjoint_times(self, W: Panel, dtype: np.dtype[Any]) -> Panel:
+        """``A^H W`` from blocks in this precision."""
 
         def part(rows: Rows) -> Panel:
-            block = self.block(rows)
+            block = self.block(rows, dtype)
             return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
 
-        return self._sum(part).astype(np.result_type(self.dtype, W.dtype), copy=False)
+        return self._sum(part).astype(np.result_type(dtype, W.dtype), copy=False)
 
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -133,7 +142,7 @@ class DenseRows(Blocked):
         return of_block(self._stored(rows).T, weights)
 
     def _stored(self, rows: Rows) -> Panel:
-        """These rows as they are stored, where that is what they are, else in double."""
+        """A view of the stored rows, where nothing is subtracted from them or conjugated; else a block in double."""
         as_they_are = self.shift is None and not self.conjugate and self.X.dtype in NUMBERS
         as_they_are = as_they_are and isinstance(self.X, np.ndarray)
         return self.X[rows[0] : rows[1]] if as_they_are else self._double(rows)
@@ -181,7 +190,7 @@ class DenseRows(Blocked):
         return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
 
     def _double(self, rows: Rows) -> Panel:
-        """These rows in double precision."""
+        """A range of shifted rows in double precision."""
         return self.block(rows, panel_dtype(self.dtype))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:

@@ -65,7 +65,7 @@ class DiskRows(Reread):
 
     @property
     def workers(self) -> int:
-        """One thread more than multiply: it waits for the file."""
+        """How many threads read and multiply blocks: one more than cores, as one waits for the file."""
         return (self.n_threads or default_threads()) + 1
 
     @property
@@ -139,7 +139,7 @@ class DiskRows(Reread):
         return super()._each(part)
 
     def _block(self, rows: Rows) -> Operator:
-        """These rows, read and checked."""
+        """An operator in memory of a range of rows, read and checked."""
         lo, hi = rows
         shift = None if self.shift is None else LowRank(self.shift.L[lo:hi], self.shift.R)
         X = rows_of(self.source, lo, hi)

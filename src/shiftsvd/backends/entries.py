@@ -78,7 +78,7 @@ def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
 
 
 def _of_blocks(A: Reread, terms: Terms) -> Sums:
-    """In one read, which the journal keeps; the last sums are known when they are asked for again."""
+    """Sums of a matrix in a file, in one read that the journal keeps; the last ones are remembered."""
     bare(A)
     asked = told((terms.f, terms.R, terms.C))
     if asked not in A.memo.get("sums", {}):
@@ -134,7 +134,7 @@ def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Tabl
 
 
 def _values_of_blocks(A: Reread, values: Values) -> Table:
-    """In one read, which the journal keeps."""
+    """Distinct values of a matrix in a file, in one read that the journal keeps."""
     bare(A)
 
     def read() -> dict[str, Any]:
@@ -180,7 +180,7 @@ class InMemory(RowSource):
         return [lo for lo, _ in cut(self.shape[0], self.shape[0] * n_bytes // max(size, 1))] + [self.shape[0]]
 
     def read(self, lo: int, hi: int) -> Any:
-        """These rows, sharing the memory."""
+        """A range of rows of the array, sharing its memory."""
         if not self.sparse:
             return self.X[lo:hi]
         X = take_rows(self.X, lo, hi)  # in a container of its own, which whoever checks it may change

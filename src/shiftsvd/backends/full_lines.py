@@ -56,7 +56,7 @@ class Entries:
     ready: CSR | None = None  # all of them, where there is room for a copy or X needs none
 
     def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "Entries":
-        """These entries, held as a copy if the memory allows one; else each block is made when it is used."""
+        """The shifted entries, held as a copy if the memory allows one; else each block is made when it is used."""
         if self.full is None and not self._multiplied:
             return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
         nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
@@ -82,7 +82,7 @@ class Entries:
         return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
 
     def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        """These rows in `dtype`, full lines shifted."""
+        """A block of rows in `dtype`, full lines shifted."""
         X = self.stored(rows)
         if self.full is None:
             return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)

@@ -65,7 +65,7 @@ def _of_memory(A: SparseRows | DenseRows, what: Grouped) -> Parts:
 
 @group_moments.register(Reread)
 def _of_blocks(A: Reread, what: Grouped) -> Parts:
-    """In one read, which the journal keeps."""
+    """Moments within groups of a matrix in a file, in one read that the journal keeps."""
     bare(A)
     none = what.part(0, 0)
 

@@ -11,6 +11,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.full_lines import FULL
+from shiftsvd.backends.not_finite import NotFinite
 from shiftsvd.backends.source import wide_panels
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
@@ -76,7 +77,7 @@ class Reread(Blocked):
         """How many numbers are read."""
 
     def worth_keeping(self, columns: int) -> bool:
-        """All that is added up over the blocks is kept."""
+        """Whether a checkpoint keeps a sum over blocks: always, since it took a read of the file."""
         return True
 
     def known_costs(self) -> dict[str, Any]:
@@ -127,6 +128,11 @@ class Reread(Blocked):
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``, in one read of the data, the blocks' products added up."""
         return self.once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A^H W`` in double precision, in one read."""
+        read = lambda: {"Z": self._total("rmatmat_in_double", own=(W,))}  # noqa: E731
+        return self.once("rmatmat_in_double", (W,), read)["Z"]
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one read."""
@@ -227,12 +233,12 @@ class Reread(Blocked):
                 yield block[0] + first, part
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """All rows of the adjoint at once: the matrix is read by its own rows, one time."""
+        """The adjoint as one block of all its rows: the matrix is read by its own rows, one time."""
         yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
 
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Reread":
-        """The same stored matrix with another shift."""
+        """A copy that shares the stored matrix and has this shift, or none."""
 
 
 def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:
@@ -273,8 +279,10 @@ def _check(check: Callable[[Any], None], X: Any, name: str, lo: int) -> None:
     """A check whose message names the data."""
     try:
         check(X)
-    except ValueError as error:
-        raise ValueError(f"{name}, rows {lo} to {lo + X.shape[0]}: {error}") from None
+    except NotFinite as error:
+        places, counts = error.found.rows
+        where = f"{name}, rows {lo} to {lo + X.shape[0]}: "
+        raise error.but(where=where, rows=np.stack([lo + places, counts])) from None
 
 
 def _range(indices: Vector) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class RowSource(ABC):
 
     @cached_property
     def stored(self) -> int:
-        """All numbers; sparse kinds say how many they store."""
+        """How many numbers are stored: all of an array; sparse kinds say how many."""
         return self.shape[0] * self.shape[1]
 
     @abstractmethod

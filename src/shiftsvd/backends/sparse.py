@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,18 @@ from scipy.sparse import csr_array
 from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
+from shiftsvd.backends.sparse_costs import (
+    blocks_of,
+    bytes_beside,
+    bytes_of_blocks,
+    bytes_the_other_way,
+    columns_at_once,
+    pairs,
+    single_pays,
+)
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
-from shiftsvd.kernels.sums import HELD, add_up
+from shiftsvd.kernels.sums import add_up
 from shiftsvd.kernels.twin import CSR, sum_by
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
@@ -24,16 +32,6 @@ from shiftsvd.runs.memory import spare
 
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
-# Entries of a block: enough to keep a thread busy for a few milliseconds.
-ENTRIES = 2**19
-# Entries of a block for each column, by which sums of panels take a tenth of the time of products.
-SUMS = 64
-# Bytes of one panel that stays in the cache of a core beside another.
-PANEL_CACHE = 2**20
-# Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
-ACCUMULATOR = 2**24
-# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
-SHIFTED = 64
 # Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
 
@@ -73,45 +71,22 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries; of a wide matrix, also what its `gram` takes."""
-        wide, real = self.shape[0] < self.shape[1], self.dtype.kind == "f"
+        """What stored entries cost to read and multiply; of a wide matrix, also what its `gram` takes."""
+        wide = self.shape[0] < self.shape[1]
+        blocks = bytes_of_blocks(self.inside, self.dtype, self.blocks(), self.n_threads)
+        beside = bytes_beside(self.inside, self.n_threads, self.memory_limit) if wide else 0
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": self.held_bytes + self._bytes_of_blocks + (self._bytes_beside if wide else 0),
-            # Single data, and double ones where their panels leave the cache.
-            "gram_in_single": real and (self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE),
-            # Pairs of stored entries in a row, each once.
-            "gram_pairs": float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2),
+            "working_bytes": self.held_bytes + blocks + beside,
+            "gram_in_single": single_pays(self.dtype, self.shape),
+            "gram_pairs": pairs(self.X),
         }
 
     @property
     def kernels(self) -> Kernels:
         """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
-
-    @property
-    def _bytes_beside(self) -> int:
-        """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
-        size = self._bytes_the_other_way
-        if spare(size, self.memory_limit):
-            return size
-        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
-
-    @property
-    def _bytes_of_blocks(self) -> int:
-        """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
-        if self.inside.ready is not None:
-            return 0
-        largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
-        each = self.dtype.itemsize if self.inside.full is None else SHIFTED
-        return (self.n_threads + 1) * each * largest
-
-    @property
-    def _bytes_the_other_way(self) -> int:
-        """What the adjoint takes, sorted by its own rows."""
-        size = self.X.dtype.itemsize if self.inside.full is None else self.inside.dtype.itemsize
-        return int(self.X.nnz * (size + self.X.indices.itemsize) + 8 * self.shape[1])
 
     @property
     def fingerprint(self) -> str:
@@ -122,12 +97,7 @@ class SparseRows(Blocked):
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
-        m, n = self.shape
-        # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
-        entries = max(min(ENTRIES, self.X.nnz // 8), SUMS * n)
-        entries = max(min(entries, self.X.nnz // 4), ENTRIES // 16)
-        edges = np.searchsorted(self.X.indptr, np.arange(entries, self.X.nnz, entries)).tolist()
-        return list(pairwise(sorted({0, m, *edges})))
+        return blocks_of(self.X)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``: stored entries by the kernels, the shift by its factors."""
@@ -152,7 +122,7 @@ class SparseRows(Blocked):
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
-        at_once = max(16, ACCUMULATOR // (8 * self.shape[1]))
+        at_once = columns_at_once(self.shape[1])
         for lo in range(0, W.shape[1], at_once):
             part = W[:, lo : lo + at_once]
 
@@ -259,7 +229,7 @@ class SparseRows(Blocked):
         return np.asarray(squares)
 
     def column_exponents(self) -> Vector:
-        """From the stored entries, and from the shift where it is not inside them."""
+        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.column_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -267,7 +237,7 @@ class SparseRows(Blocked):
         return found
 
     def row_exponents(self) -> Vector:
-        """From the stored entries, and from the shift where it is not inside them."""
+        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.row_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -290,7 +260,7 @@ class SparseRows(Blocked):
             yield rows[0] + lo, self._dense((rows[0] + lo, rows[0] + hi))
 
     def _dense(self, rows: Rows) -> Panel:
-        """These rows, shifted, in double precision."""
+        """A range of shifted rows, dense, in double precision."""
         X = self.inside.stored(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[coordinates(X)] = X.data
@@ -304,7 +274,7 @@ class SparseRows(Blocked):
 
     def transposed(self, passes: float) -> "SparseRows | None":
         """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
-        if passes < SORT_PASSES or not spare(self._bytes_the_other_way, self.memory_limit):
+        if passes < SORT_PASSES or not spare(bytes_the_other_way(self.inside), self.memory_limit):
             return None
         if self.inside.full is None or self.inside.ready is None:
             return self._adjoint(self.X, self.shift, self.lines_done, self.powers)

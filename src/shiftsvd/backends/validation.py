@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
-from shiftsvd.backends.sparse import ENTRIES
+from shiftsvd.backends.not_finite import Found, NotFinite
+from shiftsvd.backends.sparse_costs import ENTRIES
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.runs.memory import affordable
@@ -82,25 +83,25 @@ def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
     """Refuse NaN, unless it marks what is missing, and infinities, looking at one block at a time."""
     if X.dtype.kind not in "fc":
         return
-    n_nan = n_bad = 0
-    columns = np.zeros(X.shape[1], bool)
-    for first, block in _views(X):
+    rows, columns = (np.zeros(size, np.int64) for size in X.shape)
+    n_nan = 0
+    for row, column, block in _views(X):
         bad = np.isinf(block) if allow_nan else ~np.isfinite(block)
         if bad.any():
-            n_bad += int(bad.sum())
+            rows[row : row + len(block)] += bad.sum(axis=1)
+            columns[column : column + block.shape[1]] += bad.sum(axis=0)
             n_nan += int(np.isnan(block[bad]).sum())
-            columns[first : first + block.shape[1]] |= bad.any(axis=0)
-    if n_bad:
-        _refuse(n_nan, n_bad - n_nan, np.flatnonzero(columns), allow_nan)
+    if rows.any():
+        _refuse(n_nan, rows, columns, allow_nan)
 
 
-def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """(first column, part of X), part by part along the long side."""
+def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
+    """(first row, first column, part of X), part by part along the long side."""
     m, n = X.shape
     if m >= n:
-        yield from ((0, X[lo:hi]) for lo, hi in cut(m, BLOCK // n))
+        yield from ((lo, 0, X[lo:hi]) for lo, hi in cut(m, BLOCK // n))
     else:
-        yield from ((lo, X[:, lo:hi]) for lo, hi in cut(n, BLOCK // m))
+        yield from ((0, lo, X[:, lo:hi]) for lo, hi in cut(n, BLOCK // m))
 
 
 def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> None:
@@ -111,20 +112,15 @@ def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> 
     is_bad = np.isinf if allow_nan else lambda part: ~np.isfinite(part)
     bad = np.concatenate([lo + np.flatnonzero(is_bad(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)])
     if len(bad):
-        columns = np.searchsorted(X.indptr, bad, side="right") - 1 if by_columns else X.indices[bad]
-        n_nan = int(np.isnan(data[bad]).sum())
-        _refuse(n_nan, len(bad) - n_nan, np.unique(columns), allow_nan)
+        lines, across = np.searchsorted(X.indptr, bad, side="right") - 1, X.indices[bad]
+        rows, columns = (across, lines) if by_columns else (lines, across)
+        _refuse(int(np.isnan(data[bad]).sum()), np.bincount(rows), np.bincount(columns), allow_nan)
 
 
-def _refuse(n_nan: int, n_inf: int, columns: npt.NDArray[Any], allow_nan: bool) -> None:
-    """Say how many values are not finite, and in which columns."""
-    if allow_nan:
-        raise ValueError(f"the matrix must be finite where it is observed, got {n_inf} inf; drop them or set them NaN")
-    first = ", ".join(map(str, columns[:5])) + (", ..." if len(columns) > 5 else "")
-    raise ValueError(
-        f"the matrix must be finite, got {n_nan} NaN and {n_inf} inf in {len(columns)} columns "
-        f"(first: {first}); drop or fill them first"
-    )
+def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool) -> None:
+    """Say how many values are not finite, by how many there are in each row and column."""
+    by_row, by_column = (np.stack([np.flatnonzero(counts), counts[counts > 0]]) for counts in (rows, columns))
+    raise NotFinite(Found(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
 
 
 def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:

@@ -44,7 +44,7 @@ class Rows:
         return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
 
     def permuted(self, share: Vector, rng: Generator) -> Operator:
-        """These rows with the entries of every column permuted, and each column multiplied by its share."""
+        """The held rows with the entries of every column permuted, and each column multiplied by its share."""
         return Scaled(replace(self, X=permuted(self.X, rng)).operator(), cols=share)
 
     def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:

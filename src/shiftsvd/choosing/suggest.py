@@ -38,6 +38,7 @@ class Suggestion:
     k : int
         0 where nothing stands out.
     method : str
+        The rule that chose it, as `suggest_k` names them.
     table : dict of str to array
         The evidence, one row for each number of components, such as ``pandas.DataFrame(suggestion.table)`` shows:
         "component" and "value" with "chord" (elbow), or "threshold" (parallel, gavish-donoho); "components" and
@@ -60,7 +61,17 @@ class Suggestion:
     table: dict[str, Vector] = field(repr=False)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the evidence on `ax`, or on a new figure; returns the axes.
+        """Draw the evidence: the values of all components that were looked at, and which of them stand out.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes with the evidence: a line, and a mark at `k`.
 
         Raises
         ------
@@ -105,9 +116,9 @@ def suggest_k(
         See the notes.
     X : array or sparse matrix of shape (m, n), optional
         The data of a fit, which "parallel" and "cv" need.
-    shift, scale : as in `svd`
-        For data, and for the data of an SVDResult; an estimator brings its own. "parallel" and "cv" take the mean,
-        a vector or None.
+    shift, scale : str, array, Operator or None
+        As in `svd`, for data, and for the data of an SVDResult; an estimator brings its own. "parallel" and "cv" take
+        the mean, a vector or None.
     max_k : int, optional
         How many components are looked at. Default 30, or what the matrix or the fit has.
     n_draws : int
@@ -118,7 +129,10 @@ def suggest_k(
         "cv" holds out one of so many parts of the rows together with one of so many parts of the columns.
     rng : int, Generator or None
         As in `svd`.
-    n_threads, memory_limit : as in `svd`
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
     preprocess : transformation, its name, or list of them
         Of data, and of those of an SVDResult, as in `svd`; an estimator brings its own. "parallel" and "cv" take those
         that keep zeros.
@@ -190,14 +204,15 @@ def suggest_k(
                 B = Preparation(shift, scale, entries=entries).learn(A).of(A)
                 F = decompose(B, _looked_at(max_k, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
-            return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method)
+            held = len(known.S) if X is None else None
+            return _told(*SPECTRAL[method](known.first(max_k or MAX_K)), method, min(known.shape), held)
         if X is None:
             raise ValueError(f'method={method!r} needs the data: suggest_k(fitted, {method!r}, X=X), or "elbow"')
         rows = rows_of(X, shift, scale, entries, Resources(memory_limit, n_threads))
         most = _looked_at(max_k, rows.X.shape)
         if method == "parallel":
-            return _told(*parallel(rows, most, n_draws, n_deviations, rng), method)
-        return _told(*bi_cross_validation(rows, most, folds, rng), method)
+            return _told(*parallel(rows, most, n_draws, n_deviations, rng), method, min(rows.X.shape))
+        return _told(*bi_cross_validation(rows, most, folds, rng), method, min(rows.X.shape))
 
 
 def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
@@ -258,11 +273,18 @@ def _new_axes() -> Any:
     return plt.subplots(layout="constrained")[1]
 
 
-def _told(k: int, table: dict[str, Vector], method: str) -> Suggestion:
-    """The suggestion, with a warning where there may be more."""
+def _told(k: int, table: dict[str, Vector], method: str, most: int, held: int | None = None) -> Suggestion:
+    """The suggestion, with a warning and what to do where there may be more, of `most` in all and `held` in a fit."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
-        warn(f"all {last} components stand out, and there may be more: raise max_k")
+        more = f"max_k={min(2 * last, most)}"
+        if last >= most:
+            remedy = "all there are: take a share of the variance, or leave out none"
+        elif held is not None and last >= held:
+            remedy = f"all of this fit, and there may be more: give the data, suggest_k(X, {method!r}, {more})"
+        else:
+            remedy = f"and there may be more: raise max_k, such as {more}"
+        warn(f"all {last} components that were looked at stand out, {remedy}")
     return Suggestion(int(k), method, table)
 
 

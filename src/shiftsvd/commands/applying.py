@@ -10,13 +10,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
+from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import genotypes, projecting
 from shiftsvd.commands.cells import covariates_of, known_features
 from shiftsvd.commands.checks import tables
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
-from shiftsvd.commands.writing import component_names, score_raster
+from shiftsvd.commands.writing import component_names, score_rasters
 from shiftsvd.estimators.aligned import aligned as by_names
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
@@ -51,14 +52,14 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     if isinstance(pca, GenotypePCA) or (
         _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"])
     ):
-        table, blocks = projecting.projected(pca, given)
+        (table, blocks), features = projecting.projected(pca, given), None
     else:
         pca, A, names = _opened(pca, given)
         table = Table(
             component_names(pca.n_components_), A.shape[0], np.dtype(given["dtype"] or A.dtype), names.samples
         )
-        blocks = pca.iter_scores(A, covariates=covariates_of(pca, given))
-    with progress("never" if given["quiet"] else given["progress"]) as listen, listening(listen):
+        blocks, features = pca.iter_scores(A, covariates=covariates_of(pca, given)), names.features
+    with named(features), progress(given["progress"], given["quiet"]) as listen, listening(listen):
         _write(given["out"], table, blocks, given)
 
 
@@ -87,16 +88,18 @@ def report(model: Path, given: dict[str, Any]) -> None:
     out = Path(given["out"])
     refuse([out], given["force"])
     pca = model_in(model, PCA)
-    raster = score_raster(pca) if given["file"] is not None else None
-    if raster is not None:
-        Z, _, places = _open_scores(pca, given)
+    rasters, samples = score_rasters(pca) if given["file"] is not None else [], None
+    if rasters:
+        Z, (samples, _), places = _open_scores(pca, given)
         for _, block in _rows(Z, Z.shape[1], places):
-            raster.add(block)
+            for raster in rasters:
+                raster.add(block)
     with Outputs([out], given["force"]) as outputs:
         page.write(
             outputs.part(out),
             pca,
-            scores=raster,
+            scores=rasters or None,
+            samples=samples,
             source={"model": str(model)},
             command=typed(),
             names=feature_names_of(pca),
@@ -165,7 +168,7 @@ def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]
 
 
 def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
-    """These columns of Z in blocks of rows, so many that they do not take much room when they are `width` wide."""
+    """Some columns of Z in blocks of rows, so few that `width` columns of them take little room."""
     rows = max(1, ENTRIES // width)
     for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):

@@ -36,6 +36,7 @@ class Fit:
     memory: str | None
     scheduler: str | None
     workers: int | None
+    device: str | None
     dtype: str | None
     checkpoint: str | None
     scores: str | None

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from shiftsvd.commands.options import FILE
+from shiftsvd.commands import options
 from shiftsvd.commands.running import Subcommand
-from shiftsvd.names import TOL, SolverName
+from shiftsvd.names import SolverName
 
 EPILOG = """
 \b
@@ -16,7 +16,7 @@ Example:
 
 
 @click.command(cls=Subcommand, epilog=EPILOG)
-@click.argument("file", type=FILE)
+@click.argument("file", type=options.FILE)
 @click.option("-k", "k", type=click.IntRange(min=1), default=50, show_default=True, help="Components.")
 @click.option(
     "--solver",
@@ -28,7 +28,7 @@ Example:
     help="May be given several times.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
-@click.option("--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy.")
+@options.tol
 @click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
 def bench(file: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Time the solvers on a file.

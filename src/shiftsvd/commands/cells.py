@@ -177,7 +177,7 @@ def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
 def known_features(
     pca: Any, A: Any, names: Labels | None, file: str, max_absent: float | None
 ) -> tuple[Any, Labels | None]:
-    """Of samples for a model that takes some features, those features that it knows, by name; others do no harm."""
+    """Samples with only those features that a model knows, by name, where it takes some; others do no harm."""
     known = getattr(pca, "feature_names_in_", None)
     if known is None or names is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
         return A, names

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from shiftsvd.backends.device.moving import HOST, chosen
 from shiftsvd.commands.options import COUNTED, SCALES, USUAL
 from shiftsvd.names import MAX_ITER
 
@@ -22,14 +23,9 @@ def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = No
 
 
 def check_format(file: str, format_: str | None) -> None:
-    """Refuse a format that there is not; standard input has no name to tell its format by."""
+    """Standard input has no name to tell its format by."""
     if file == "-" and format_ is None:
         raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
-    if format_ is not None:
-        from shiftsvd.io.sniff import FORMATS
-
-        if format_ not in FORMATS:
-            raise click.BadParameter(f"{format_!r} is none of {', '.join(FORMATS)}", param_hint="'--format'")
 
 
 def check_projection(given: dict[str, Any]) -> None:
@@ -45,6 +41,23 @@ def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> No
         raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
     if file == "-" and (scheduler is not None or n_workers is not None):
         raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
+
+
+def check_device(given: dict[str, Any]) -> None:
+    """Refuse what data on a card cannot have beside them; the name of the card that is meant takes the place of it."""
+    if given["device"] is None:
+        return
+    try:
+        given["device"] = chosen(given["device"])
+    except ValueError as error:
+        raise click.UsageError(f"--device: {error}") from None
+    if given["device"] == HOST:
+        return
+    usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}
+    usual["top_features"] = None
+    if beside := [f"--{name.replace('_', '-')}" for name, value in usual.items() if given[name] != value]:
+        needs = f"--device {given['device']} needs data as they are, in memory"
+        raise click.UsageError(f"{needs}: leave out {' and '.join(beside)}")
 
 
 def check_cells(given: dict[str, Any]) -> None:
@@ -109,5 +122,7 @@ def tables(path: str) -> str:
     """The format of a table by its name; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
-        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy", param_hint="'-o'")
+        is_folder = path.endswith("/") or Path(path).is_dir()
+        remedy = f"; {path} is a folder: {Path(path) / 'scores.csv'} is a file in it" if is_folder else ""
+        raise click.BadParameter(f"{path} must end in .parquet, .csv or .npy{remedy}", param_hint="'-o'")
     return suffix

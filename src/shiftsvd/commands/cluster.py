@@ -59,7 +59,7 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
-    """So many processes of this machine, of one thread each, which end with the command."""
+    """A cluster of processes of this machine, of one thread each, which end with the command."""
     import dask
 
     patience = {

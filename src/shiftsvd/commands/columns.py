@@ -1,14 +1,14 @@
 """Options of tables: which columns are what, how a text is written, and what colours the report."""
 
 import csv
-import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from shiftsvd.commands.headings import under
+from shiftsvd.commands.spelling import spelled
 
 if TYPE_CHECKING:
     from shiftsvd.io.choices import Choices
@@ -20,13 +20,6 @@ NAMES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousand
 def _listed(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Names of columns with commas between them; those that have commas themselves are in quotes."""
     return tuple(name.strip() for one in value for row in csv.reader([one], skipinitialspace=True) for name in row)
-
-
-def joined(names: Sequence[str]) -> str:
-    """Names of columns as these options take them."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(names)
-    return line.getvalue()
 
 
 def _several(name: str, says: str) -> Any:
@@ -72,7 +65,7 @@ def chosen(given: dict[str, Any]) -> "Choices":
     try:
         return Choices.of(**said)
     except ValueError as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(spelled(str(error))) from None
 
 
 def _are_of_cells(options: Mapping[str, Any]) -> bool:

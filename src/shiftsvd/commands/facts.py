@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.device.moving import devices
 from shiftsvd.backends.holding import bytes_in_memory, left_beside
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
@@ -33,7 +34,7 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 
 
 def lines(facts: Facts, as_json: bool) -> str:
-    """One JSON object, or a line for each fact."""
+    """Facts as one JSON object, or as a line for each."""
     if as_json:
         return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1
@@ -58,6 +59,7 @@ def installation() -> Facts:
     facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set()}
     facts |= {"kernels_lacking": lacking} if lacking else {}
     facts |= {"threads": default_threads()}
+    facts |= {"devices": ", ".join(found)} if (found := devices()) else {}
     facts |= {"machine": platform.machine(), "python": platform.python_version()}
     return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
@@ -168,5 +170,5 @@ def estimated(given: dict[str, Any]) -> Facts:
         "n_passes": foreseen.n_passes + reads,
         "passes_range": [n + reads for n in foreseen.passes_range],
         "seconds_per_pass": seconds,
-        "seconds": None if seconds is None else seconds * (foreseen.n_passes + reads),
+        "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
     }

@@ -83,6 +83,7 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
     ),
 )
 @options.resources
+@options.device
 @options.workers
 @under(
     "Resources",
@@ -149,6 +150,7 @@ def fit(**given: Any) -> None:
         raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
     if file == "-" and given["label_column"]:
         raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
+    checks.check_device(given)
     checks.check_workers(given["scheduler"], given["workers"], file)
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     checks.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)

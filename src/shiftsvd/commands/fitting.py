@@ -10,7 +10,9 @@ from dataclasses import asdict, replace
 import click
 import numpy as np
 
+from shiftsvd.backends.device.moving import HOST, moved
 from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
@@ -23,7 +25,7 @@ from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
 from shiftsvd.commands.ranking import ranked, write_features
 from shiftsvd.commands.results import Result, printed
-from shiftsvd.commands.writing import Drawn, Samples, planned, write_files, write_scores
+from shiftsvd.commands.writing import Samples, planned, write_files, write_scores
 from shiftsvd.estimators.labels import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
@@ -59,7 +61,8 @@ def run(options: Fit) -> None:
     colors = label_of(options, A.shape[0])
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
-        listen = stack.enter_context(progress("never" if options.quiet else options.progress))
+        stack.enter_context(named(names.features))
+        listen = stack.enter_context(progress(options.progress, options.quiet))
         if options.checkpoint:
             tell_unless_kept(A, options)
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
@@ -71,7 +74,7 @@ def run(options: Fit) -> None:
             advise_scale(A, names, asked)
             components.settled(pca, options, outputs, paths)
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
-            raster = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
+            drawn = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
             told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
         pca.set_params(missing=options.missing_later)
         if options.filled:
@@ -84,7 +87,7 @@ def run(options: Fit) -> None:
             n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
             result.document["genotypes"] = genotypes.told(pca, n_left_out)
         result.document.update(known.told() if told is None else told.document())
-        write_files(pca, result, outputs, paths, Drawn(raster, colors), told)
+        write_files(pca, result, outputs, paths, drawn, colors, told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
         manifest.write(result.document, outputs, paths)
@@ -122,7 +125,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", CERTIFIED)  # `_judged` says it by the tolerance of the command
-        pca.fit(A, covariates=known.C)
+        pca.fit(_placed(A, options, bool(pca.preprocess)), covariates=known.C)
     if names.features is not None:
         pca.feature_names_in_ = np.asarray(names.features, object)
     if known.design is not None:
@@ -132,6 +135,18 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
+
+
+def _placed(A: Observed, options: Fit, is_changed: bool) -> Observed:
+    """The data where they are to be multiplied; refused where they are read from a file, or changed."""
+    if options.device in (None, HOST):
+        return A
+    if is_changed:
+        raise ValueError(f"--device {options.device} needs all features as they are: give --mask none")
+    try:
+        return moved(A, str(options.device))
+    except TypeError as error:
+        raise ValueError(f"--device: {error}; more --memory may hold them") from None
 
 
 def _judged(info: Info, last: float, tol: float) -> Info:

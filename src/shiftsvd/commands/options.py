@@ -16,6 +16,7 @@ from shiftsvd.names import (
     TOL,
     Chromosomes,
     FlavorName,
+    FormatName,
     MatchName,
     MissingName,
     ProjectName,
@@ -52,7 +53,7 @@ class Matrix(click.Path):
 # A matrix may be a folder, and "-" is stdin. Whether there is one, and what it holds, is for the readers to say.
 MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-OUTPUT: Final = click.Path(dir_okay=False, allow_dash=True)
+OUTPUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `checks.tables` to say
 SOLVERS: Final = get_args(SolverName)
 SCALES: Final = (*get_args(ScaleName), "patterson", "none")
 MISSING: Final = get_args(MissingName)
@@ -95,6 +96,13 @@ def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     if not 0 <= number < float("inf"):
         raise click.BadParameter(f'{value!r} is neither "auto" nor a number of at least 0')
     return number
+
+
+def _tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
+    """A relative accuracy."""
+    if not 0 <= value < 1:
+        raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
+    return value
 
 
 def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -153,6 +161,7 @@ preprocess = under(
         metavar="NAME:KEY=VALUE,...",
         multiple=True,
         callback=_transforms,
+        shell_complete=lambda ctx, parameter, begun: [name for name in TRANSFORMS if name.startswith(begun)],
         help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one "
         f"after another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
     ),
@@ -214,9 +223,7 @@ solver = under(
 )
 tol = under(
     "Components",
-    click.option(
-        "--tol", type=click.FloatRange(min=0), default=TOL, show_default=True, help="Relative accuracy of the values."
-    ),
+    click.option("--tol", callback=_tolerance, default=TOL, show_default=True, help="Relative accuracy of the values."),
 )
 force = under("Output", click.option("--force", is_flag=True, help="Replace outputs that exist."))
 as_json = under("Output", click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout."))
@@ -252,12 +259,23 @@ progress = under(
 )
 talk = under(
     "Messages",
-    click.option("--quiet", "-q", is_flag=True, help="Nothing on stderr but warnings and errors."),
+    click.option(
+        "--quiet",
+        "-q",
+        is_flag=True,
+        help="Nothing on stderr but warnings, errors, and a --progress that is asked for.",
+    ),
     click.option("--verbose", "-v", count=True, help="Say more; twice: with the place of an error."),
 )
 inside = under(
     "Data",
-    click.option("--format", "format_", metavar="NAME", help="Format of the file.  [default: by its name and content]"),
+    click.option(
+        "--format",
+        "format_",
+        metavar="NAME",
+        type=click.Choice(get_args(FormatName)),
+        help="Format of the file, such as csv, mtx.  [default: by its name and content]",
+    ),
     click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
     click.option("--orient", type=click.Choice(["rows", "columns"]), help="Where the samples are."),
     click.option(
@@ -317,6 +335,14 @@ regressed = under(
     ),
 )
 resources = under("Resources", threads, memory)
+device = under(
+    "Resources",
+    click.option(
+        "--device",
+        metavar="NAME",
+        help="Multiply on a card, by PyTorch: cuda, cuda:1; auto: on one if there is one.  [default: cpu]",
+    ),
+)
 workers = under(
     "Resources",
     click.option("--scheduler", metavar="ADDRESS", help="Read and multiply on the workers of a Dask scheduler."),

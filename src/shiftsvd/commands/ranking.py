@@ -69,7 +69,7 @@ def check_top_features(given: dict[str, Any]) -> None:
     """Refuse what a choice of features cannot have beside it."""
     if given["top_features"] is None:
         if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
-            raise click.UsageError(f"{' and '.join(others)} say how features are chosen: give --top-features NUMBER")
+            raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
         return
     check_choice(given["mask"], given["top_features"])
     if given["missing"] != "error":

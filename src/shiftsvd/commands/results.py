@@ -174,7 +174,7 @@ def _taken(features: dict[str, Any]) -> str:
 
 
 def _chosen_by(features: dict[str, Any]) -> str:
-    """By what they were chosen: a column of the file, or a ranking, which took some reads."""
+    """How features were chosen, for the summary: by a column of the file, or a ranking, which took some reads."""
     if "mask" in features:
         return f"by {features['mask']}"
     batches = f" in each {features['batch']}" if "batch" in features else ""

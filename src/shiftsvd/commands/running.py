@@ -1,6 +1,5 @@
 """How a subcommand runs: warnings and errors become single lines on stderr, and codes that a script can read."""
 
-import ast
 import logging
 import re
 import shlex
@@ -13,39 +12,14 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands.columns import joined
 from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, as_given
-from shiftsvd.names import GENES
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES
+from shiftsvd.commands.spelling import spelled
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.plain import plain, plain_lines
 from shiftsvd.runs.warned import NOTICE, Notice
 
-# What the library calls its arguments, and what they are called here.
-SPELLED = {
-    "memory_limit": "--memory",
-    "force=True": "--force",
-    "allow_external=True": "--allow-external",
-    "stream=True": "--scheduler and --workers",
-    "max_iter": "--max-iter",
-    "trust_ambiguous=True": "--trust-ambiguous",
-    'match="position"': "--match position",
-    'match="name"': "--match name",
-    'feature_types="all"': "--feature-types all",
-    f'feature_types="{GENES}"': f'--feature-types "{GENES}"',
-    "feature_types": "--feature-types",
-    'join="inner"': "--join inner",
-    'orient="rows"': "--orient rows",
-    'orient="columns"': "--orient columns",
-    "mask_var=None": "--mask none",
-    "mask_var": "--mask",
-}
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
-# Arguments that take names of columns or marks, as messages have them: drop='date', one_hot=['sex', 'town'].
-SAID = re.compile(
-    r"\b(ids|drop|columns|one_hot|label_column|sep|decimal|thousands|encoding|comment|missing|preprocess|flavor)="
-    r"(\[[^\]]*\]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")"
-)
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
 
 
@@ -63,7 +37,7 @@ class Subcommand(click.Command):
         return super().parse_args(ctx, spelled)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Many options are listed under headings."""
+        """List the options of a long help under headings; click calls this for ``--help``."""
         if not write_options(self, ctx, formatter):
             super().format_options(ctx, formatter)
 
@@ -82,7 +56,14 @@ class Subcommand(click.Command):
                 raise  # a fault of the program, which wants its traceback
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
-            raise click.ClickException(_line(error)) from None
+            raise click.ClickException(_line(_remedied(error))) from None
+
+
+def _remedied(error: BaseException) -> BaseException:
+    """The error, with the option that helps if it is about entries that are no numbers."""
+    from shiftsvd.commands.gaps import remedied
+
+    return remedied(error)
 
 
 def _line(error: BaseException) -> str:
@@ -96,26 +77,7 @@ def _line(error: BaseException) -> str:
         text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
-    return plain(re.sub(r"\s*\n\s*", " ", _spelled(text)).strip()) or type(error).__name__
-
-
-def _spelled(text: str) -> str:
-    """A message with the names of options in place of those of arguments."""
-    text = as_given(text)
-    for name, option in SPELLED.items():
-        text = text.replace(name, option)
-    return SAID.sub(_option, text)
-
-
-def _option(said: re.Match[str]) -> str:
-    """An argument as the option is typed."""
-    try:
-        value = ast.literal_eval(said[2])
-    except (ValueError, SyntaxError):
-        return said[0]  # text of a file that looks like one
-    names = value if isinstance(value, list) else [value]
-    several = said[1] in ("drop", "columns", "one_hot")
-    return f"--{said[1].replace('_', '-')} {shlex.quote(joined(names) if several else str(names[0]))}"
+    return plain(re.sub(r"\s*\n\s*", " ", spelled(text)).strip()) or type(error).__name__
 
 
 @contextmanager
@@ -128,7 +90,7 @@ def _warnings_told(quiet: bool) -> Iterator[None]:
             told.add(str(message))
             is_notice = issubclass(category, Notice)
             if not (is_notice and quiet):
-                click.echo(f"{'' if is_notice else 'warning: '}{plain(_spelled(str(message)))}", err=True)
+                click.echo(f"{'' if is_notice else 'warning: '}{plain(spelled(str(message)))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -142,8 +104,8 @@ class _Plain(logging.Formatter):
     """Lines of the log without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of the log, without what steers a terminal."""
-        return plain_lines(super().format(record))
+        """One line of the log with the names of options, without what steers a terminal."""
+        return plain_lines(spelled(super().format(record)))
 
 
 @contextmanager

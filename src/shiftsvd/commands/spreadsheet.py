@@ -16,7 +16,7 @@ _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are 
 
 
 def _keep(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """For every table that the command writes."""
+    """Keep the option where whatever writes a table looks for it; click calls this."""
     ctx.meta[SAFE] = value
 
 

@@ -11,6 +11,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends import centered
+from shiftsvd.commands.checks import within
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.names import SolverName
@@ -18,17 +19,12 @@ from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import auto_solver, estimate
 from shiftsvd.solvers.auto import solver_named
-from shiftsvd.solvers.base import check_rank
 
 
 def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
     """Print a line for each solver: median seconds, passes, memory foreseen, accuracy certified and measured."""
-    try:
-        X, _ = open_matrix(path)
-        check_rank(k, X.shape)
-    except (OSError, ValueError, ImportError) as error:
-        told = str(error)
-        raise click.ClickException(told if str(path) in told else f"{path}: {told}") from None
+    X, _ = open_matrix(path)
+    within(k, X.shape, str(path))
     A = centered(X)
     runs: dict[SolverName, list[SVDResult]] = {name: [] for name in solvers}
     seconds: dict[SolverName, list[float]] = {name: [] for name in solvers}
@@ -55,7 +51,7 @@ def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: f
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
-    """One run; what did not converge shows in the table."""
+    """One run of a solver, without warnings: what did not converge shows in the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return solver_named(name, A, k, tol)(A, k, 0)

@@ -68,7 +68,7 @@ class Samples(NamedTuple):
     cohort: Cohort | None
 
 
-def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> Any:
+def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> "Drawn | None":
     """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     A, names, known, cohort = samples
     table = Table(component_names(pca.n_components_), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
@@ -87,12 +87,11 @@ def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, pat
         if "eigenvec" in paths:
             assert cohort is not None
             writes.append(stack.enter_context(genotypes.vectors(outputs.part(paths["eigenvec"]), cohort.samples, pca)))
-        raster = score_raster(pca) if "report" in paths else None
-        if raster is not None:
-            writes.append(lambda first, block: raster.add(block))
+        rasters = score_rasters(pca) if "report" in paths else []
+        writes += [lambda first, block, add=raster.add: add(block) for raster in rasters]
         if writes:
             write_rows(pca.iter_scores(A, covariates=known.C), writes)
-    return raster
+    return Drawn(rasters or None, names.samples) if "report" in paths else None
 
 
 def component_names(k: int) -> list[str]:
@@ -100,22 +99,29 @@ def component_names(k: int) -> list[str]:
     return [f"PC{j + 1}" for j in range(k)]
 
 
-def score_raster(pca: PCA) -> Any:
-    """What a report draws of the scores, however many they are; None where there is no second component."""
+def score_rasters(pca: PCA) -> list[Any]:
+    """What a report draws of the scores, however many they are: a raster for each plane."""
     from shiftsvd.plot.raster import ScoreRaster
+    from shiftsvd.report import planes_of
 
-    return ScoreRaster.of(pca, rng=0) if pca.n_components_ > 1 else None
+    return [ScoreRaster.of(pca, components=pair, rng=0) for pair in planes_of(pca.n_components_)]
 
 
 class Drawn(NamedTuple):
-    """What the report draws of the scores, and by what it colours them."""
+    """What the report draws of the scores, and what the samples are called."""
 
-    raster: Any
-    colors: Any
+    rasters: Any
+    samples: Any
 
 
 def write_files(
-    pca: PCA, result: Result, outputs: Outputs, paths: dict[str, Path], drawn: Drawn, told: Told | None
+    pca: PCA,
+    result: Result,
+    outputs: Outputs,
+    paths: dict[str, Path],
+    drawn: Drawn | None,
+    colors: Any,
+    told: Told | None,
 ) -> None:
     """Writes all files but the scores: the model, the components, the tables of features, the result."""
     if not paths:
@@ -129,17 +135,18 @@ def write_files(
         genotypes.values(outputs.part(paths["eigenval"]), pca)
     if told is not None:
         told.write({name: outputs.part(path) for name, path in paths.items()})
-    if "report" in paths:
+    if drawn is not None:
         from shiftsvd import report
 
         report.write(
             outputs.part(paths["report"]),
             pca,
-            scores=drawn.raster,
+            scores=drawn.rasters,
+            samples=drawn.samples,
             source=result.source,
             command=typed(),
             names=result.features,
-            colors=drawn.colors,
+            colors=colors,
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
         )

@@ -68,7 +68,7 @@ def _lacking(
 
 
 def _some(names: list[str]) -> str:
-    """The first few of them."""
+    """The first few names, and how many more there are, for a message."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 

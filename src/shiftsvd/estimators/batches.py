@@ -23,6 +23,7 @@ class BatchPCA(FittedPCA):
     """What `PCA` does with batches."""
 
     _stream: Stream | None = None  # what `partial_fit` has kept so far
+    _count: int | None = None  # components, where it is the first batch that decides
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Add rows to those that it was given before, one or many from the first batch on; sparse X stays sparse.
@@ -129,11 +130,15 @@ class BatchPCA(FittedPCA):
         stream = self._stream
         if _is_fitted(name) and "info_" not in vars(self) and stream is not None and stream.moments.count > 1:
             with threads(self.n_threads):
-                n = self.n_features_in_
-                self.__dict__.update(stream.fitted(self._wanted(n), self._vector(n)))
+                self.__dict__.update(self._made(stream))
         if name not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return vars(self)[name]
+
+    def _made(self, stream: Stream) -> dict[str, Any]:
+        """The fitted attributes of a stream."""
+        n = self.n_features_in_
+        return stream.fitted(self._wanted(n), self._vector(n))
 
     def _keep(self, stream: Stream) -> None:
         """Keeps this stream; the fitted attributes are made from it when one of them is asked for."""
@@ -142,7 +147,7 @@ class BatchPCA(FittedPCA):
         self._stream = stream
 
     def _forget(self) -> None:
-        """Nothing fitted, and no stream."""
+        """Delete all fitted attributes, and the stream of batches."""
         for name in [name for name in vars(self) if name == "_stream" or _is_fitted(name)]:
             del self.__dict__[name]
 
@@ -184,7 +189,7 @@ class BatchPCA(FittedPCA):
 
 
 def merge_pca(a: "PCA", b: "PCA") -> "PCA":
-    """One `PCA` of the rows that two were given by `partial_fit`, as if one had been given all of them.
+    """Put two fits by `partial_fit` together: one `PCA` of the rows of both, as if it had been given all.
 
     Parameters
     ----------

@@ -167,12 +167,28 @@ class CorrespondenceAnalysis(Components):
         return self.fit(X).transform(X)
 
     def transform(self, X: Any) -> Panel:
-        """`row_coordinates` as an array, or as `set_output` says."""
+        """`row_coordinates` as an array, or as `set_output` says.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        array of shape (n_rows, n_components)
+            The principal coordinates of each row; a data frame where `set_output` says so.
+        """
         return self._project(X)
 
     @as_one_fit
     def row_cosine_similarities(self, X: Any) -> Any:
         """Squared cosines: how much of a row's squared distance from the centre each component shows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, n_columns)
+            Rows with the columns of the fit.
 
         Returns
         -------
@@ -202,7 +218,18 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def column_cosine_similarities(self, X: Any) -> Any:
-        """Squared cosines of columns, as `row_cosine_similarities`."""
+        """Squared cosines: how much of a column's squared distance from the centre each component shows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame, Dask array or Operator of shape (n_rows, any number)
+            The table that was fitted, or columns over its rows.
+
+        Returns
+        -------
+        array, or DataFrame if X is one, of shape (n_columns, n_components)
+            The share of each component in the squared distance of a column from the centre.
+        """
         profiles, U = self._column_profiles(X)
         return labelled(_cosines(profiles, U), self._column_names(X))
 

@@ -10,6 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
 from shiftsvd.backends.validation import sound_places, unmasked
+from shiftsvd.estimators.native import taken
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
 
@@ -66,6 +67,7 @@ def counted(estimator: Any, X: Any, reset: bool) -> Operator:
 
 def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
     """X checked by scikit-learn, which would lose a mask without a word."""
+    X = taken(X)
     if not kinds.keys() - {"ensure_min_samples"} and _as_it_is_read(estimator, X, reset, **kinds):
         count_columns(estimator, X, reset)
         return X

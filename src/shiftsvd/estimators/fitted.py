@@ -8,10 +8,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.not_finite import named
 from shiftsvd.estimators.aligned import aligned
 from shiftsvd.estimators.extremes import deviations, refuse_beyond
 from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
 from shiftsvd.estimators.likelihood import PPCA
+from shiftsvd.estimators.native import dispatched, here, hosted, natively
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import stepwise
@@ -35,6 +37,7 @@ class FittedPCA(Components):
     @overload
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Panel: ...
 
+    @natively
     @as_one_fit
     def transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Scores ``(X - shift) diag(1 / scale_) components_.T``, with the shift and scale of the training data.
@@ -131,6 +134,7 @@ class FittedPCA(Components):
             raise ValueError("the model knows no names of its features; fit it to a data frame")
         return aligned(self, list(names), "names", max_absent, "max_absent lets so many be unobserved")
 
+    @natively
     @as_one_fit
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
         """Points in the space of the data, in its units, from scores of shape (n_samples, n_components_).
@@ -153,8 +157,9 @@ class FittedPCA(Components):
             back = back + prepared.points(len(Z), data)
             return np.asarray(back.astype(np.result_type(Z.dtype, self.components_.dtype)))
 
-        return points(self, X, found, prepared.shift.needs is None)
+        return points(self, here(X), found, prepared.shift.needs is None)
 
+    @natively
     @as_one_fit
     def score_samples(self, X: Any, groups: Any = None, covariates: Any = None) -> Vector:
         """Log-likelihood of each row under the probabilistic model, in the units of X; shape (n_samples,).
@@ -166,6 +171,10 @@ class FittedPCA(Components):
         degenerate normal distribution there, minus infinity elsewhere. Where the variances leave the range of
         numbers (see `explained_variance_`) this, `score`, `get_covariance` and `get_precision` raise ValueError.
         """
+        return self._likelihoods(X, groups, covariates)
+
+    def _likelihoods(self, X: Any, groups: Any, covariates: Any) -> Vector:
+        """The log-likelihood of each row, on the host."""
         check_is_fitted(self, "components_")
         refuse_beyond(self.singular_values_, self.explained_variance_)
         A = self._minus_shift(self._operator(X), groups, covariates)
@@ -173,16 +182,19 @@ class FittedPCA(Components):
         rest = (A - LowRank(Z, self.components_.T)).row_squares()
         return self._model().log_likelihood(Z, np.asarray(rest))
 
+    @natively
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:
         """Mean log-likelihood of the rows."""
-        return float(np.mean(self.score_samples(X, groups, covariates)))
+        return float(np.mean(self._likelihoods(X, groups, covariates)))
 
+    @natively
     @as_one_fit
     def get_covariance(self) -> Panel:
         """Covariance of the model in the units of X, shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
         return self._model().covariance()
 
+    @natively
     @as_one_fit
     def get_precision(self) -> Panel:
         """Inverse of `get_covariance`, by the formula of Woodbury."""
@@ -202,11 +214,12 @@ class FittedPCA(Components):
     def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
         """X as a fit is to see it, after its features are remembered (`reset`) or compared with those of the fit."""
         X = self._checked(X, reset, least)
-        return given(X, self.shift, self.missing, self.unobserved, self._resources)
+        with named(getattr(self, "feature_names_in_", None)):
+            return given(X, self.shift, self.missing, self.unobserved, self._resources)
 
     def _checked(self, X: Any, reset: bool, least: int) -> Any:
         """X of at least so many rows: as scikit-learn knows it, or an operator, or data with gaps."""
-        if isinstance(X, Gaps) or is_unread(X):
+        if isinstance(X, Gaps) or is_unread(X) or dispatched(X):
             A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=self.memory_limit)
             if A.shape[0] < least:
                 raise ValueError(
@@ -275,7 +288,7 @@ class FittedPCA(Components):
         """
         from shiftsvd.model_file import save_model
 
-        save_model(self, path, force=force, names=names, source=source)
+        save_model(hosted(self), path, force=force, names=names, source=source)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -311,6 +324,6 @@ class FittedPCA(Components):
 
 
 def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:
-    """All rows of panels that come part by part."""
+    """One panel of those that come part by part."""
     panels = [panel for _, panel in parts]
     return panels[0] if len(panels) == 1 else np.concatenate(panels)

@@ -1,11 +1,11 @@
 """Latent semantic analysis: from raw texts to points, in one object."""
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.utils.validation import check_is_fitted
 
@@ -30,10 +30,35 @@ class LSA(Named):
         that mean, how alike all texts are.
     normalize : bool
         Divide the coordinates of each text by their length, so that products are cosines.
-    strip_accents, lowercase, analyzer, stop_words, token_pattern, ngram_range, max_df, min_df, max_features
-        Which words count: as in `sklearn.feature_extraction.text.TfidfVectorizer`.
-    norm, use_idf, smooth_idf, sublinear_tf
-        How they are weighted: as there.
+    strip_accents : {"ascii", "unicode"}, callable or None
+        Whether letters lose their accents; this and what follows down to `sublinear_tf` goes to
+        `sklearn.feature_extraction.text.TfidfVectorizer`.
+    lowercase : bool
+        Whether capitals become small letters.
+    preprocessor, tokenizer : callable, optional
+        What a text goes through before it is cut, and what cuts it into words.
+    analyzer : {"word", "char", "char_wb"} or callable
+        Whether terms are made of words or of letters.
+    stop_words : "english", list of str, or None
+        Words that are left out.
+    token_pattern : str
+        The regular expression of a word.
+    ngram_range : (int, int)
+        How many words, at least and at most, make a term.
+    max_df, min_df : int, or float in [0, 1]
+        In how many texts a term may and must occur: a count, or a share of the texts.
+    max_features : int, optional
+        Only so many of the most frequent terms.
+    vocabulary : dict or list of str, optional
+        The terms themselves, in place of those of the texts.
+    norm : {"l1", "l2"} or None
+        The norm that the weights of each text get.
+    use_idf : bool
+        Whether rare terms weigh more.
+    smooth_idf : bool
+        Whether document frequencies are counted as if one more text held every term.
+    sublinear_tf : bool
+        Whether a count becomes ``1 + log(count)``.
     solver : str or Solver
         As in `svd`.
     tol : float, optional
@@ -89,6 +114,9 @@ class LSA(Named):
     max_df: int | float = 1.0
     min_df: int | float = 1
     max_features: int | None = None
+    preprocessor: Any = None
+    tokenizer: Any = None
+    vocabulary: Any = None
     norm: str | None = "l2"
     use_idf: bool = True
     smooth_idf: bool = True
@@ -116,6 +144,8 @@ class LSA(Named):
 
         Raises
         ------
+        TypeError
+            If X is a matrix or a frame, or holds what is no text.
         ValueError
             If no words are left, or for settings that cannot be.
         """
@@ -140,7 +170,24 @@ class LSA(Named):
             A text without any of the terms is at 0, or where the empty text is if the mean is subtracted.
         """
         check_is_fitted(self, "svd_")
-        return self._placed(self.vectorizer_.transform(X))
+        return self._placed(self.vectorizer_.transform(self._texts(X)))
+
+    def inverse_transform(self, X: Any) -> Panel:
+        """The weights of the terms that coordinates stand for.
+
+        Parameters
+        ----------
+        X : array of shape (n_texts, n_components)
+            Coordinates, as `transform` gives them. With `normalize` they have lost the lengths of the texts, and their
+            weights are those of texts of length 1 among the components.
+
+        Returns
+        -------
+        array of shape (n_texts, n_terms)
+            Of the terms in `terms_`, dense.
+        """
+        check_is_fitted(self, "svd_")
+        return np.asarray(self.svd_.inverse_transform(X))
 
     def top_terms(self, component: int, n: int = 10) -> list[str]:
         """The n terms that weigh most in a component, by size, the heaviest first.
@@ -167,12 +214,10 @@ class LSA(Named):
     def _fit(self, X: Any) -> Any:
         """The weights of the words of the texts, after all is learned from them."""
         vectorizer = self._with_settings(TfidfVectorizer)
-        weights = vectorizer.fit_transform(X)
-        svd = self._with_settings(PCA if self.center else TruncatedSVD)
-        with warnings.catch_warnings():
-            # What TruncatedSVD says of the mean is in the description of `center`.
-            warnings.filterwarnings("ignore", "the first component is the mean")
-            svd.fit(weights)
+        weights = vectorizer.fit_transform(self._texts(X))
+        # What TruncatedSVD says of the mean is in the description of `center`.
+        svd = self._with_settings(PCA) if self.center else self._with_settings(TruncatedSVD, warn_mean=False)
+        svd.fit(weights)
         self.vectorizer_, self.svd_ = vectorizer, svd
         self.components_ = svd.components_
         self.singular_values_ = svd.singular_values_
@@ -181,10 +226,26 @@ class LSA(Named):
         self.info_ = svd.info_
         return weights
 
+    def _texts(self, X: Any) -> Any:
+        """X, unless it cannot be texts; what a function of the user takes apart may be anything."""
+        kind, shape = type(X).__name__, getattr(X, "shape", None)
+        if issparse(X) or (shape is not None and len(shape) != 1):
+            raise TypeError(
+                f"LSA takes texts, one a sample, got {kind} of shape {shape}; of a frame give the column of texts, of "
+                "weights that are there already use TruncatedSVD or PCA"
+            )
+        own = callable(self.analyzer) or self.preprocessor is not None
+        if own or isinstance(X, str) or not hasattr(X, "__getitem__"):  # one text scikit-learn refuses
+            return X
+        wrong = next(((i, x) for i, x in enumerate(X) if not isinstance(x, str | bytes)), None)
+        if wrong is not None:
+            raise TypeError(f"LSA takes texts, got {type(wrong[1]).__name__} as number {wrong[0]}: {wrong[1]!r:.60}")
+        return X
+
     def _with_settings(self, kind: Any, **known: Any) -> Any:
         """A text transformer of this kind, with those settings of this estimator that it has, too."""
         names = signature(kind).parameters
-        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names}, **known)
+        return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names} | known)
 
     def _placed(self, weights: Any) -> Panel:
         """Coordinates (m, k) of documents from the weights of their terms, of length 1 where that was asked for."""

@@ -29,12 +29,6 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     ----------
     n_components : int
         How many dimensions to find.
-    correction : None, "benzecri" or "greenacre"
-        Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
-        ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of
-        ``K / (K - 1) (sum lambda^2 - (J - K) / K^2)`` (Greenacre; J categories). Coordinates stay as they are.
-    unknown : "error" or "ignore"
-        What `transform` does with a category that was not seen: refuse it, or place the row by its other columns.
     solver : str or Solver
         As in `svd`.
     tol : float, optional
@@ -42,7 +36,15 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
     random_state : int, Generator, RandomState or None
         As in `PCA`.
     n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+    correction : None, "benzecri" or "greenacre"
+        Indicators inflate the inertia. With K columns, an eigenvalue above 1/K becomes
+        ``(K / (K - 1) (lambda - 1/K))^2`` and any other 0; percentages are of the sum of these (Benzécri), or of
+        ``K / (K - 1) (sum lambda^2 - (J - K) / K^2)`` (Greenacre; J categories). Coordinates stay as they are.
+    unknown : "error" or "ignore"
+        What `transform` does with a category that was not seen: refuse it, or place the row by its other columns.
 
     Attributes
     ----------

@@ -10,13 +10,14 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.extremes import beyond, in_range
 from shiftsvd.estimators.likelihood import minka_rank
+from shiftsvd.estimators.native import fitted_natively
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.front import accuracy, check_complete, decompose
 from shiftsvd.missing import completed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
-from shiftsvd.preparation.prepare import Preparation
+from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
@@ -36,7 +37,7 @@ class PCA(BatchPCA):
     ----------
     n_components : int, float in (0, 1), "mle" or None
         Number of components; a share of the variance to exceed, by the fewest components; Minka's estimate (up
-        to 5000 features); None is min(n_samples, n_features).
+        to 5000 features); None is min(n_samples, n_features), whatever the weights of the samples.
     copy : bool
         Accepted for compatibility; input is never written.
     whiten : bool
@@ -72,7 +73,8 @@ class PCA(BatchPCA):
     n_threads : int, optional
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Default: half of the available memory. What would need more is refused; where it is tight, "auto" may take
+        another solver for another number of threads, as in `svd`.
     verbose : int
         Accepted for compatibility.
     scale_ddof : 0 or 1
@@ -180,7 +182,7 @@ class PCA(BatchPCA):
     max_iter: int = names.MAX_ITER
     preprocess: Preprocess | None = None
 
-    @as_one_fit
+    @fitted_natively
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Find the components of X.
 
@@ -207,6 +209,12 @@ class PCA(BatchPCA):
         ValueError
             For data or settings that cannot be; nothing is computed before they are checked.
         """
+        self._learn(X, sample_weight, groups, covariates)
+        return self
+
+    @as_one_fit
+    def _learn(self, X: Any, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Prepared:
+        """`fit`, and what is known of the rows then: for those who want more than the model keeps, in no more reads."""
         A = self._given(X, reset=True, least=2)
         weights = row_weights(sample_weight, A.shape[0])
         entries, tol = as_transforms(self.preprocess), TOL if self.tol is None else self.tol
@@ -238,7 +246,7 @@ class PCA(BatchPCA):
         if entries:
             self.preprocess_ = prepared.entries
         self._set(F, variance, prepared.count, B, len(F.S) if k else 0, unit)
-        return self
+        return prepared
 
     def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int, unit: int) -> None:
         """The fitted attributes of the first k components of B; `variance` is over ``4^unit``."""

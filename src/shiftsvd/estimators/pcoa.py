@@ -22,7 +22,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.warned import warn
-from shiftsvd.solvers.base import TOL
+from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 
 LARGEST = 2.0**100  # of a distance; the least is its inverse: their fourth powers are summed
@@ -128,8 +128,7 @@ class PCoA(Estimator):
         S = self._squared(X)
         n = S.shape[0]
         k = _components(self.n_components, n)
-        if not self.tol >= 0:
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        check_tol(self.tol)
         rng = random_generator(self.random_state)
         with threads(S.costs.n_threads):
             means = _means(S, rng)
@@ -207,7 +206,7 @@ class PCoA(Estimator):
         return SquaredDistances(D, thread_count(self.n_threads))
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
-        """All eigenvalues of a small B, formed."""
+        """All eigenvalues of a small B, which is formed for LAPACK."""
         n = B.shape[0]
         affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n} points")
         G = B.matmat(np.eye(n))

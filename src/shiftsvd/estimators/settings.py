@@ -12,7 +12,7 @@ from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.shifts import NAMES, Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
-from shiftsvd.solvers.base import SHARED, TOL
+from shiftsvd.solvers.base import SHARED, TOL, check_tol
 from shiftsvd.solvers.randomized import auto_iterations
 
 SVD_SOLVERS = get_args(SklearnSolverName)
@@ -74,8 +74,8 @@ class Asked:
                 raise ValueError(f"svd_solver must be one of {', '.join(SVD_SOLVERS)} or None, got {svd_solver!r}")
             if not (isinstance(solver, str) and solver == "auto"):
                 raise ValueError(f"give svd_solver or solver, not both; got {svd_solver!r} and {solver!r}")
-        if self.tol is not None and not (isinstance(self.tol, int | float) and self.tol >= 0):
-            raise ValueError(f"tol must be at least 0, got {self.tol}")
+        if self.tol is not None:
+            check_tol(self.tol)
         if self.tol is not None and isinstance(solver, Solver):
             raise ValueError(
                 f"tol fills solvers given by name; set it in the solver object, got tol={self.tol} beside {solver}"
@@ -163,8 +163,7 @@ def tolerance(tol: float | None, solver: Any) -> float:
         return TOL
     if isinstance(solver, Solver):
         raise ValueError(f"set tol in the solver object, got tol={tol} beside {solver}")
-    if not tol >= 0:
-        raise ValueError(f"tol must be at least 0, got {tol}")
+    check_tol(tol)
     return tol
 
 

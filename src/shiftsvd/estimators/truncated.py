@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.algebra.units import in_units
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.not_finite import named
 from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator, tolerance
@@ -18,7 +19,7 @@ from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.result import SVDResult
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.warned import warn_once
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
 from shiftsvd.transforms.chains import apply_all, width
@@ -53,6 +54,9 @@ class TruncatedSVD(Components):
         Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
         Default: half of the available memory. What would need more is refused.
+    warn_mean : bool
+        Whether a first component that is the mean of the rows gives a warning, once in a process; `mean_alignment_`
+        tells it in any case.
     preprocess : transformation, its name, or list of them
         What is done to the entries first, such as `TfIdf` or `PMI`: see `shiftsvd.transforms`. Nothing becomes dense.
         `transform` does with new rows what was learned from those of the training; X is the transformed matrix below.
@@ -70,7 +74,8 @@ class TruncatedSVD(Components):
         Its share of the exact total variance of X.
     mean_alignment_ : array of shape (n_components,)
         ``|cos|`` of the angle between each component and the mean of the rows. Above 0.99 the first component says
-        only that the data are off-centre, and a warning does as well; `PCA` subtracts the mean, from sparse data too.
+        only that the data are off-centre, and once in a process a warning does as well; `PCA` subtracts the mean,
+        from sparse data too.
     preprocess_ : tuple of Fitted
         What the transformations have learned; only where there are any.
     n_features_in_ : int
@@ -114,6 +119,7 @@ class TruncatedSVD(Components):
     n_threads: int | None = None
     memory_limit: int | str | None = None
     preprocess: Preprocess | None = None
+    warn_mean: bool = True
 
     @as_one_fit
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -151,11 +157,11 @@ class TruncatedSVD(Components):
         if entries:
             self.preprocess_ = prepared.entries
         self._set(F, B, centred, squares)
-        if self.mean_alignment_[0] > ALIGNED:
-            warn(
+        if self.warn_mean and self.mean_alignment_[0] > ALIGNED:
+            warn_once(
                 f"the first component is the mean of the rows (|cos| = {self.mean_alignment_[0]:.4f}), so that only "
                 f"{len(F.S) - 1} of {len(F.S)} components describe how rows differ; PCA subtracts the mean, and keeps "
-                "sparse data sparse",
+                "sparse data sparse; warn_mean=False is silent, and so are later fits of this process",
             )
         return self
 
@@ -218,7 +224,12 @@ class TruncatedSVD(Components):
 
     @as_one_fit
     def inverse_transform(self, X: Any) -> Any:
-        """The points in the space of the data from scores of shape (n_samples, n_components).
+        """The points in the space of the data that have these scores.
+
+        Parameters
+        ----------
+        X : array or Dask array of shape (n_samples, n_components)
+            Scores, as `transform` gives them.
 
         Returns
         -------
@@ -232,7 +243,9 @@ class TruncatedSVD(Components):
         """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
         if is_unread(X):
             return counted(self, X, reset)
-        return as_operator(validated(self, X, reset), **vars(self._resources))
+        X = validated(self, X, reset)
+        with named(getattr(self, "feature_names_in_", None)):
+            return as_operator(X, **vars(self._resources))
 
     def _wanted(self, shape: tuple[int, int]) -> int | float:
         """The number of components, or a share."""

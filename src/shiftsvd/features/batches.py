@@ -19,7 +19,7 @@ class Batches(NamedTuple):
 
     @classmethod
     def of(cls, labels: Any, n_rows: int) -> Self:
-        """From labels, one for each row; without them all rows are one batch."""
+        """The batches by labels, one for each row; without labels all rows are one batch."""
         if labels is None:
             codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:

@@ -171,7 +171,7 @@ def _by_dispersion(
     names: Vector | None,
     base: float,
 ) -> Ranking:
-    """By normalised dispersions, of all rows or of each batch."""
+    """The ranking by normalised dispersions, of all rows or of each batch."""
     look = _look(A, Logarithms(None, asked.flavor == "seurat", base), batches)
     if steps:
         A, look = _of_last_step(A, steps, look)

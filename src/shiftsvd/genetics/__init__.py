@@ -62,7 +62,7 @@ class GenotypePCA:
     explained_variance_ratio : array of shape (k,)
         0 where no sample differs from another.
     frequencies : array of shape (n_variants,)
-        p: how often the first allele of the .bim occurs among the samples.
+        The frequencies p: how often the first allele of the .bim occurs among the samples.
     samples : Samples
         Arrays `families` and `names`.
     variants : Variants
@@ -70,6 +70,7 @@ class GenotypePCA:
     used : array of bool, of shape (n_variants,)
         The variants that take part: they are on the chromosomes asked for, and not monomorphic.
     info : Info
+        Solver, passes, and bounds of the errors of the singular values.
     n_left_out : int
         How many variants are on other chromosomes than those asked for.
     n_filtered : int
@@ -79,13 +80,25 @@ class GenotypePCA:
     removed : dict
         How many variants or samples each filter removed, in their order; not kept in files of models.
     tracy_widom : TracyWidom, or None
+        The test of each component, where `pca` was asked for it; not kept in files of models.
     scan : SelectionScan, or None
-        What `pca` was asked for besides; not kept in files of models.
+        The scan of all variants, where `pca` was asked for it; not kept in files of models.
 
     See Also
     --------
     genetics.pca : Makes one.
     genetics.Projection : New samples on its components.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     fit = shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    >>> fit.eigenvectors.shape, fit.loadings.shape, fit.samples.names.shape
+    ((20, 2), (50, 2), (20,))
     """
 
     eigenvalues: Vector
@@ -242,8 +255,16 @@ def pca(
         "autosomes" leaves out variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
         letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
         species, and all numbers stay. "all" leaves out none.
-    solver, tol, rng, n_threads, memory_limit
-        As in `shiftsvd.svd`; `tol` is the relative accuracy of the singular values.
+    solver : str or Solver
+        As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
     stream : bool, optional
         Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
         4 bytes each.

@@ -37,6 +37,7 @@ class Projection(NamedTuple):
     eigenvectors : array of shape (n_samples, k)
         In the units of `GenotypePCA.eigenvectors`; NaN for samples with too few genotypes for so many components.
     samples : Samples
+        The new samples, in the order of their file.
     n_used, n_flipped, n_absent, n_mismatched : int
         Variants of the components that were used (of which so many with their alleles swapped), that the new file does
         not have, and that have other alleles there.
@@ -53,6 +54,18 @@ class Projection(NamedTuple):
     See Also
     --------
     genetics.GenotypePCA : ``project`` gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> rng = np.random.default_rng(0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("a", "b"):
+    ...         to_bed(f"{folder}/{name}.bed", rng.integers(0, 3, (20, 50)).astype(np.float32))
+    ...     found = shiftsvd.genetics.pca(f"{folder}/a.bed", 2).project(f"{folder}/b.bed")
+    >>> found.eigenvectors.shape, found.n_used
+    ((20, 2), 50)
     """
 
     eigenvectors: Panel

@@ -20,6 +20,7 @@ class Kinship(NamedTuple):
     Parameters
     ----------
     samples : Samples
+        The samples, in the order of the file.
     kinship : array of shape (n_samples, n_samples)
         KING-robust: about 0.25 for parents, children and siblings, 0.125 and 0.0625 for the second and third degree,
         0.5 for twins and duplicates; NaN where neither sample is heterozygous anywhere.
@@ -29,6 +30,15 @@ class Kinship(NamedTuple):
     See Also
     --------
     genetics.unrelated : Makes one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shiftsvd.genetics import Kinship, Samples
+    >>> samples = Samples(np.array(["f", "f"]), np.array(["mother", "child"]))
+    >>> found = Kinship(samples, np.array([[0.5, 0.25], [0.25, 0.5]]), np.array([True, False]))
+    >>> found.samples.names[found.unrelated].tolist()
+    ['mother']
     """
 
     samples: Samples
@@ -54,8 +64,12 @@ def unrelated(
     cutoff : float in 0..0.5
         The largest kinship of two samples of the set: 0.177, 0.0884 and 0.0442 lie below the first, the second and the
         third degree.
-    chromosomes, n_threads, memory_limit
+    chromosomes : "autosomes" or "all"
         As in `pca`. Kinship is of variants on autosomes.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
     **filters
         As in `pca`, but for `unrelated`. Do not prune for kinship: its authors advise against it.
 

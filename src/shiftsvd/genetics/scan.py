@@ -37,6 +37,17 @@ class SelectionScan(NamedTuple):
     See Also
     --------
     genetics.pca : ``scan=True`` gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     scan = shiftsvd.genetics.pca(f"{folder}/a.bed", 2, scan=True).scan
+    >>> scan.z_scores.shape, scan.p_values.shape
+    ((50, 2), (50,))
     """
 
     z_scores: Panel

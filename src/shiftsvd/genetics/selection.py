@@ -55,6 +55,9 @@ class Selection:
     Parameters
     ----------
     chromosomes : "autosomes" or "all"
+        Whether variants on sex chromosomes and mitochondria are left out, as in `pca`.
+    keep, remove : path, or list of names, or of pairs of a family and a name
+        Samples that are to stay, and to go: a file with FID and IID in each line, or IID alone, with or without a head.
     extract, exclude : path, or list of names
         Variants that are to stay, and to go: names in a file, with spaces or lines between them.
     extract_range, exclude_range : path
@@ -63,13 +66,12 @@ class Selection:
     exclude_long_range : "hg19" or "hg38"
         The build of the positions: 24 regions of long-range linkage in humans go (Price et al. 2008; Weale 2010). On
         hg38 the ends of the nine that span a centromere are estimates.
-    keep, remove : path, or list of names, or of pairs of a family and a name
-        Samples that are to stay, and to go: a file with FID and IID in each line, or IID alone, with or without a head.
     mind, geno : float
         The largest share of missing genotypes of a sample, and of a variant.
     hwe : float
-        The smallest p value of the exact test of Hardy-Weinberg proportions, among founders, of variants on autosomes;
-        `hwe_midp`: of its mid-p (PLINK's "midp").
+        The smallest p value of the exact test of Hardy-Weinberg proportions, among founders, of variants on autosomes.
+    hwe_midp : bool
+        Whether that is the mid-p value (PLINK's "midp").
     maf : float
         The smallest frequency of the rarer allele, among founders.
     unrelated : float
@@ -77,12 +79,23 @@ class Selection:
         samples of which no two have more, and the others are projected.
     indep_pairwise : (window, step, r2)
         Pruning by linkage, as `plink2 --indep-pairwise` does: a window of variants (50), or kilobases ("200kb", with a
-        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders. `indep_order`: the
-        order of comparisons, 1 that of PLINK 1.9 and of plink2 until November 2023, 2 that of plink2 since then.
+        step of 1), how many variants it moves on, and the largest r^2 of two in it; among founders.
+    indep_order : 1 or 2
+        The order of comparisons: 1 is that of PLINK 1.9 and of plink2 until November 2023, 2 that of plink2 since then.
 
     See Also
     --------
     genetics.pca : Takes the same names as arguments.
+
+    Examples
+    --------
+    >>> from shiftsvd.genetics import Selection
+    >>> Selection(maf=0.01, hwe=1e-6).maf
+    0.01
+    >>> Selection(maf=5)
+    Traceback (most recent call last):
+    ...
+    ValueError: maf must be a number in 0..0.5, got 5
     """
 
     chromosomes: Chromosomes = "autosomes"

@@ -33,6 +33,17 @@ class TracyWidom(NamedTuple):
     See Also
     --------
     genetics.pca : ``tracy_widom=True`` gives one.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     test = shiftsvd.genetics.pca(f"{folder}/a.bed", 2, tracy_widom=True).tracy_widom
+    >>> test.statistics.shape, test.p_values.shape
+    ((2,), (2,))
     """
 
     statistics: Vector
@@ -60,6 +71,12 @@ def tracy_widom(
     Returns
     -------
     TracyWidom
+        Statistics and p values of the components, in the order of the eigenvalues.
+
+    See Also
+    --------
+    genetics.pca : ``tracy_widom=True`` tests the components that it finds.
+    suggest_k : Rules that take any matrix.
 
     Notes
     -----

@@ -85,7 +85,7 @@ class Place:
             return sum(bytes_of_columns(tree, frame) for frame in frames if frame is not None)
 
     def opened(self, path: Path) -> Opened:
-        """One file, as its reader finds it; what that has to tell was told."""
+        """One of the files, opened again without the notices of its reader, which were given the first time."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
             where = self.format, self.key, self.orient, self.memory_limit

@@ -45,6 +45,13 @@ PIPED = "standard input"  # what a file is called that came that way
 class Names(NamedTuple):
     """The names of the samples and of the features; None where the file has none.
 
+    Parameters
+    ----------
+    samples : array of str, of shape (n_samples,), or None
+        The names of the rows.
+    features : array of str, of shape (n_features,), or None
+        The names of the columns.
+
     See Also
     --------
     io.open_matrix : Gives them with the matrix.
@@ -117,6 +124,13 @@ class Opened:
     See Also
     --------
     io.open_matrix : Opens files, and gives an operator.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> opened = ss.io.Opened(np.ones((3, 2)), columns=np.array(["a", "b", "c"]), samples="columns")
+    >>> opened.by_features, opened.names.samples.tolist()
+    (True, ['a', 'b', 'c'])
     """
 
     matrix: Any
@@ -135,13 +149,28 @@ class Opened:
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":
-        """The file with other names of features."""
+        """The file with other names of features.
+
+        Parameters
+        ----------
+        names : array of str, of shape (n_features,), or None
+            The names.
+
+        Returns
+        -------
+        Opened
+            The same matrix; nothing of it is copied.
+        """
         return replace(self, columns=names) if self.samples == "rows" else replace(self, rows=names)
 
     @property
     def names(self) -> Names:
         """The names of the samples and of the features."""
         return Names(*((self.rows, self.columns) if self.samples == "rows" else (self.columns, self.rows)))
+
+
+class Unfit(ValueError):
+    """Of a file that was read, and is not what was asked for: who names the file does not say that it was not read."""
 
 
 @contextmanager
@@ -153,7 +182,8 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
         said = str(error)
         if not said.startswith((str(path), *map(str, parts))):
             why = getattr(error, "strerror", None) or said or type(error).__name__
-            raise kind_of(error)(plain_lines(f"{path} cannot be read: {why}")) from error
+            what = ":" if isinstance(error, Unfit) else " cannot be read:"
+            raise kind_of(error)(plain_lines(f"{path}{what} {why}")) from error
         if said != plain_lines(said):
             raise kind_of(error)(plain_lines(said)) from error
         raise

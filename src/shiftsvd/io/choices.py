@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Self
 
+from shiftsvd.io.base import Unfit
+
 _SEPARATORS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _SHOWN = 8  # names of columns in an error
 JOIN = "="  # between the name of a column and one of its classes: sex=F
@@ -64,7 +66,29 @@ class Choices:
         one_hot: Columns | Mapping[str, Iterable[str]] = (),
         **settings: Any,
     ) -> Self:
-        """From arguments as `open_matrix` takes them, which are refused where they cannot be."""
+        """The choices from arguments as `open_matrix` takes them, which are refused where they cannot be.
+
+        Parameters
+        ----------
+        drop : str, or iterable of str
+            Columns that are left out.
+        columns : str, or iterable of str
+            The only columns that are features; empty: all.
+        one_hot : str, iterable of str, or mapping of str to classes
+            Columns of classes.
+        **settings
+            The other parameters of `Choices`.
+
+        Returns
+        -------
+        Choices
+            The settings, with names as tuples, and separators as the characters that they name.
+
+        Raises
+        ------
+        ValueError
+            For a column with two uses, marks that are no single character, or an encoding that Python does not know.
+        """
         if isinstance(one_hot, Mapping):
             classes = {str(name): tuple(map(str, found)) for name, found in one_hot.items()}
         else:
@@ -100,7 +124,7 @@ class Choices:
         for use, these in uses:
             for other, those in uses:
                 if use < other and (both := set(these) & set(those)) and {use, other} != {"columns", "one_hot"}:
-                    raise ValueError(f"a column has one use: {min(both)!r} is in {use} and in {other}")
+                    raise ValueError(f"a column has one use: {min(both)!r} is in {use}= and in {other}=")
 
     @property
     def named_ids(self) -> tuple[str, ...]:
@@ -109,7 +133,7 @@ class Choices:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """All columns that are named."""
+        """The names of all columns of which something is said."""
         return (*self.named_ids, *self.drop, *self.columns, *self.one_hot)
 
     @property
@@ -130,36 +154,86 @@ class Choices:
         return [name for name in self.given if name in ("sep", "decimal", "thousands", "encoding", "comment")]
 
     def refuse_for(self, what: str, but: Sequence[str] = ()) -> None:
-        """Refuse what is said of columns and texts where there are none to choose."""
+        """Refuse what is said of columns and texts where there are none to choose.
+
+        Parameters
+        ----------
+        what : str
+            What there is in place of a table, for the message.
+        but : sequence of str
+            Settings that have a meaning there.
+
+        Raises
+        ------
+        ValueError
+            If anything else is said.
+        """
         if these := [name for name in self.given if name not in but]:
             value = getattr(self, these[0])
             told = said(these[0], [value] if isinstance(value, str) else list(value))
-            raise ValueError(f"{told} is for tables of numbers, got it for {what}; leave it out")
+            raise Unfit(f"{told} is for tables of numbers, got it for {what}; leave it out")
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Refuse columns that a table with these names has not, or has twice where one is meant."""
+        """Refuse columns that a table with these names has not, or has twice where one is meant.
+
+        Parameters
+        ----------
+        names : sequence of str
+            The names of the columns of the table, in order.
+
+        Raises
+        ------
+        ValueError
+            With the name that is meant, where one is alike.
+        """
         there = set(names)
         for name in self.named:
             if name not in there and name not in self.may_lack:
                 close = get_close_matches(name, names, 1)
                 told = f"did you mean {close[0]!r}? it has" if close else "it has"
-                raise ValueError(f"it has no column {name!r}; {told} {shown(names)}")
+                raise Unfit(f"it has no column {name!r}, got {said(self._use(name), [name])}; {told} {shown(names)}")
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
-                raise ValueError(f"{name!r} must be one column, and several are called so; rename them first")
+                raise Unfit(f"{name!r} must be one column, and several are called so; rename them first")
         for name in self.one_hot:
             if any(other.startswith(name + JOIN) for other in names):
-                raise ValueError(
+                raise Unfit(
                     f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
                 )
 
+    def _use(self, name: str) -> str:
+        """Which setting names a column."""
+        return next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
+
     def leaves_out(self, name: str) -> bool:
-        """Whether a column is no feature, by what was said."""
+        """Whether a column is no feature, by what was said.
+
+        Parameters
+        ----------
+        name : str
+            The name of the column.
+
+        Returns
+        -------
+        bool
+            True of the names of rows, of what is dropped, and of what is not among chosen columns.
+        """
         chosen = not self.columns or name in self.columns or name in self.one_hot
         return name in self.drop or name == self.ids or not chosen
 
     def learned(self, features: Iterable[str] | None) -> Self:
-        """For other tables: the classes as they were found, and every column may be absent."""
+        """The choices for other tables: the classes as a fit found them, and every column may be absent.
+
+        Parameters
+        ----------
+        features : iterable of str, or None
+            The names of the features of the fit, such as "age" and "sex=F".
+
+        Returns
+        -------
+        Choices
+            The settings for tables that the fit is applied to.
+        """
         found = [str(name) for name in (() if features is None else features)]
         one_hot = {
             name: tuple(each[len(name + JOIN) :] for each in found if each.startswith(name + JOIN))
@@ -168,14 +242,31 @@ class Choices:
         return replace(self, one_hot=one_hot, may_lack=self.named, remembered=True)
 
     def beside(self, others: "Choices") -> "Choices":
-        """These choices, changed by what is said now: more columns to leave out, other uses of columns."""
+        """The choices, changed by what is said now: more columns to leave out, other uses of columns.
+
+        Parameters
+        ----------
+        others : Choices
+            What is said now.
+
+        Returns
+        -------
+        Choices
+            The settings, in which what is said now wins.
+        """
         now = {name: getattr(others, name) for name in others.given}
         uses = (*others.named_ids, *others.columns, *others.one_hot)
         now["drop"] = (*(name for name in self.drop if name not in (*uses, *others.drop)), *others.drop)
         return replace(self, **now, may_lack=tuple(name for name in self.may_lack if name not in others.named))
 
     def of_parts(self) -> Self:
-        """For files side by side, each with columns of its own."""
+        """The choices for files side by side, each with columns of its own.
+
+        Returns
+        -------
+        Choices
+            The settings for one of the files: columns that are named need not be in it.
+        """
         return replace(self, may_lack=(*self.drop, *self.columns, *self.one_hot))
 
 
@@ -183,7 +274,7 @@ NOTHING = Choices()  # said
 
 
 def _listed(names: Columns) -> tuple[str, ...]:
-    """One name or several."""
+    """A tuple of names, each once, from one name or several."""
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(map(str, names)))
 
 

@@ -51,8 +51,14 @@ def convert(
         A file or folder that `open_matrix` reads, or ``"-"`` for standard input.
     path_out : str or Path
         .h5ad or .h5 for HDF5, .zarr for Zarr. It appears when it is complete.
-    format, key, orient, feature_types
-        As in `open_matrix`.
+    format : str, optional
+        The format of what is read, as in `open_matrix`.
+    key : str, optional
+        The element inside the file, as in `open_matrix`.
+    orient : "rows" or "columns", optional
+        Where the samples are in the file, as in `open_matrix`.
+    feature_types : "all", a type such as "Antibody Capture", or list of them, optional
+        Which features to take, as in `open_matrix`.
     force : bool
         Replace what exists.
     memory_limit : int (bytes) or str such as "2GB", optional
@@ -68,6 +74,10 @@ def convert(
     ------
     ValueError, OSError
         If the input cannot be read or the output not be written; what was at `path_out` is then there still.
+
+    See Also
+    --------
+    io.open_matrix : Opens what was written.
 
     Notes
     -----
@@ -106,11 +116,11 @@ def _refuse(path: Path, force: bool, compression: str | None) -> None:
     if compression not in COMPRESSIONS:
         raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
     if path.exists() and not force:
-        raise FileExistsError(f"{path} exists; force=True (--force) replaces it")
+        raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
     if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
         raise FileExistsError(f"{path} exists, and is {'a folder' if path.is_dir() else 'no folder'}; remove it first")
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: its folder does not exist")
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
 
 
 def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Path) -> Generator[Block, None, None]:

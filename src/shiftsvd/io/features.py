@@ -24,7 +24,8 @@ def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
     asked, features = _asked(wanted), opened.features
     if features is None or features.types is None:
         if asked not in (None, [EVERY]):
-            raise ValueError(f"{path} has no types of features; leave out feature_types, got {wanted!r}")
+            given = ", ".join([wanted] if isinstance(wanted, str) else map(str, wanted or ()))
+            raise ValueError(f"{path} has no types of features; leave out feature_types, got {given}")
         return opened
     types = features.types
     places = _places(path, types, asked, features.usual)

@@ -83,7 +83,7 @@ def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: 
 
 
 def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_limit: int | str | None) -> Opened:
-    """One file with these features in their order, zeros for those that it has not."""
+    """One of the files with the features of all in their order, and zeros for features that it lacks."""
     names = wanted.tolist()
     opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
     some = SomeColumns(opened.matrix, _places_of(known, names))

@@ -9,7 +9,7 @@ from typing import IO, Literal, cast
 import numpy as np
 
 from shiftsvd.io.base import Labels
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import beyond, limit_of
 
 _LONGEST_LINE = 1 << 28  # of a text file: a row of ten million numbers
 NAME = 100  # bytes of a name, as Python holds it and in an array
@@ -40,10 +40,7 @@ def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, reme
     """Refuse a file that would take more memory than the limit (default: half of what is free)."""
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:
-        raise ValueError(
-            f"{path} would take about {n_bytes / 1e9:.3g} GB of memory, more than the limit of {limit / 1e9:.3g} GB; "
-            f"raise the memory limit, or {remedy}"
-        )
+        raise ValueError(f"{path} would take about {beyond(n_bytes, limit)} of memory; raise memory_limit, or {remedy}")
 
 
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
@@ -79,7 +76,7 @@ def longest_line(memory_limit: int | str | None, growth: int) -> int:
 
 def too_long(path: Path, longest: int) -> ValueError:
     """What to say of a line that is longer."""
-    remedy = "" if longest == _LONGEST_LINE else ", and whether the memory limit may be raised"
+    remedy = "" if longest == _LONGEST_LINE else ", and whether memory_limit may be raised"
     return ValueError(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file{remedy}")
 
 

@@ -1,8 +1,8 @@
 """Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -13,9 +13,10 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.not_finite import SHOWN, NotFinite
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Names, Opened, Orient, reading
-from shiftsvd.io.choices import NOTHING, Choices, Columns
+from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
+from shiftsvd.io.choices import NOTHING, Choices, Columns, said
 from shiftsvd.io.column import with_classes
 from shiftsvd.io.features import FeatureTypes, of_types
 from shiftsvd.io.joining import JOINS, Join
@@ -27,8 +28,6 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.warned import notice
-
-_SHOWN = 5  # features in an error
 
 
 def open_matrix(
@@ -103,7 +102,9 @@ def open_matrix(
     Returns
     -------
     A : Operator of shape (n_samples, n_features)
+        The matrix, in memory or read again for each product.
     names : Names
+        The names of its rows and columns; None where the file has none.
 
     Raises
     ------
@@ -196,26 +197,24 @@ def operator_of(
     """What readers found in files, or a part of it, as `open_matrix` gives it."""
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
-        try:
+        with named_as(paths, opened, opened.by_features):
             A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
-        except ValueError as error:
-            raise named_gaps(X, opened) or error from None
     return (A.H if opened.by_features else A), opened.names
 
 
-def named_gaps(X: Any, opened: Opened) -> ValueError | None:
-    """What to say of a table in memory that lacks entries, if features have names."""
-    features = opened.names.features
-    if not opened.table or not isinstance(X, np.ndarray) or features is None or np.isinf(X).any():
-        return None
-    counts = np.isnan(X).sum(axis=1 if opened.by_features else 0)
-    there = np.flatnonzero(counts)
-    some = ", ".join(f"{str(features[j])!r} ({counts[j]:,})" for j in there[:_SHOWN])
-    more = f" and {len(there) - _SHOWN:,} more columns" if len(there) > _SHOWN else ""
-    return ValueError(
-        f"{counts.sum():,} entries are missing, in {some}{more}; missing='mean' or missing='em' says what stands for "
-        f"them, and columns can be left out: drop={str(features[there[0]])!r}"
-    )
+@contextmanager
+def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterator[None]:
+    """Says of values that are not finite which file has them, and what their features, or rows, are called there."""
+    try:
+        yield
+    except NotFinite as error:
+        found = (error.turned() if by_features else error).found
+        names, drop = opened.names.features, None
+        if opened.table and names is not None:
+            drop = said("drop", [str(names[j]) for j in found.columns[0][:SHOWN]])
+        raise NotFinite(replace(found, names=names, where=f"{several(paths)}: ", drop=drop)) from None
+    except ValueError as error:
+        raise Unfit(str(error)) from error
 
 
 def read_files(
@@ -246,7 +245,7 @@ def read_files(
 
 
 def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
-    """With its samples where they are said to be, and of its features the types that are wanted."""
+    """An opened file with its samples where they are said to be, and only features of the types that are wanted."""
     if orient is None and opened.unsaid:
         notice(opened.unsaid)
     if orient in (None, opened.samples):

@@ -127,7 +127,7 @@ def _held(path: Path, matrix: Any) -> HeldRows:
 
 
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:
-    """The first file that has names of what all share, and these."""
+    """The first file that has names of what all files share, and those names."""
     named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
     return next(((i, names) for i, names in named if names is not None), (0, None))
 

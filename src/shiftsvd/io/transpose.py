@@ -64,7 +64,7 @@ def _sparse(source: RowSource, n_bytes: int, folder: Path) -> Iterator[csr_array
 
 
 def _blocks(source: RowSource, n_bytes: int) -> Iterator[Any]:
-    """All blocks of rows, checked."""
+    """The blocks of rows of a file, their structure checked."""
     for lo, hi in pairwise(source.edges(n_bytes)):
         block = source.read(lo, hi)
         if not isinstance(block, np.ndarray):
@@ -80,7 +80,7 @@ def _equal(sizes: npt.NDArray[np.int64], n_bytes: int) -> list[Bucket]:
 
 
 def _append(folder: Path, bucket: Bucket, values: npt.NDArray[Any]) -> None:
-    """More of a bucket."""
+    """Write further entries to the file of a bucket."""
     with (folder / f"{bucket[0]}").open("ab") as file:
         file.write(values.tobytes())
 

@@ -71,7 +71,7 @@ class OneThread:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """One thread inside this block."""
+        """Let BLAS run one thread inside a block, whoever else holds it down."""
         holder = object()
         try:
             self._take(holder)
@@ -84,7 +84,7 @@ class OneThread:
                 raise
 
     def _take(self, holder: object) -> None:
-        """One thread, for one more holder."""
+        """Set the number of threads to one, and note who asked for it."""
         with self.lock:
             self.holders[holder] = get_ident()
             for library in libraries():
@@ -128,7 +128,7 @@ def limited_here() -> bool:
 
 
 def limit_here() -> None:
-    """One BLAS thread where the number belongs to this thread, which works for one that holds the process."""
+    """Set one BLAS thread where each thread has its own number: workers call this, since their fit cannot do it."""
     _here.limited = True
     for library in libraries():
         if library.by_thread:

@@ -33,7 +33,7 @@ class Completion:
     U, S, V : arrays of shape (m, k), (k,), (n, k)
         The part without the biases.
     row_bias, column_bias : arrays of shape (m,), (n,)
-        b, and c, which holds the overall level; 0 where they were not asked for.
+        The vectors b, and c, which holds the overall level; 0 where they were not asked for.
     penalty : float
         What was subtracted from every singular value.
     n_iter : int
@@ -75,7 +75,20 @@ class Completion:
     heldout_r2: float | None = None
 
     def predict(self, rows: npt.ArrayLike, columns: npt.ArrayLike) -> Vector:
-        """The entries of the model at these rows and columns, two integer arrays of equal length."""
+        """The entries of the model at these rows and columns.
+
+        Parameters
+        ----------
+        rows : int, or array of int
+            Rows of the entries, from 0.
+        columns : int, or array of int
+            Their columns, from 0, of a shape that broadcasts with `rows`.
+
+        Returns
+        -------
+        array of the shape that both broadcast to
+            The model's value of each entry, also of those that were observed.
+        """
         i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
 
@@ -122,7 +135,9 @@ def complete_matrix(
     rng : int, Generator or None
         As in `svd`.
     n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
     memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from shiftsvd.io.base import reading
+from shiftsvd.io.base import Unfit, reading
 from shiftsvd.model_file.coding import code, decode, text_array
 from shiftsvd.model_file.container import (
     FORMAT,
@@ -155,7 +155,7 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
         model = _decoded(*read(path))
         if not isinstance(model, kind):
             wanted = " or a ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise ValueError(f"it holds a {type(model).__name__}, where a {wanted} is wanted")
+            raise Unfit(f"it holds a {type(model).__name__}, where a {wanted} is wanted")
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "

@@ -133,7 +133,7 @@ def named(inner: Check) -> Check:
 
 
 def optional(inner: Check) -> Check:
-    """None, or what it must be otherwise."""
+    """A check that lets None pass, and gives anything else to the inner one."""
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if value is not None:

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import version
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None
     from safetensors.numpy import save_file
 
     if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: no such folder as {path.parent}")
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
     try:
         with Outputs([path], force) as outputs:
             part = outputs.part(path)
@@ -71,11 +72,34 @@ def _check_header(path: Path) -> None:
     """Refuse what safetensors would take: long headers, names that appear twice, pipes that never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
+    there = path.stat().st_size
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
             raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
-        parsed(file.read(size).decode())
+        _check_length(there, 8 + size)
+        try:
+            header = parsed(file.read(size).decode())
+        except (UnicodeDecodeError, JSONDecodeError):
+            raise ValueError("it is damaged, or no model file: it does not begin with a header of texts") from None
+    ends = [tensor["data_offsets"][1] for tensor in header.values() if _is_placed(tensor)]
+    _check_length(there, 8 + size + max(ends, default=0))
+
+
+def _is_placed(tensor: Any) -> bool:
+    """Whether a header tells where a tensor ends; what else may be wrong with it safetensors finds."""
+    place = tensor.get("data_offsets") if isinstance(tensor, dict) else None
+    return isinstance(place, list) and len(place) == 2 and isinstance(place[1], int)
+
+
+def _check_length(there: int, least: int) -> None:
+    """Refuse a file that ends too early, as one does that was not copied or downloaded to its end."""
+    if there == 0:
+        raise ValueError("it is empty")
+    if there < least:
+        raise ValueError(
+            f"it is damaged: it was cut off, {there:,} bytes are there of at least {least:,}; copy it anew"
+        )
 
 
 def _check_version(metadata: Metadata) -> None:

@@ -191,7 +191,7 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
         vectorizer = model._with_settings(TfidfVectorizer, vocabulary=place).fit([""])
     if model.use_idf:
         vectorizer.idf_ = fitted["idf_"]
-    vectorizer.vocabulary, vectorizer.fixed_vocabulary_ = None, False
+    vectorizer.vocabulary, vectorizer.fixed_vocabulary_ = model.vocabulary, model.vocabulary is not None
     model.vectorizer_, model.svd_, model.terms_ = vectorizer, svd, terms
     for name in ("components_", "singular_values_", "explained_variance_ratio_", "info_"):
         setattr(model, name, getattr(svd, name))

@@ -28,6 +28,9 @@ LOOSE = {
     "solver": str | Solver,
     "stop_words": str | list | None,
     "strip_accents": str | None,
+    "preprocessor": None,
+    "tokenizer": None,
+    "vocabulary": dict | list | np.ndarray | None,
 }
 
 

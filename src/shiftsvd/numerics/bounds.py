@@ -84,7 +84,7 @@ def turned(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None
 def _separated(
     theta: Vector, squares: Vector, k: int, beyond: float, limits: Limits | None = None
 ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
-    """Of each group among the k first: how many of these are in it, radius, gap below, what lies above, its size.
+    """Sizes, radii and gaps of the groups of eigenvalues that the k first lie in, and what lies above each.
 
     The last group may go on past the k-th value, by some. Eigenvalues are never below the Ritz value of the same place,
     so that those of the group above begin at its least.

@@ -41,7 +41,7 @@ class Sides:
 
     @property
     def H(self) -> Self:
-        """This function of entries for the transposed matrix."""
+        """The same function of entries for the transposed matrix, with rows and columns exchanged."""
         f = self.f.f if isinstance(self.f, Swapped) else Swapped(self.f)
         return replace(self, f=f, R=self.C, C=self.R)
 
@@ -67,7 +67,7 @@ class Values(Sides):
 
     @property
     def H(self) -> Self:
-        """This choice of entries for the transposed matrix."""
+        """The same choice of entries for the transposed matrix, with rows and columns exchanged."""
         return replace(super().H, lines="rows" if self.lines == "columns" else "columns")
 
 
@@ -101,7 +101,7 @@ class Change(Sides):
 
     @property
     def H(self) -> Self:
-        """This change of entries for the transposed matrix."""
+        """The same change of entries for the transposed matrix, with rows and columns exchanged."""
         return replace(super().H, more=self.more and self.more[::-1])
 
     def values(self, x: Vector, i: Vector, j: Vector) -> Vector:

@@ -42,7 +42,7 @@ class Grouped:
 
     @property
     def H(self) -> "Grouped":
-        """This request for the transposed matrix."""
+        """The same request for the transposed matrix, with rows and columns exchanged."""
         return replace(self, across=not self.across)
 
     @property

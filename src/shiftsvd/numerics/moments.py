@@ -48,7 +48,18 @@ class Moments:
 
     @unwarned
     def merge(self, other: "Moments") -> "Moments":
-        """The moments of the rows of both, as if they had been read together."""
+        """The moments of the rows of both, as if they had been read together.
+
+        Parameters
+        ----------
+        other : Moments
+            Those of other rows with the same columns.
+
+        Returns
+        -------
+        Moments
+            Of all rows; `M2` is None where one of both has none.
+        """
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/algebra/test_moments.py).
         count = self.count + other.count
         if count == 0:
@@ -61,7 +72,23 @@ class Moments:
         return Moments(count, mean, self.M2 + other.M2 + between)
 
     def variance(self, ddof: float = 1) -> Vector:
-        """``M2 / (count - ddof)``, per column; 0 where that is no positive number, as in a column with one entry."""
+        """``M2 / (count - ddof)``, per column; 0 where that is no positive number, as in a column with one entry.
+
+        Parameters
+        ----------
+        ddof : float
+            What is subtracted from the count: 1 is the unbiased estimate, 0 the maximum of the likelihood.
+
+        Returns
+        -------
+        array of shape (n,)
+            The variance of each column.
+
+        Raises
+        ------
+        ValueError
+            If there are no second moments.
+        """
         if self.M2 is None:
             raise ValueError("this operator has no second moments; give the scale as a vector")
         free = np.asarray(self.count - ddof)

@@ -10,6 +10,8 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, checked_component, given_or_new, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay
 
+FEW = 6  # bars for which there is room at least
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LoadingsDisplay:
@@ -18,7 +20,9 @@ class LoadingsDisplay:
     Parameters
     ----------
     values : array of shape (top,)
+        The loadings, descending.
     names : list of str
+        The features that have them.
     component : int
         Its number, from 1.
 
@@ -30,6 +34,14 @@ class LoadingsDisplay:
     See Also
     --------
     plot.loadings : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.LoadingsDisplay.from_estimator(fit, 2, top=1, names=["a", "b", "c"]).names
+    ['c']
     """
 
     values: Vector
@@ -40,7 +52,26 @@ class LoadingsDisplay:
     def from_estimator(
         cls, estimator: Any, component: int = 1, *, top: int = 20, names: Any = None, ax: Any = None
     ) -> Self:
-        """The plot of a fitted estimator or an SVDResult."""
+        """The plot of a fitted estimator or an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        component : int
+            Counted from 1.
+        top : int
+            How many features.
+        names : sequence of n_features names, optional
+            Default: those of the data frame that was fitted, or numbers from 1.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        LoadingsDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         values = fit.components[checked_component(component, fit.k) - 1]
         chosen = largest(np.abs(values), top)
@@ -49,7 +80,18 @@ class LoadingsDisplay:
         return cls(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        LoadingsDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         at = np.arange(len(self.values))
@@ -59,7 +101,7 @@ class LoadingsDisplay:
         size = "medium" if roomy else "small" if len(at) <= 20 else "x-small"
         self.ax_.set_yticks(at, names, parse_math=False, fontsize=size)
         self.ax_.set(title=f"Loadings of PC{self.component}", xlabel="loading")
-        self.ax_.set_ylim(len(at) - 0.4, -0.6)
+        self.ax_.set_ylim(max(len(at), FEW) - 0.4, -0.6)  # few bars are not broad ones
         self.ax_.axvline(0, color=GREY, linewidth=0.8)
         return self
 
@@ -71,9 +113,11 @@ class BiplotDisplay:
     Parameters
     ----------
     points : ScoresDisplay
-        Drawn first.
+        The samples, drawn first.
     arrows : array of shape (top, 2)
+        The loadings of the features on both components.
     names : list of str
+        The features, one for each arrow.
 
     Attributes
     ----------
@@ -85,6 +129,14 @@ class BiplotDisplay:
     See Also
     --------
     plot.biplot : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> sorted(ss.plot.BiplotDisplay.from_estimator(fit, X, names=["a", "b", "c"], top=2).names)
+    ['b', 'c']
     """
 
     points: ScoresDisplay
@@ -105,7 +157,32 @@ class BiplotDisplay:
         color: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult."""
+        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        X : array, sparse matrix or Operator of shape (m, n_features), optional
+            Rows whose scores are drawn; one pass.
+        Z : array of shape (m, k), optional
+            Scores, where they are there already.
+        components : pair of int
+            Which two, counted from 1.
+        top : int
+            How many features.
+        names : sequence of n_features names, optional
+            Default: those of the data frame that was fitted, or numbers from 1.
+        color : array of shape (m,), optional
+            A number or a class for each row.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        BiplotDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
         arrows = fit.components[places].T
@@ -117,7 +194,18 @@ class BiplotDisplay:
         return cls(points, arrows=arrows[chosen], names=[labels[j] for j in chosen])._draw()
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        BiplotDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.points.plot(ax=ax)
         return self._draw()
 
@@ -198,12 +286,20 @@ def biplot(
     ----------
     estimator_or_result : fitted estimator such as `PCA`, or SVDResult
         The fit whose scores and components are drawn.
-    X, Z, components, color, ax
-        As in `scores`.
+    X : array, sparse matrix or Operator of shape (m, n_features), optional
+        Rows whose scores are drawn; one pass.
+    Z : array of shape (m, k), optional
+        Scores, where they are there already.
+    components : pair of int
+        Which two, counted from 1.
     top : int
         How many features.
     names : sequence of n_features names, optional
         Names of the features.
+    color : array of shape (m,), optional
+        A number or a class for each row, as in `scores`.
+    ax : matplotlib Axes, optional
+        Default: those of a new figure.
 
     Returns
     -------

@@ -18,6 +18,8 @@ ORANGE: Final = "#e07b39"
 GREY: Final = "#8a8a8a"
 SHORTEST: Final = 2.0**-400  # a first singular value below this, or above its inverse, is not squared
 LONGEST: Final = 24  # characters of a name in a plot
+LEAST: Final = 1e-12  # a share that is less is none
+DWARFED: Final = 0.05  # of the largest value: what is less can hardly be seen beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +145,12 @@ def _total_variance(model: Any, variances: Vector) -> float:
     return float(model.noise_variance_) * int(min(model.n_samples_, model.n_features_in_))  # no components
 
 
+def is_dominated(values: Vector) -> bool:
+    """Whether one value dwarfs all others, so that these are seen on a logarithmic axis alone."""
+    there = np.sort(values[values > 0])
+    return len(there) > 1 and bool(there[-2] < DWARFED * there[-1])
+
+
 def real(values: Any, what: str) -> Panel:
     """Values as a float64 array, if they are real."""
     values = np.asarray(values)
@@ -163,6 +171,15 @@ def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     return np.argsort(-values, kind="stable")[:top]
+
+
+def percent(share: float | None) -> str:
+    """A share in percent: two decimals, or two digits of what is there or what is left where that is less."""
+    if share is None:
+        return "–"
+    rest = min(abs(share), abs(1 - share))
+    places = 2 if rest >= 1e-4 or rest < LEAST else 1 - int(np.floor(np.log10(100 * rest)))
+    return f"{100 * share:.{places}f} %"
 
 
 def short(name: Any, longest: int = LONGEST) -> str:

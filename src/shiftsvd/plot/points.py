@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from shiftsvd.operators import Panel
 from shiftsvd.plot.colours import Classes, Colouring, Scale, colouring, scale_colours
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, read, short
-from shiftsvd.plot.raster import Grid, ScoreRaster, finite
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, checked_component, given_or_new, percent, read, short
+from shiftsvd.plot.naming import write_names
+from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
 MANY: Final = 20_000  # more points are a raster
 CRISP: Final = 500  # more points are an image, also in vector formats
 BINS: Final = 256
-NAMED: Final = 15  # points with their name beside them
 
 
 @dataclass(eq=False, repr=False)
@@ -24,12 +24,15 @@ class ScoresDisplay:
     Parameters
     ----------
     points : array of shape (m, 2), or ScoreRaster
+        The scores of each sample, or what was counted of many.
     components : pair of int
         Their numbers, from 1.
     shares : pair of floats, optional
         Of the variance, for the labels of the axes.
     color : array of shape (m,), optional
+        A number or a class for each sample.
     labels : sequence of m names, optional
+        Names of the samples, written beside few points.
 
     Attributes
     ----------
@@ -39,6 +42,14 @@ class ScoresDisplay:
     See Also
     --------
     plot.scores : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ScoresDisplay.from_estimator(fit, X).points.shape
+    (100, 2)
     """
 
     points: Panel | ScoreRaster
@@ -60,7 +71,30 @@ class ScoresDisplay:
         labels: Any = None,
         ax: Any = None,
     ) -> Self:
-        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult."""
+        """The plot of the rows of X, of the scores Z, or of the rows behind an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        X : array, sparse matrix or Operator of shape (m, n_features), optional
+            Rows whose scores are drawn; one pass.
+        Z : array of shape (m, k), optional
+            Scores, where they are there already.
+        components : pair of int
+            Which two, counted from 1.
+        color : array of shape (m,), optional
+            A number or a class for each row.
+        labels : sequence of m names, optional
+            Names of the rows, written beside few points.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScoresDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
         if isinstance(Z, ScoreRaster) and tuple(components) != tuple(Z.components):
@@ -72,7 +106,18 @@ class ScoresDisplay:
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScoresDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         m = self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
         colours = colouring(self.color, m)
         if self.labels is not None and len(self.labels) != m:
@@ -86,25 +131,30 @@ class ScoresDisplay:
         if isinstance(self.points, ScoreRaster):
             self._raster(self.points, colours)
         else:
-            self._draw(self.points, colours, self.labels)
+            self._draw(self.points, colours)
+            if self.labels is not None:
+                self._name(*farthest(self.points))
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        """All rows if they are in the sample, or else the counts; these know nothing of colours: then the sample."""
-        points, rows = raster.sample, raster.sample_rows
-        labels = None if self.labels is None else np.asarray(self.labels, object)[rows]
+        """Draw dots where the sample holds all rows, or there are colours, which counts cannot show; else counts."""
+        points, rows, labels = raster.sample, raster.sample_rows, self.labels
         if colours is None and len(points) < raster.n:
             self._density(raster.counts, raster.grid, raster.clipped)
-            self._name(points, labels)
-            return
-        if len(points) < raster.n:
-            self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
-        self._draw(points, None if colours is None else colours.take(rows), labels)
+        else:
+            if len(points) < raster.n:
+                self.ax_.set_title(f"Scores of {len(points):,} of {raster.n:,} samples")
+            self._draw(points, None if colours is None else colours.take(rows))
+        if labels is not None:
+            self._name(*raster.farthest)
 
-    def _draw(self, points: Panel, colours: Colouring | None, labels: Any) -> None:
+    def _draw(self, points: Panel, colours: Colouring | None) -> None:
         """Dots, or cells where there are too many."""
         (self._cells if len(points) > MANY else self._dots)(points, colours)
-        self._name(points, labels)
+
+    def _name(self, points: Panel, rows: npt.NDArray[Any]) -> None:
+        """Names of the samples farthest out beside them."""
+        write_names(self.ax_, points, np.array([str(self.labels[row]) for row in rows], object))
 
     def _dots(self, points: Panel, colours: Colouring | None) -> None:
         """One dot for each sample."""
@@ -188,16 +238,6 @@ class ScoresDisplay:
             said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
             self.ax_.set_title(said, fontsize="medium")
 
-    def _name(self, points: Panel, labels: Any) -> None:
-        """Names, if there are any, beside the samples farthest from the middle."""
-        if labels is None:
-            return
-        spread = points.std(axis=0)
-        far = ((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1)) ** 2
-        for row in np.argsort(-far.sum(axis=1), kind="stable")[:NAMED]:
-            place = {"xytext": (3, 3), "textcoords": "offset points"}
-            self.ax_.annotate(short(labels[row]), points[row], **place, fontsize="x-small", parse_math=False)
-
 
 def scores(
     estimator_or_result: Any,
@@ -226,7 +266,7 @@ def scores(
         classes with a legend: the 20 most frequent, and "other". Where there are many points, a cell has the
         mean of its numbers, or its most frequent class; of a ScoreRaster the sampled rows are drawn.
     labels : sequence of m names, optional
-        Written beside the 15 samples farthest from the middle.
+        Written beside the 15 samples farthest from the middle, but for those that would overlap.
     ax : matplotlib Axes, optional
         Default: those of a new figure.
 
@@ -279,7 +319,7 @@ def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
 
 def _axis(component: int, share: float | None) -> str:
     """The label of an axis, such as "PC1 (12.3 %)"."""
-    return f"PC{component}" if share is None else f"PC{component} ({100 * share:.3g} %)"
+    return f"PC{component}" if share is None else f"PC{component} ({percent(share)})"
 
 
 def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:

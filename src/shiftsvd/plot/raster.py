@@ -10,6 +10,7 @@ from shiftsvd.operators import Panel
 from shiftsvd.plot.fitted import beyond_range, checked_component, read, real
 
 Counts = npt.NDArray[np.int64]
+NAMED = 15  # points that may have their names beside them
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,8 @@ class ScoreRaster:
         Rows seen.
     clipped : int
         Rows outside the grid.
+    farthest : array of shape (at most 15, 2), and array of their numbers
+        The rows farthest out, whose names `scores` writes beside them.
 
     See Also
     --------
@@ -114,10 +117,27 @@ class ScoreRaster:
         self._sample = np.empty((size, 2))
         self._rows = np.empty(size, np.int64)
         self._rng = np.random.default_rng(rng)
+        self._deviations = np.array([float(one) if one > 0 else 1.0 for one in deviations])
+        self._far = np.empty((0, 2)), np.empty(0, np.int64)
 
     @classmethod
     def of(cls, estimator: Any, *, components: tuple[int, int] = (1, 2), **settings: Any) -> Self:
-        """An empty raster for the scores of a fitted estimator."""
+        """An empty raster for the scores of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit whose variances the grid is laid by.
+        components : pair of int
+            Which two, counted from 1.
+        **settings
+            The other parameters of `ScoreRaster`.
+
+        Returns
+        -------
+        ScoreRaster
+            A grid without points; `add` counts them.
+        """
         fit = read(estimator)
         places = [checked_component(component, fit.k) - 1 for component in components]
         plain = estimator._deviations() if beyond_range(estimator) else np.sqrt(fit.variances)
@@ -125,12 +145,24 @@ class ScoreRaster:
         return cls((float(spread[places[0]]), float(spread[places[1]])), components=components, **settings)
 
     def add(self, block: Any) -> None:
-        """Count the next rows of the scores, shape (rows, k): all components, in order."""
+        """Count the next rows of the scores.
+
+        Parameters
+        ----------
+        block : array of shape (rows, k)
+            The scores of all components, in order.
+
+        Raises
+        ------
+        ValueError
+            For a block with too few columns, or scores that are not finite.
+        """
         block = np.asarray(block)
         last = max(self.components)
         if block.ndim != 2 or block.shape[1] < last:
             raise ValueError(f"a block of scores must have at least {last} columns, got shape {block.shape}")
         points = finite(block[:, [one - 1 for one in self.components]])
+        self._note_farthest(points)
         self.counts += self.grid.count(points)
         self.clipped += self.grid.outside(points)
         rows = np.arange(self.n, self.n + len(points))
@@ -151,8 +183,32 @@ class ScoreRaster:
         """The numbers of the sampled rows, from 0."""
         return self._rows[self._order()]
 
+    @property
+    def farthest(self) -> tuple[Panel, Counts]:
+        """The `NAMED` rows farthest from 0 in units of the deviations, shape (at most 15, 2), and their numbers."""
+        return self._far
+
+    def _note_farthest(self, points: Panel) -> None:
+        """Keep those rows, of all rows so far."""
+        known, rows = self._far
+        known, rows = np.vstack([known, points]), np.append(rows, np.arange(self.n, self.n + len(points)))
+        far = _farthest(known / self._deviations)
+        self._far = known[far], rows[far]
+
     def _order(self) -> npt.NDArray[np.intp]:
         return np.argsort(self._rows[: min(self.n, len(self._rows))])
+
+
+def farthest(points: Panel) -> tuple[Panel, Counts]:
+    """The `NAMED` points farthest from their middle, in units of their deviations, and which ones they are."""
+    spread = points.std(axis=0)
+    rows = _farthest((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1))
+    return points[rows], rows
+
+
+def _farthest(points: Panel) -> Counts:
+    """Which points are farthest from 0, the farthest first."""
+    return np.argsort(-(points**2).sum(axis=1), kind="stable")[:NAMED]
 
 
 def finite(scores: Any) -> Panel:

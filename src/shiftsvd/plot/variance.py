@@ -8,9 +8,10 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import repeated
-from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, read
+from shiftsvd.plot.fitted import BLUE, ORANGE, Fit, given_or_new, is_dominated, read
 
 BARS = 40  # more components are a line
+ROUNDING = 1e-8  # what is less beside the largest value is not drawn on a logarithmic axis
 
 Band = tuple[Vector, Vector]
 
@@ -25,7 +26,10 @@ class ScreeDisplay:
         Shares of the total variance; squared singular values where the total is not known.
     bounds : pair of arrays of shape (k,), optional
         Lower and upper bound of the values.
-    cumulative, cumulative_bounds : array and pair of arrays of shape (k,), optional
+    cumulative : array of shape (k,), optional
+        The running sum of the values, where the total is known.
+    cumulative_bounds : pair of arrays of shape (k,), optional
+        Lower and upper bound of the running sum.
     whole : str
         What the shares are of.
 
@@ -38,6 +42,14 @@ class ScreeDisplay:
     See Also
     --------
     plot.scree : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ScreeDisplay.from_estimator(fit).values.round(2).tolist()
+    [0.9, 0.09]
     """
 
     values: Vector
@@ -48,7 +60,20 @@ class ScreeDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult."""
+        """The plot of a fitted estimator or an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScreeDisplay
+            The plot, drawn.
+        """
         fit = read(estimator)
         known, bounds = fit.cumulative(), fit.bounds()
         if known is None:
@@ -62,7 +87,18 @@ class ScreeDisplay:
         ).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ScreeDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         at = np.arange(1, len(self.values) + 1)
@@ -79,7 +115,7 @@ class ScreeDisplay:
             ylabel=f"share of the {self.whole}" if whole else "squared singular value",
             xlim=(0.3, len(at) + 0.7),
         )
-        self.ax_.set_ylim(bottom=0)
+        _scaled(self.ax_, self.values, in_percent=whole)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         self.cumulative_ax_ = self._cumulative(at) if whole else None
         return self
@@ -91,6 +127,7 @@ class ScreeDisplay:
         if self.cumulative_bounds is not None:
             ax.fill_between(at, *self.cumulative_bounds, color=ORANGE, alpha=0.25, linewidth=0)
         ax.set_ylim(0, 1.02)
+        ax.yaxis.set_major_formatter(_in_percent)
         ax.set_ylabel("cumulative", color=ORANGE)
         ax.tick_params(axis="y", colors=ORANGE)
         self.ax_.yaxis.label.set_color(BLUE)
@@ -107,6 +144,7 @@ class ReconstructionErrorDisplay:
     errors : array of shape (k + 1,)
         Frobenius norms relative to that of the shifted, scaled data.
     bounds : pair of arrays of shape (k + 1,), optional
+        Lower and upper bound of the errors.
     new_errors : array of shape (k + 1,), optional
         The same of rows that the fit need not have seen.
     whole : str, optional
@@ -120,6 +158,14 @@ class ReconstructionErrorDisplay:
     See Also
     --------
     plot.reconstruction_error : Draws one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.random.default_rng(0).standard_normal((100, 3)) * [1, 9, 3]
+    >>> fit = ss.PCA(n_components=2).fit(X)
+    >>> ss.plot.ReconstructionErrorDisplay.from_estimator(fit).errors.shape
+    (3,)
     """
 
     errors: Vector
@@ -129,7 +175,27 @@ class ReconstructionErrorDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any = None, *, ax: Any = None) -> Self:
-        """The plot of a fitted estimator or an SVDResult."""
+        """The plot of a fitted estimator or an SVDResult.
+
+        Parameters
+        ----------
+        estimator : fitted estimator such as `PCA`, or SVDResult
+            The fit that is drawn.
+        X : array or sparse matrix of shape (m, n_features), optional
+            Rows whose error is drawn beside that of the fit, for an estimator; two passes.
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ReconstructionErrorDisplay
+            The plot, drawn.
+
+        Raises
+        ------
+        ValueError
+            If the norm of the matrix is not known, or rows are given beside an SVDResult.
+        """
         fit = read(estimator)
         known = fit.cumulative()
         if known is None:
@@ -141,7 +207,18 @@ class ReconstructionErrorDisplay:
         return cls(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw on `ax`, or on a new figure."""
+        """Draw what this display holds, on `ax` or on a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Default: those of a new figure.
+
+        Returns
+        -------
+        ReconstructionErrorDisplay
+            This plot, with `ax_` and `figure_`.
+        """
         self.ax_ = given_or_new(ax)
         self.figure_ = self.ax_.figure
         at = np.arange(len(self.errors))
@@ -154,13 +231,15 @@ class ReconstructionErrorDisplay:
             self.ax_.legend(frameon=False)
         relative = f"error relative to {self.whole}" if self.whole else "relative error"
         self.ax_.set(title="Error of the reconstruction", xlabel="components", ylabel=relative)
-        self.ax_.set_ylim(bottom=0)
+        _scaled(self.ax_, self.errors, in_percent=True)
         self.ax_.xaxis.get_major_locator().set_params(integer=True)
         return self
 
 
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     """The variance of each component and its running sum, as shares of the total, with their bounds.
+
+    Where one component dwarfs most of the others their axis is logarithmic.
 
     Parameters
     ----------
@@ -231,6 +310,23 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     (True, True)
     """
     return ReconstructionErrorDisplay.from_estimator(estimator_or_result, X, ax=ax)
+
+
+def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
+    """An axis from 0, or a logarithmic one where a value dwarfs the others, with shares in percent."""
+    there = values[values > ROUNDING * values.max(initial=0)]
+    if is_dominated(there):
+        ax.set_yscale("log", nonpositive="clip")
+        ax.set_ylim(there.min() / 2, 2 * there.max())
+    else:
+        ax.set_ylim(bottom=0)
+    if in_percent:
+        ax.yaxis.set_major_formatter(_in_percent)
+
+
+def _in_percent(share: float, place: int | None = None) -> str:
+    """A share at a mark of an axis."""
+    return f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %"
 
 
 def _left(share: Vector) -> Vector:

@@ -8,7 +8,7 @@ from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import beyond, limit_of
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,41 @@ class GroupMeans:
     labels: Any = field(default=None, compare=False, repr=False)
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """The means of the groups, one for each row."""
+        """The means of the groups, one for each row, as a matrix of low rank.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            In each row the mean of its group: an indicator of groups times their means.
+        """
         return self.learn(A, moments, weights)[0]
 
     def learn(self, A: Operator, moments: Moments, weights: Vector | None = None) -> "tuple[LowRank, LearnedGroups]":
-        """The shift of A, and that of other rows of the same groups."""
+        """The shift of A, and that of other rows of the same groups.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        (LowRank of shape (m, n), LearnedGroups)
+            What is subtracted from A, and what subtracts the same from other rows.
+        """
         labels = _labels(self.labels, A.shape[0])
         w = np.ones(len(labels)) if weights is None else np.asarray(weights, np.float64)
         known = {label for label, weight in zip(labels, w, strict=True) if weight > 0}
@@ -62,11 +92,27 @@ class GroupMeans:
 
 @dataclass(frozen=True, eq=False)
 class LearnedGroups:
-    """Groups and their means.
+    """The groups that a fit has seen and their means: what `GroupMeans` subtracts from other rows.
+
+    Parameters
+    ----------
+    groups : tuple
+        The labels of the groups, sorted.
+    means : array of shape (groups, n)
+        The mean of each column in each group.
 
     See Also
     --------
     GroupMeans : Learns them.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[1.0, 2.0], [3.0, 6.0], [100.0, 0.0], [102.0, 4.0]])
+    >>> A = ss.as_operator(X)
+    >>> shift, learned = ss.GroupMeans(["a", "a", "b", "b"]).learn(A, A.moments())
+    >>> learned.groups, learned.points(1, ["b"]).tolist()
+    (('a', 'b'), [[101.0, 2.0]])
     """
 
     needs: ClassVar[str | None] = "groups"
@@ -74,15 +120,52 @@ class LearnedGroups:
     means: Panel
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
-        """The means of the groups of the rows of A."""
+        """The means of the groups of the rows of A, as a matrix of low rank.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows.
+        data : array of shape (m,)
+            The group of each row, one of `groups`.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            The matrix to subtract from A.
+        """
         return LowRank(self._places(data, A.shape[0]), self.means.conj().T)
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """The mean of the group of each row."""
+        """The mean of the group of each row.
+
+        Parameters
+        ----------
+        m : int
+            How many rows there are.
+        data : array of shape (m,)
+            The group of each row, one of `groups`.
+
+        Returns
+        -------
+        array of shape (m, n)
+            The means, formed, for `inverse_transform`.
+        """
         return np.asarray(self._places(data, m) @ self.means)
 
     def at(self, places: Any) -> "LearnedGroups":
-        """The means for the columns at these places."""
+        """The means for the columns at these places.
+
+        Parameters
+        ----------
+        places : array of int or bool, or slice
+            Which columns stay, in the order of the rows that are to come.
+
+        Returns
+        -------
+        LearnedGroups
+            The same groups with the means of those columns alone.
+        """
         return LearnedGroups(self.groups, self.means[:, places])
 
     def _places(self, labels: Any, m: int) -> Panel:
@@ -132,13 +215,43 @@ class Covariates:
     intercept: bool = True
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None = None) -> LowRank:
-        """The shift that the design explains of the data, as a matrix of low rank."""
+        """The shift that the design explains of the data, as a matrix of low rank.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            The fitted values of the regression of every column, of the rank of the design.
+        """
         return self.learn(A, moments, weights)[0]
 
     def learn(
         self, A: Operator, moments: Moments, weights: Vector | None = None
     ) -> "tuple[LowRank, LearnedCovariates]":
-        """The shift of A, and that of other rows by the same coefficients."""
+        """The shift of A, and that of other rows by the same coefficients.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that the shift is learned from.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), optional
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        (LowRank of shape (m, n), LearnedCovariates)
+            What is subtracted from A, and what subtracts the same from other rows.
+        """
         m, n = A.shape
         C = _design(self.values, m)
         w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
@@ -159,11 +272,29 @@ class Covariates:
 
 @dataclass(frozen=True, eq=False)
 class LearnedCovariates:
-    """The coefficients of a regression: ``mean + (C - centre) coefficients``.
+    """A regression on covariates, ``mean + (C - centre) coefficients``: what `Covariates` subtracts from other rows.
+
+    Parameters
+    ----------
+    mean : array of shape (n,)
+        The mean of each column; 0 without an intercept.
+    centre : array of shape (p,)
+        The mean of each covariate; 0 without an intercept.
+    coefficients : array of shape (p, n)
+        What a unit of each covariate adds to each column.
 
     See Also
     --------
     Covariates : Learns them.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> age = np.array([20.0, 30.0, 40.0, 50.0])
+    >>> A = ss.as_operator(np.column_stack([2 * age, 1 - age]))
+    >>> shift, learned = ss.Covariates(age).learn(A, A.moments())
+    >>> learned.coefficients.round(6).tolist(), learned.points(1, [60.0]).round(6).tolist()
+    ([[2.0, -1.0]], [[120.0, -59.0]])
     """
 
     needs: ClassVar[str | None] = "covariates"
@@ -172,16 +303,53 @@ class LearnedCovariates:
     coefficients: Panel
 
     def of(self, A: Operator, data: Any = None) -> LowRank:
-        """What the covariates of the rows of A explain."""
+        """What the covariates of the rows of A explain, as a matrix of low rank.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows.
+        data : array of shape (m, p) or (m,)
+            The covariates of each row, in the columns of the fit.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            The matrix to subtract from A.
+        """
         m = A.shape[0]
         return LowRank(self._off(data, m), self.coefficients.conj().T).merge(repeated(self.mean, m))
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """What the covariates explain, formed."""
+        """What the covariates explain, formed.
+
+        Parameters
+        ----------
+        m : int
+            How many rows there are.
+        data : array of shape (m, p) or (m,)
+            The covariates of each row, in the columns of the fit.
+
+        Returns
+        -------
+        array of shape (m, n)
+            The fitted values, formed, for `inverse_transform`.
+        """
         return np.asarray(self.mean + self._off(data, m) @ self.coefficients)
 
     def at(self, places: Any) -> "LearnedCovariates":
-        """The regression for the columns at these places."""
+        """The regression for the columns at these places.
+
+        Parameters
+        ----------
+        places : array of int or bool, or slice
+            Which columns stay, in the order of the rows that are to come.
+
+        Returns
+        -------
+        LearnedCovariates
+            The same covariates with the coefficients of those columns alone.
+        """
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
     def _off(self, values: Any, m: int) -> Panel:
@@ -211,8 +379,7 @@ def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
     needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
     if limit is not None and needed > limit:
         raise ValueError(
-            f"{len(groups)} groups of {len(labels)} rows need about {needed / 1e9:.3g} GB, more than the limit of "
-            f"{limit / 1e9:.3g} GB; put rare groups together"
+            f"{len(groups)} groups of {len(labels)} rows need about {beyond(needed, limit)}; put rare groups together"
         )
     place = {group: j for j, group in enumerate(groups)}
     places = np.array([place.get(label, -1) for label in labels])

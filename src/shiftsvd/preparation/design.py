@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.operators import Panel
-from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.memory import beyond, limit_of
 
 Column = npt.NDArray[Any]  # numbers, truth values, or objects: labels
 Lookup = Callable[[str], Column]  # a column by its name
@@ -81,8 +81,7 @@ class Design:
         needed, limit = 3 * 8 * m * self.width, limit_of(None)
         if limit is not None and needed > limit:
             raise ValueError(
-                f"{self.width} covariates of {m} rows need about {needed / 1e9:.3g} GB, more than the limit of "
-                f"{limit / 1e9:.3g} GB; put rare groups together"
+                f"{self.width} covariates of {m} rows need about {beyond(needed, limit)}; put rare groups together"
             )
 
 

@@ -20,36 +20,113 @@ NAMES = get_args(ShiftName)
 
 @runtime_checkable
 class Shift(Protocol):
-    """A rule for what to subtract, which is known once there is a matrix.
+    """A rule for what to subtract, which is known once there is a matrix; any class with a `resolve` is one.
 
     See Also
     --------
     GroupMeans : One that is learned.
     shifts.Learned : What is learned.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> class FirstRow:  # subtracts the first row from all
+    ...     def resolve(self, A, moments, weights):
+    ...         first = np.eye(A.shape[0])[:, :1]
+    ...         return ss.LowRank(np.ones(A.shape[0]), A.rmatmat(first))
+    >>> isinstance(FirstRow(), ss.shifts.Shift)
+    True
+    >>> ss.svd(np.array([[1.0, 2.0], [4.0, 6.0]]), 1, shift=FirstRow()).S
+    array([5.])
     """
 
     def resolve(self, A: Operator, moments: Moments, weights: Vector | None) -> LowRank:
-        """The shift of A, whose columns have these moments; `weights` has one entry a row."""
+        """The shift of A; fits call this once, before they look for components.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that is shifted.
+        moments : Moments
+            The moments of its columns, with the same weights.
+        weights : array of shape (m,), or None
+            How much each row counts; None is 1 for all.
+
+        Returns
+        -------
+        LowRank of shape (m, n)
+            What is subtracted from A.
+        """
 
 
 class Learned(Protocol):
     """A shift of some rows, with what it takes to shift others in the same way.
 
+    Attributes
+    ----------
+    needs : str or None
+        The argument of `fit` that holds what has to be known of every row, such as "groups".
+
     See Also
     --------
     shifts.Shift : Learns one.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.array([[1.0], [3.0], [10.0]]))
+    >>> shift, learned = ss.GroupMeans(["a", "a", "b"]).learn(A, A.moments())
+    >>> learned.needs, learned.of(A, ["b", "b", "a"]).matmat(np.ones((1, 1))).ravel().tolist()
+    ('groups', [10.0, 10.0, 2.0])
     """
 
     needs: ClassVar[str | None]  # what has to be known of every row
 
     def of(self, A: Operator, data: Any = None) -> Operator | None:
-        """The shift of the rows of A; None where nothing is subtracted."""
+        """The shift of the rows of A; None where nothing is subtracted.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows.
+        data : array of shape (m,) or (m, p), optional
+            What `needs` names, of each row; left out where nothing is needed.
+
+        Returns
+        -------
+        Operator of shape (m, n), or None
+            The matrix to subtract from A.
+        """
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """What is added back to m rows."""
+        """What is added back to m rows, whose entries are not there to look at.
+
+        Parameters
+        ----------
+        m : int
+            How many rows there are.
+        data : array of shape (m,) or (m, p), optional
+            What `needs` names, of each row; left out where nothing is needed.
+
+        Returns
+        -------
+        array of shape (m, n), or (1, n) for a shift that all rows share
+            The numbers that were subtracted, formed, for `inverse_transform`.
+        """
 
     def at(self, places: Any) -> "Learned":
-        """The shift for rows that have their columns in another order, or only some of them."""
+        """The shift for rows that have their columns in another order, or only some of them.
+
+        Parameters
+        ----------
+        places : array of int or bool, or slice
+            Which columns stay, in the order of the rows that are to come.
+
+        Returns
+        -------
+        Learned
+            The same rule for those columns alone.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +167,7 @@ class Fixed:
         return self.S
 
     def at(self, places: Any) -> "Fixed":
-        """Nothing is known of other rows."""
+        """Refuse columns in another order: a matrix says nothing of rows that it was not made for."""
         raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
 
     def points(self, m: int, data: Any = None) -> Panel:

@@ -53,6 +53,11 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     run : str
         What tells this run from others, such as the settings and the file.
 
+    Yields
+    ------
+    None
+        Nothing is bound: fits find the folder themselves while the block runs.
+
     Raises
     ------
     ValueError
@@ -120,7 +125,7 @@ class _Reads:
         self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
-        """The next record, if the broken run got that far and nothing has happened to it."""
+        """The next record of a broken run, if it got that far and nothing has happened to the file."""
         file = self._file()
         try:
             content = file.read_bytes()
@@ -149,7 +154,7 @@ class _Reads:
         warnings.warn(f"{file} is damaged ({why}); this read is made again", stacklevel=2)
 
     def keep(self, what: str, record: Record) -> None:
-        """One more file, complete or not there."""
+        """Write what a read gave to a file of its own, which is complete or not there."""
         content = io.BytesIO()
         arrays: dict[str, Any] = {"what": np.array(what), **record}
         np.savez(content, **arrays)

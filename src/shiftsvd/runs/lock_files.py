@@ -15,7 +15,7 @@ _MOST = 2**12  # bytes that are read of what another wrote
 
 
 class TakenError(Exception):
-    """Another has it; whoever asked for it says so with the names that users know."""
+    """Another process has the lock file; whoever asked for it says so with the names that users know."""
 
 
 @contextmanager

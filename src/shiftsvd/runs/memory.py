@@ -26,6 +26,21 @@ def parse_bytes(size: int | float | str) -> int:
     return int(size)
 
 
+def shown_bytes(n_bytes: float, digits: int = 3) -> str:
+    """A size as people write it, such as "1.26 kB" or "30.3 MB"."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= factor:
+            size = f"{n_bytes / factor:.{digits}g}"
+            return f"{n_bytes / factor:,.0f} {unit}" if "e" in size else f"{size} {unit}"
+    return f"{n_bytes:.0f} bytes"
+
+
+def beyond(needed: float, limit: int) -> str:
+    """What is needed beside the limit that it passes, with digits enough to tell them apart."""
+    digits = next((each for each in range(3, 9) if shown_bytes(needed, each) != shown_bytes(limit, each)), 9)
+    return f"{shown_bytes(needed, digits)}, more than the limit of {shown_bytes(limit, digits)}"
+
+
 def available_memory() -> int | None:
     """Bytes of memory that are free to use now, if the system tells."""
     try:
@@ -52,10 +67,7 @@ def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: st
     """Refuse a step that would pass the memory limit (default: half of the available memory)."""
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
-        raise ValueError(
-            f"{what} needs about {needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB; "
-            f"raise memory_limit or ask for fewer {fewer}"
-        )
+        raise ValueError(f"{what} needs about {beyond(needed, limit)}; raise memory_limit or ask for fewer {fewer}")
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ def refuse(paths: Iterable[Path], force: bool) -> None:
     """
     for path in paths:
         if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder; an output of that name is to be written")
+            raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
         if path.exists() and not force:
-            raise FileExistsError(f"{path} exists; give --force to replace it, or another name")
+            raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK):
             raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")

@@ -17,11 +17,11 @@ PAUSE: Final = 0.5
 
 
 @contextmanager
-def progress(kind: str = "auto") -> Iterator[Listener]:
-    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal, and is silent elsewhere."""
+def progress(kind: str = "auto", quiet: bool = False) -> Iterator[Listener]:
+    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal and not `quiet`."""
     if kind == "json":
         yield JsonLines(sys.stderr)
-    elif (kind == "always" or (kind == "auto" and sys.stderr.isatty())) and _threads_start():
+    elif (kind == "always" or (kind == "auto" and not quiet and sys.stderr.isatty())) and _threads_start():
         with _bars() as listen:
             yield listen
     else:
@@ -39,20 +39,20 @@ def _threads_start() -> bool:
 
 @contextmanager
 def _bars() -> Iterator[Listener]:
-    """One bar for each stage, with the time left and the worst error so far; gone when all is done."""
+    """A line for each stage, gone when all is done: the worst error so far first, a bar as wide as there is room."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[count]}"),
+        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[worst]}", table_column=Column(no_wrap=True)),
+        TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=1)),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[worst]}"),
     )
-    with Progress(
-        *columns, console=Console(stderr=True, force_terminal=True), transient=True, speed_estimate_period=300
-    ) as bars:
+    console = Console(stderr=True, force_terminal=True)
+    with Progress(*columns, console=console, speed_estimate_period=300, transient=True, expand=True) as bars:
         stages: dict[str, TaskID] = {}
 
         def listen(event: Event) -> None:

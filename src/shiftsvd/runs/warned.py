@@ -19,6 +19,9 @@ BETWEEN = ("sklearn", "joblib", "numpy", "contextlib")
 NOTICE: Final = 25
 
 
+said: set[tuple[str, int]] = set()  # the lines that warn once, and have
+
+
 class Notice(UserWarning):
     """What was decided where nothing was said, and what decides otherwise: the command tells it as a line."""
 
@@ -26,6 +29,15 @@ class Notice(UserWarning):
 def notice(message: str) -> None:
     """A `Notice` at the line that `warn` finds."""
     warn(message, Notice)
+
+
+def warn_once(message: str) -> None:
+    """What a process says the first time only, by the line of ours that says it: in loops nobody reads it again."""
+    caller = sys._getframe(1)
+    place = caller.f_code.co_filename, caller.f_lineno
+    if place not in said:
+        said.add(place)
+        warn(message)
 
 
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:

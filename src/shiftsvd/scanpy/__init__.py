@@ -92,8 +92,10 @@ def pca(
         For new cells use `project` then: ``scanpy.tl.ingest`` multiplies `X` as it finds it, which must be scaled.
     svd_solver : str, optional
         A name of scikit-learn's solvers, as in `shiftsvd.PCA`; "tsqr" is "full".
-    chunked, chunk_size
+    chunked : bool
         Accepted for compatibility: files and Dask arrays are read block by block anyway, and not less accurately.
+    chunk_size : int, optional
+        Accepted for compatibility: `memory_limit` decides how much is read at once.
     random_state : int, Generator or RandomState
         Seed of the solver; the same seed gives the same bits.
     return_info : bool
@@ -102,7 +104,7 @@ def pca(
         The genes to take: a column of `var` or a mask. A Series whose index holds the names of the genes goes by these,
         any other mask by position. Default: "highly_variable" if there is such a column.
     use_highly_variable : bool, optional
-        scanpy's older spelling of ``mask_var="highly_variable"`` and ``mask_var=None``.
+        The older spelling, in scanpy, of ``mask_var="highly_variable"`` and ``mask_var=None``.
     dtype : dtype
         Of the scores.
     key_added : str, optional

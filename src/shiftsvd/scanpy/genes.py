@@ -84,8 +84,10 @@ def highly_variable(
         Of residuals; clip is sqrt(n_obs) by default, of each batch.
     inplace : bool
         Write into ``var`` and ``uns["hvg"]`` of AnnData what scanpy writes there. If not, a frame is returned.
-    n_threads, memory_limit
-        As in `shiftsvd.PCA`.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
 
     Returns
     -------

@@ -1,19 +1,16 @@
 """auto_solver and estimate: which solver is the right one for a matrix, why, and what it will take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from shiftsvd.algebra.generic import gram_seconds
 from shiftsvd.backends import as_operator
-from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
 from shiftsvd.solvers.cost import Cost, Work
 from shiftsvd.solvers.exact import Exact
+from shiftsvd.solvers.foreseeing import counted_passes, timed_pass
 from shiftsvd.solvers.gram import Gram
 from shiftsvd.solvers.lanczos import BLOCK, BlockLanczos
 from shiftsvd.solvers.randomized import RandomizedSVD
@@ -48,7 +45,8 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     tol : float
         Relative accuracy of the singular values.
     memory_limit : int (bytes) or str such as "2GB", optional
-        Of the solvers, those that keep to it are taken, if any does.
+        Of the solvers, those that keep to it are taken, if any does. Their memory depends on the number of threads,
+        and so may the choice, where the limit is tight; without a limit it does not.
 
     Returns
     -------
@@ -74,8 +72,7 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
     best = min(fit, key=lambda solver: costs[solver].seconds)
     if exact is not None and exact in fit and costs[exact].seconds <= AT_ONCE:
         best = Exact(tol) if _squares_pay(A, costs[exact], k) else exact
-    told = ", ".join(f"{type(solver).__name__} {cost.seconds:.2g} s" for solver, cost in costs.items())
-    object.__setattr__(best, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")
+    _tell(best, A, k, {type(solver): cost.seconds for solver, cost in costs.items()})
     return best
 
 
@@ -156,6 +153,8 @@ class Estimate:
         The fewest and the most reads that are likely: the spectrum decides, and nine of ten lie between.
     seconds_per_pass : float or None
         From a product with a few columns, if that was asked for.
+    seconds : float or None
+        Of all of it, on this machine: those of the model of costs, by the pace of that product and for these passes.
 
     See Also
     --------
@@ -173,6 +172,7 @@ class Estimate:
     n_passes: int
     passes_range: tuple[int, int]
     seconds_per_pass: float | None = None
+    seconds: float | None = None
 
 
 def estimate(
@@ -198,7 +198,8 @@ def estimate(
     tol : float
         For solvers given by name.
     probe : bool
-        Time one product as well; of data in files, some blocks of it.
+        Time one product as well, of data in files some blocks of it, and count the passes of fits of some rows of a
+        matrix in memory. The seconds in the ``reason`` of the solver are then those of this machine.
     preprocess : transformation, its name, or list of them
         As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
         changes them again. Nothing is learned here.
@@ -208,7 +209,7 @@ def estimate(
     Returns
     -------
     Estimate
-        Passes, memory and the solver; nothing has been decomposed.
+        Passes, memory and the solver; without `probe` nothing has been decomposed.
 
     See Also
     --------
@@ -226,13 +227,27 @@ def estimate(
         check_rank(k, A.shape)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     count = asked_for(A, k)
-    seconds = None
-    if probe:
-        tall = A if A.shape[0] >= A.shape[1] else A.H
-        # As wide as a step of block Lanczos, and in its precision.
-        V = np.ones((tall.shape[1], BlockLanczos().shape(k, A).block), A.dtype)
-        with threads(A.costs.n_threads):
-            seconds = gram_seconds(tall, V)
     peak = chosen.peak_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
-    expected, likely = round(chosen.expected_passes(A, count)), chosen.passes_range(A, count)
-    return Estimate(chosen, peak, expected, likely, seconds)
+    foreseen = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
+    return _probed(foreseen, A, k, tol) if probe else foreseen
+
+
+def _probed(foreseen: Estimate, A: Operator, k: int | float, tol: float) -> Estimate:
+    """The same with what a probe tells: passes, and seconds of this machine, in the reason too."""
+    solver, (seconds, pace) = foreseen.solver, timed_pass(A, k)
+    expected = counted_passes(A, solver, k) or foreseen.n_passes
+    costs = {type(each): cost for each, cost in _costs(A, k, tol).items()}
+    known = costs.get(type(solver))
+    total = seconds * expected if known is None else pace * known.seconds * expected / known.n_passes
+    if solver.reason:
+        times = {kind: total if kind is type(solver) else pace * cost.seconds for kind, cost in costs.items()}
+        _tell(solver, A, k, times)
+    least, most = foreseen.passes_range
+    likely = min(least, expected), max(most, expected)
+    return replace(foreseen, n_passes=expected, passes_range=likely, seconds_per_pass=seconds, seconds=total)
+
+
+def _tell(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
+    """Why a solver was chosen: what it takes beside the others."""
+    told = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
+    object.__setattr__(solver, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")

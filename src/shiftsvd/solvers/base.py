@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -33,12 +33,15 @@ SHARED = 'solver="auto", "lanczos", "gram" or "exact"'
 class Solver(ABC):
     """Settings of one algorithm; ``solver(A, k, rng)`` runs it.
 
-    Attributes
+    Parameters
     ----------
     certify : bool
         Also compute the residuals from both sides, bounds of the errors, and what can have been missed: three more
         passes and some 5 of a random block, or one for the long-side factor of `Exact`, which has all values. What is
         not certain to the tolerance is named in a warning.
+
+    Attributes
+    ----------
     reason : str
         Why `auto_solver` chose it.
 
@@ -268,6 +271,12 @@ def check_rank(k: int, shape: tuple[int, int]) -> None:
     m, n = shape
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= min(m, n):
         raise ValueError(f"k must be an integer in 1..{min(m, n)} for a {m} x {n} matrix, got {k!r}")
+
+
+def check_tol(tol: Any) -> None:
+    """Refuse what is no relative accuracy."""
+    if not isinstance(tol, int | float | np.floating) or not 0 <= tol < 1:
+        raise ValueError(f"tol must be at least 0 and less than 1, got {tol}; it is a relative accuracy, such as 1e-4")
 
 
 def components_for(squares: Vector, share: float, total: float | None = None) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import matmat_in_double
+from shiftsvd.algebra.generic import cancelled, matmat_in_double
 from shiftsvd.numerics.bounds import groups, turned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
@@ -46,7 +46,8 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     R = (A.gram(V) if fused else A.rmatmat(Y @ Wh.conj().T)).astype(dtype) - V * theta
     basis = Basis.around(V, theta, R, rng)
     eps = A.costs.gram_eps if fused else A.costs.eps
-    ritz = Ritz(theta, basis.values()[2], eps, zero=rank_floor(A, float(S[0])) ** 2)
+    hidden = residual_rounding(eps) * cancelled(A) * float(S[0])
+    ritz = Ritz(theta, basis.values()[2], eps, measured=hidden, zero=rank_floor(A, float(S[0])) ** 2)
     need = allowed(ritz, k, max(tol, MISSED_TOL))
     whole = F.info.missed_below  # of a solver that has all values: there is nothing to look for
     sweeps = 0

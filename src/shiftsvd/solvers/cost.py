@@ -52,12 +52,13 @@ FIXED = 2_500_000
 DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 
-def surroundings(A: Operator) -> int:
-    """Bytes that a fit takes beside its solver: threads, blocks in work, the right vectors where they are long."""
+def surroundings(A: Operator, columns: int) -> int:
+    """Bytes that a fit takes beside its solver, whose widest panel has so many columns: threads, blocks in work."""
+    beside = FIXED + A.costs.working_bytes + columns * A.costs.column_bytes
     if A.costs.stored < A.shape[0] * A.shape[1]:
-        return FIXED + A.costs.working_bytes
+        return beside
     at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * (A.costs.block_bytes or DENSE_BYTES)
-    return FIXED + A.costs.working_bytes + min(at_once, 8 * A.costs.stored)
+    return beside + min(at_once, 8 * A.costs.stored)
 
 
 def long_vectors(A: Operator, k: int) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import QR_ENTRIES, gram_matrix, triangle
+from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangle
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
@@ -30,6 +30,8 @@ class Exact(Solver):
         0, the default, means all digits. Else squares are tried first: the eigenvalues of ``A^H A``, several times
         quicker, are taken where their rounding is proven to move no value by more than a tenth of this, relatively.
         That is how `auto_solver` asks for it where the data are small.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -84,7 +86,10 @@ class Exact(Solver):
         k = components_for(S**2, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         eps = eps if eps == EPS else min(eps, A.H.costs.gram_eps)  # blocks are those of whichever is stored
-        missed, rest = (float(S[k] + rounding(A, eps) * S[0]) if k < n else 0.0), float(np.linalg.norm(S[k:]))
+        missed, rest = (
+            (float(S[k] + rounding(A, eps) * S[0] + 4 * EPS * cancelled(A)) if k < n else 0.0),
+            float(np.linalg.norm(S[k:])),
+        )
         S, Vh = S[:k], Vh[:k]
         n_passes = 2 if squared else 1
         return Factors(
@@ -107,11 +112,11 @@ class Exact(Solver):
         return Factors(U, S, V.conj().T, 1, len(theta), 1, missed_below=missed, rest=float(np.sqrt(rest)), eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One; one more where squares turn out not to do."""
+        """One pass: the second one, where squares turn out not to do, is not foreseen."""
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """One more where squares turn out not to do."""
+        """One pass, or two where squares turn out not to do."""
         return 1, 2 if self.tol > 0 else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:
@@ -122,7 +127,7 @@ class Exact(Solver):
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))
-        return 8 * (blocks + 6 * n * n) + surroundings(A) + long_vectors(A, k)
+        return 8 * (blocks + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
 
 
 def _triangle(A: Operator) -> Panel:

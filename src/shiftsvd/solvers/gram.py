@@ -46,6 +46,8 @@ class Gram(Solver):
     last_pass : bool
         False: none where LAPACK finds them and their rounding is proven to move no value by more than a tenth of
         `tol`. That is how `auto_solver` asks for it.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -115,11 +117,11 @@ class Gram(Solver):
         return run().factors(A, 1 + run.products.n_passes, len(G))
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One to form the matrix, one to read the components."""
+        """Two passes: one forms the matrix, one reads the components."""
         return 2.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """The one that forms the matrix may do for the components."""
+        """One or two passes: the one that forms the matrix may do for the components."""
         return 2 if self.last_pass else 1, 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
@@ -128,7 +130,7 @@ class Gram(Solver):
         threads = A.costs.n_threads or default_threads()
         # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
         squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
-        return 8 * (squares * n * n + 8 * n * k) + surroundings(A) + long_vectors(A, k)
+        return 8 * (squares * n * n + 8 * n * k) + surroundings(A, k) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.generic import fused
+from shiftsvd.algebra.generic import cancelled, fused, passes_per_step
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
@@ -56,6 +56,8 @@ class BlockLanczos(Solver):
         `Info.missed_below` says up to where. Some 3 to 7 products with a block for 0.05, 8 for 0.01.
     miss_probability : float
         How likely `Info.missed_below` may be wrong, over `rng`.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -113,12 +115,42 @@ class BlockLanczos(Solver):
         return run().factors(A, run.products.n_passes, run.products.widest)
 
     def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
-        """A run on what is multiplied as `G`, whose components are read off `source`."""
-        products = Products(G, precise=not self.single(G))
+        """A run on what is multiplied as `G`, whose components are read off `source`.
+
+        Parameters
+        ----------
+        G : Operator of shape (m, n)
+            The matrix that is multiplied in each step: `source`, or its numbers in a quicker order.
+        k : int, or float in (0, 1)
+            How many components, or the share of the squared norm that they are to reach.
+        rng : numpy.random.Generator
+            Draws the first block and the probe.
+        source : Operator of shape (m, n)
+            The matrix whose components and residuals are read off at the end.
+
+        Returns
+        -------
+        Run
+            The iteration before its first step; a call makes it.
+        """
+        products = Products(G, precise=not self.single(G), cancelled=cancelled(source))
         return Run(self, self.shape(k, source), products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
-        """The products as wide as their kernels want, less for few components; a basis of these and a few steps."""
+        """How wide products and basis are: as wide as kernels want, less for few components, and a few steps more.
+
+        Parameters
+        ----------
+        k : int, or float in (0, 1)
+            How many components, or the share of the squared norm that they are to reach.
+        A : Operator of shape (m, n)
+            The matrix that is multiplied.
+
+        Returns
+        -------
+        Shape
+            Columns of a block, columns wanted, columns of the basis before a restart, and columns that are reserved.
+        """
         least, most = A.costs.panel_columns
         wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or wide, *A.shape)
@@ -127,7 +159,18 @@ class BlockLanczos(Solver):
         return Shape(b, wanted, columns, min(columns + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
-        """Whether products begin in single precision: double data only where the spectrum is likely to allow it."""
+        """Whether products begin in single precision: double data only where the spectrum is likely to allow it.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that is multiplied.
+
+        Returns
+        -------
+        bool
+            True for single precision; a run goes over to double where the residuals ask for it.
+        """
         roundings = 1 if A.dtype == np.float32 else DOUBT
         return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
 
@@ -138,11 +181,11 @@ class BlockLanczos(Solver):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
-        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes
+        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * passes_per_step(A)
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
-        least = -(-k // self.shape(k, A).block) + QUICKEST
+        least = (-(-k // self.shape(k, A).block) + QUICKEST) * passes_per_step(A)
         return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
 
     def peak_bytes(self, A: Operator, k: int) -> int:
@@ -150,4 +193,4 @@ class BlockLanczos(Solver):
         n, b, _, _, room = min(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
-        return 8 * n * (room + panels) + surroundings(A) + long_vectors(A, k)
+        return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)

@@ -43,7 +43,7 @@ class Chain:
         self.known = np.inf  # the least level so far, without the rounding of G
 
     def add(self, A: Panel, B: Panel) -> None:
-        """One more product, ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
+        """Add a product ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
         self.A.append(A)
         self.B.append(B)
 

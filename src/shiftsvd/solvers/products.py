@@ -24,13 +24,15 @@ class Products:
         What single precision was seen to do to a product.
     leader : float
         The largest value of those that were set apart: it is in what G multiplies, and is projected out.
+    cancelled : float
+        The norm of what products with the data cancel.
     n_passes, n_steps, widest : int
         Reads of the data; products; columns of the widest one.
     """
 
-    def __init__(self, G: Operator, precise: bool, leader: float = 0.0) -> None:
+    def __init__(self, G: Operator, precise: bool, leader: float = 0.0, cancelled: float = 0.0) -> None:
         self.G, self.dtype = G, panel_dtype(G.dtype)
-        self.precise, self.leader = precise, leader
+        self.precise, self.leader, self.cancelled = precise, leader, cancelled
         self.measured = 0.0
         self.n_passes = self.n_steps = self.widest = 0
 
@@ -41,7 +43,8 @@ class Products:
 
     def noise(self, first: float) -> float:
         """What rounding was seen to do in single precision, or leaders do; `first` is the first value."""
-        return residual_rounding(self.eps) * self.leader * first if self.precise else self.measured
+        drowned = max(self.leader, self.cancelled)
+        return residual_rounding(self.eps) * drowned * first if self.precise else self.measured
 
     def __call__(self, V: Panel) -> Panel:
         """``G V``, in single precision, unless from the first product on that cannot hold it."""

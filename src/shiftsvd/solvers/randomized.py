@@ -36,6 +36,8 @@ class RandomizedSVD(Solver):
     finish : {"project", "last"}
         "project" ends with ``B = Q^H A``; "last" takes the factors from the last product of the iteration, which
         saves one pass (n_iter >= 1).
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     See Also
     --------
@@ -114,7 +116,7 @@ class RandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Three panels on the long side, four on the short one."""
         ell, _ = self._sizes(A.shape, k)
-        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A)
+        return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A, ell)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shiftsvd.algebra.generic import fused, squares_beyond, unshifted
+from shiftsvd.algebra.generic import cancelled, fused, squares_beyond, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -90,15 +90,15 @@ def _turned(G: Panel, S: Vector) -> float:
 
 
 def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
-    """By how much rounding may change ``||A||^2 - ||S||^2``: of the values, the sum over A, and its shift."""
+    """By how much rounding may change ``||A||^2 - ||S||^2``: that of the values, of the sum, and of the shift."""
     products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
     return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
 
 
 def _implicit(A: Operator) -> float:
-    """The square of the norm of the shift, or more."""
+    """The square of the norm of the shift, or more, and of what products cancel."""
     _, shift = unshifted(A)
-    return 0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2
+    return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
 
 
 def _size(F: Panel) -> float:

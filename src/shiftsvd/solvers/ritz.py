@@ -198,11 +198,11 @@ class Ritz:
         return all(self.at_most(count, mu, (mu + min(mu, next_values)) / 2) for count, mu in needs)
 
     def first(self, count: int) -> "Ritz":
-        """The first vectors alone; of what is orthogonal to them nothing is known."""
+        """The first `count` Ritz values alone; of what is orthogonal to their vectors nothing is known."""
         return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
     def grown(self, noise: float) -> "Ritz":
-        """These values with residuals larger by `noise`, which rounding of products may have hidden."""
+        """Ritz values with residuals larger by `noise`, which rounding of products may have hidden."""
         there = self.r > 1e-6 * noise
         longer = self.E * (1 + noise / np.where(there, self.r, np.inf))
         # Residuals of 0 are as long along a direction of their own.

@@ -304,7 +304,8 @@ class Run:
         solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)
         B = Deflated(self.source, V)  # not of a formed G, which has lost them already
         leader = max(self.products.leader, float(np.sqrt(ritz.theta[0])))
-        rest = Run(solver, self.shape, Products(B, precise=True, leader=leader), k - count, self.rng, B)
+        products = Products(B, precise=True, leader=leader, cancelled=self.products.cancelled)
+        rest = Run(solver, self.shape, products, k - count, self.rng, B)
         reading = rest()
         self.products.n_passes += rest.products.n_passes
         self.products.widest = max(self.products.widest, rest.products.widest)

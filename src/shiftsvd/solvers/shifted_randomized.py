@@ -30,6 +30,8 @@ class ShiftedRandomizedSVD(Solver):
         The power iterations, q.
     sketch : Sketch
         The random test matrix that the range is sampled with.
+    certify : bool
+        Also compute what proves the result: bounds of the errors, and what was missed; see `solvers.Solver`.
 
     Raises
     ------
@@ -97,7 +99,7 @@ class ShiftedRandomizedSVD(Solver):
     def peak_bytes(self, A: Operator, k: int) -> int:
         """Omega or Y on the side of the samples, two panels on the side of the features."""
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
-        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A)
+        return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A, K)
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -41,6 +41,11 @@ class Scatter(ABC):
     B: Panel
     used: int
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What was pickled; memory that may not be written to, as joblib maps it, is copied: LAPACK would not ask."""
+        fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
+        vars(self).update(state | {name: np.array(state[name]) for name in fixed})
+
     @property
     def columns(self) -> Panel:
         """The columns of B that are set."""
@@ -73,7 +78,7 @@ class Scatter(ABC):
 
     @abstractmethod
     def _make_room(self) -> None:
-        """At most half of B left in use."""
+        """Leave at most half of B in use, when `_append` finds no room for more columns."""
 
     @abstractmethod
     def same_kind(self, other: "Scatter") -> bool:
@@ -81,7 +86,7 @@ class Scatter(ABC):
 
     @abstractmethod
     def added(self, other: Self) -> Self:
-        """The sum of both, of which neither changes."""
+        """The sum of two scatter matrices, as a new one, for `merge_pca`."""
 
     @abstractmethod
     def refine(self, C: Operator, weights: Vector | None) -> int:
@@ -105,7 +110,7 @@ def _rows(C: Operator, weights: Vector | None) -> Panel:
 
 @dataclass(eq=False)
 class WholeScatter(Scatter):
-    """All of S, but for the columns of B: exact to rounding in every respect.
+    """The whole scatter matrix S, kept as it is, exact to rounding; columns of B wait to be added to it.
 
     Attributes
     ----------
@@ -135,7 +140,7 @@ class WholeScatter(Scatter):
         return 8 * n * ((n_threads + 5) * n + WAITING)
 
     def add_rows(self, C: Operator, weights: Vector | None) -> int:
-        """One read, over the pairs of entries of each row."""
+        """Add the Gram matrix of a batch to S: one read, over the pairs of entries of each row."""
         self.S += gram_matrix(C, weights).T  # symmetric, and by columns
         return 1
 
@@ -144,7 +149,7 @@ class WholeScatter(Scatter):
         self._append(P)
 
     def _make_room(self) -> None:
-        """The scatter matrix with all rows that waited in the buffer."""
+        """Add the columns that wait to S, in one product."""
         self.S = dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)  # in place
         self.used = 0
 
@@ -153,14 +158,14 @@ class WholeScatter(Scatter):
         return isinstance(other, WholeScatter)
 
     def added(self, other: "WholeScatter") -> "WholeScatter":
-        """To rounding the same in any order."""
+        """The sum of two whole scatter matrices, which but for rounding is the same in any order."""
         both = deepcopy(self)
         both.S += other.S
         both._append(other.columns)
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
-        """There is nothing to come nearer to."""
+        """Read nothing: a whole scatter matrix is exact already."""
         return 0
 
     def leading(self, k: int) -> ScatterPairs:

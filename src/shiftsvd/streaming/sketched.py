@@ -67,7 +67,7 @@ class SketchedScatter(Scatter):
         return 8 * n * ell * (4 + 3 * BASIS)
 
     def add_rows(self, C: Operator, weights: Vector | None) -> int:
-        """One read for the sketch, and those of a search for the directions of C among those of B."""
+        """Add a batch: one read for the sketch, and some for the search for the directions of C among those of B."""
         ell, reads = self.size, 1
         if self.used > ell:
             self._make_room()
@@ -88,17 +88,17 @@ class SketchedScatter(Scatter):
         return reads
 
     def add_columns(self, P: Panel) -> None:
-        """Added to the sketch, and to the directions."""
+        """Add thin columns to the sketch, and to the directions."""
         subtract_product(self.Y, P, -inner(P, self.Omega))
         self._append(P)
 
     def _make_room(self) -> None:
-        """The `ell` leading directions of B alone: rotated to be orthogonal, and cut."""
+        """Leave the `ell` leading directions of B: rotated to be orthogonal, and cut."""
         _, Z = np.linalg.eigh(inner(self.columns, self.columns))
         self._replace(self.columns @ Z[:, ::-1][:, : self.size])
 
     def _replace(self, B: Panel) -> None:
-        """Other directions in the place of all."""
+        """Put other directions in the place of all."""
         self.used = B.shape[1]
         self.B[:, : self.used] = B
 
@@ -109,13 +109,13 @@ class SketchedScatter(Scatter):
         return self.Omega is other.Omega or np.array_equal(self.Omega, other.Omega)
 
     def added(self, other: "SketchedScatter") -> "SketchedScatter":
-        """To rounding the same sketch in any order, and nearly the same directions."""
+        """The sum of two sketches, which but for rounding is the same in any order, with nearly the same directions."""
         both = replace(self, B=self.B.copy(order="F"), Y=self.Y + other.Y, eps=max(self.eps, other.eps))
         both._append(other.columns)
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
-        """One more step of subspace iteration, from all that was found; one read. The sketch stays, and merges."""
+        """Take one step of subspace iteration from all that was found, with one read; the sketch stays, and merges."""
         W = self.leading(2 * self.size).vectors
         SW = C.gram(W, weights)
         values, vectors = nystrom(SW, W, C.costs.gram_eps * float(np.linalg.norm(SW)))

@@ -38,7 +38,7 @@ class StreamSpectrum(NamedTuple):
 
 @dataclass(eq=False)
 class Stream:
-    """All rows so far; grows in place.
+    """What is kept of all rows so far: moments and a scatter matrix, which grow in place.
 
     Batches and merges add to it by the update of Chan et al., so that nothing cancels however far from the origin the
     data are; the mean and the total variance are exact, whatever is kept of the scatter matrix.
@@ -103,7 +103,7 @@ class Stream:
         return cls.empty(SketchedScatter.empty(n, ell, rng()), scale)
 
     def update(self, A: Operator, weights: Vector | None = None) -> None:
-        """With the rows of A added; A is read before anything changes."""
+        """Add the rows of A, which is read before anything changes."""
         started = time.perf_counter()
         empty = weights is not None and not weights.any()
         moments = self.moments if empty else A.moments(weights)

@@ -35,6 +35,22 @@ class Transform(ABC):
     --------
     Elementwise : From a function of one number.
     transforms.Fitted : What `learn` gives.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np, shiftsvd as ss
+    >>> @dataclass(frozen=True, eq=False)
+    ... class Squares(ss.transforms.Transform):
+    ...     def learn_rows(self, A, weights, tol):
+    ...         m, n = A.shape
+    ...         return ss.transforms.Fitted(self, np.zeros((n, 0)), np.zeros(0)), np.zeros((m, 0))
+    ...
+    ...     def entry(self, x, r, c, known, table):
+    ...         return x**2
+    >>> ss.preprocess(np.array([[1.0, 2.0], [0.0, 3.0]]), Squares()) @ np.eye(2)
+    array([[1., 4.],
+           [0., 9.]])
     """
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
@@ -49,30 +65,129 @@ class Transform(ABC):
 
     @abstractmethod
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple["Fitted", Panel]:
-        """What new rows need, and the quantities of the rows of A, shape (m, p)."""
+        """What new rows need, and what is known of the rows of A: `learn` and fits call this once.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows to learn from; its entries can be looked at.
+        weights : array of shape (m,)
+            How often each row counts.
+        tol : float
+            Relative accuracy of singular values that what zeros become is to allow.
+
+        Returns
+        -------
+        (Fitted, array of shape (m, p))
+            These settings with what was learned of the columns, and the quantities of the rows of A.
+        """
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """The numbers for each entry whose sums over a row are what its entries have to know."""
+        """The numbers for each entry whose sums over a row are what its entries have to know.
+
+        Parameters
+        ----------
+        x : array of shape (nnz,)
+            Entries.
+        c : tuple of q arrays of shape (nnz,)
+            What is known of the column of each entry.
+
+        Returns
+        -------
+        tuple of p arrays of shape (nnz,)
+            The numbers that are summed over each row; none by default.
+        """
         return ()
 
     def quantities(self, sums: Panel, fitted: "Fitted") -> Panel:
-        """The quantities of rows, from those sums."""
+        """The quantities of rows, from the sums of their terms.
+
+        Parameters
+        ----------
+        sums : array of shape (m, p)
+            The sums of `terms` over each row.
+        fitted : Fitted
+            What was learned.
+
+        Returns
+        -------
+        array of shape (m, p)
+            The quantities, which `entry` gets for the row of each entry; the sums themselves by default.
+        """
         return sums
 
     @abstractmethod
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """What becomes of entries x, less what becomes of a zero in their place."""
+        """What becomes of entries x, less what becomes of a zero in their place.
+
+        Parameters
+        ----------
+        x : array of shape (nnz,)
+            Entries.
+        r : tuple of p arrays of shape (nnz,)
+            The quantities of the row of each entry.
+        c : tuple of q arrays of shape (nnz,)
+            What is known of the column of each entry.
+        known : array
+            Numbers that are known of all.
+        table : array of shape (t, 3), or None
+            The values of all columns, for transformations that learn them; see `Ranks`.
+
+        Returns
+        -------
+        array of shape (nnz,)
+            The differences.
+        """
 
     def left(self, R: Panel, fitted: "Fitted") -> Panel:
-        """L of what zeros become, ``L R^T``, from the quantities of the rows."""
+        """The factor L of what zeros become, ``L R^T``.
+
+        Parameters
+        ----------
+        R : array of shape (m, p)
+            The quantities of the rows.
+        fitted : Fitted
+            What was learned, whose `right` is R.
+
+        Returns
+        -------
+        array of shape (m, s)
+            The factor of the rows; ones by default.
+        """
         return np.ones((len(R), 1))
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
-        """What is known of all where rows have only the columns at these places."""
+        """What is known of all where rows have only the columns at these places.
+
+        Parameters
+        ----------
+        known : array
+            Numbers that are known of all.
+        columns : array of shape (n, q)
+            What is known of each column.
+        places : array of int
+            Which columns stay.
+
+        Returns
+        -------
+        array
+            The numbers for those columns; the same ones by default.
+        """
         return known
 
     def n_columns(self, n: int) -> int:
-        """How many columns n of them become."""
+        """How many columns there are after the transformation.
+
+        Parameters
+        ----------
+        n : int
+            Columns before the transformation.
+
+        Returns
+        -------
+        int
+            Columns after it; n by default.
+        """
         return n
 
     def stored_zeros(self) -> tuple[int, int] | None:
@@ -107,6 +222,7 @@ class Fitted:
     Parameters
     ----------
     how : Transform
+        The settings that it was learned by.
     columns : array of shape (n, q)
         What is known of each column.
     known : array
@@ -125,6 +241,13 @@ class Fitted:
     --------
     transforms.Transform : Learns one.
     preprocess : Applies several.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> learned = ss.PMI().learn(np.array([[3.0, 0.0], [1.0, 4.0]]))
+    >>> learned.of(np.array([[2.0, 2.0]])).shape, learned.at([1]).columns.shape[0]
+    ((1, 2), 1)
     """
 
     how: Transform
@@ -136,7 +259,18 @@ class Fitted:
     tol: float = 0.0
 
     def check(self, n: int) -> None:
-        """Refuse what cannot have been learned of n columns, such as a damaged file may hold."""
+        """Refuse what cannot have been learned of n columns, such as a damaged file may hold.
+
+        Parameters
+        ----------
+        n : int
+            Columns that the model has.
+
+        Raises
+        ------
+        ValueError
+            For other shapes, NaN, or infinite numbers where zeros become numbers.
+        """
         q, count = self.how.learns
         sizes = [(self.columns, (n, q)), (self.known, (count,))]
         sizes += [] if self.right is None else [(self.right, (n, self.right.shape[-1]))]
@@ -158,10 +292,20 @@ class Fitted:
         return np.flatnonzero(self.columns[:, 0])
 
     def at(self, places: Any) -> "Fitted":
-        """The same for rows that have only some of the columns: a mask, or their places in the order of those rows.
+        """What was learned, for rows that have only some of the columns: a mask, or places in the order of those rows.
 
         Null models expect of a row as much as those columns lead them to: ``r_i`` is the sum of its counts over the sum
         of ``c_j / T``, both over the columns that are there. Other sums and lengths of rows are those of what there is.
+
+        Parameters
+        ----------
+        places : array of int or bool, or slice
+            Which columns are there, in the order of those rows.
+
+        Returns
+        -------
+        Fitted
+            The learned numbers of those columns alone.
         """
         j = np.arange(len(self.columns))[places]
         smooth = self.smooth
@@ -174,7 +318,18 @@ class Fitted:
         )
 
     def rows(self, A: Operator) -> Panel:
-        """The quantities of the rows of A; a read, where there are any."""
+        """The quantities of the rows of A; a read, where there are any.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows, before the transformation.
+
+        Returns
+        -------
+        array of shape (m, p)
+            The quantities, from the sums of each row.
+        """
         count = len(self.how.terms(np.ones(0), tuple(np.ones((self.columns.shape[1], 0)))))
         if not count:
             return np.zeros((A.shape[0], 0))
@@ -182,7 +337,25 @@ class Fitted:
         return self.how.quantities(sums, self)
 
     def of(self, A: Any, R: Panel | None = None) -> Operator:
-        """The transformed rows of A, shape (m, n); R are their quantities, if they are known."""
+        """The transformed rows of A.
+
+        Parameters
+        ----------
+        A : anything that `as_operator` takes, of shape (m, n)
+            The rows, before the transformation.
+        R : array of shape (m, p), optional
+            The quantities of the rows, if they are known.
+
+        Returns
+        -------
+        Operator of shape (m, n), or as many columns as stay
+            The transformed rows, sparse minus low rank where zeros become other numbers.
+
+        Raises
+        ------
+        ValueError
+            For another number of columns, complex numbers, or entries that the transformation does not take.
+        """
         A = checked(as_operator(A))
         if A.shape[1] != len(self.columns):
             raise ValueError(
@@ -192,13 +365,46 @@ class Fitted:
         return B if Z is None else B - Z
 
     def parts(self, A: Operator, R: Panel) -> tuple[Operator, LowRank | None]:
-        """(what the stored entries become, what is subtracted from it), of rows with these quantities."""
+        """The transformed rows of A in two parts, for fits that go on to subtract a shift of their own.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows, before the transformation.
+        R : array of shape (m, p)
+            The quantities of the rows.
+
+        Returns
+        -------
+        (Operator, LowRank or None)
+            What the stored entries become, and what is subtracted from it.
+        """
         if self.selects:
             return some_columns(A, self.kept), None
         return generic.with_entries(A, self.change(A, R, held_as(A, self.tol))), self.zeros(R)
 
     def change(self, A: Operator, R: Panel, dtype: Any) -> Change:
-        """What becomes of stored entries, and which zeros have to be stored."""
+        """What becomes of stored entries, and which zeros have to be stored.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The rows, before the transformation.
+        R : array of shape (m, p)
+            The quantities of the rows.
+        dtype : dtype
+            The precision of the changed entries.
+
+        Returns
+        -------
+        Change
+            The function of entries that every kind of matrix applies in its own way.
+
+        Raises
+        ------
+        ValueError
+            If too many zeros would become stored entries.
+        """
         change = Change(EntryOf(self.how, self.known, self.table), R, self.columns, dtype=dtype)
         places = self.how.stored_zeros()
         if places is None:
@@ -216,7 +422,18 @@ class Fitted:
         return change
 
     def zeros(self, R: Panel) -> LowRank | None:
-        """The negatives of what zeros become in rows of these quantities; None where they stay zeros."""
+        """The negatives of what zeros become in rows of these quantities; None where they stay zeros.
+
+        Parameters
+        ----------
+        R : array of shape (m, p)
+            The quantities of the rows.
+
+        Returns
+        -------
+        LowRank of shape (m, n), or None
+            What `parts` subtracts.
+        """
         if self.right is None:
             return None
         exact, smooth = self.how.left(R, self), self.smooth
@@ -226,7 +443,20 @@ class Fitted:
         return LowRank(-np.hstack([exact, smooth.left(R[:, 0])]), np.hstack([self.right, smooth.right]))
 
     def errors(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """The bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by."""
+        """The bounds of the norms of the columns of ``diag(sqrt(weights)) E``, E being what interpolation errs by.
+
+        Parameters
+        ----------
+        R : array of shape (m, p)
+            The quantities of the rows.
+        weights : array of shape (m,), or None
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n,), or 0.0
+            The bounds, which fits add to those of their values; 0 where nothing is interpolated.
+        """
         return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
 
 

@@ -60,7 +60,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
-    """Other rows, transformed by what was learned."""
+    """Transform other rows by what the steps have learned."""
     for each, selection in stages(fitted):
         if selection is None:
             A = each.of(A)
@@ -94,7 +94,7 @@ def width(how: Sequence[Transform], n: int) -> int:
 
 
 def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ...], Places]:
-    """The same for rows whose columns are in another order, or only some; and the order of those that are left.
+    """Fitted steps for rows with other columns, or in another order; and the order of columns that are left.
 
     ``order[j]`` is the place that column j of such rows had.
     """

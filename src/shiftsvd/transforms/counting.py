@@ -151,7 +151,7 @@ class TfIdf(Transform):
         return {"l1": (np.abs(weight),), "l2": (weight**2,), None: ()}[self.norm]
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """One over the lengths of the rows."""
+        """The inverse of the length of each row, in the norm that is asked for."""
         return _over(1.0, np.sqrt(sums) if self.norm == "l2" else sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
@@ -244,7 +244,7 @@ class PMI(Transform):
     Parameters
     ----------
     smoothing : float
-        a, which is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
+        The number a that is added to every count, zeros too: ``r'_i = r_i + a n`` and ``p_j`` proportional to
         ``(c_j + a m)^context_power``. With 0, what is not stored has no value, and stays 0.
     context_power : float
         Below 1, rare columns are taken for less rare (Levy, Goldberg & Dagan 2015).

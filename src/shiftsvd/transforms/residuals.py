@@ -135,7 +135,7 @@ class PearsonResiduals(NullModel):
         return change if mu.all() else np.where(mu > 0, change, 0)
 
     def stored_zeros(self) -> tuple[int, int]:
-        """Those whose expectation is so large that they are cut off."""
+        """The quantities whose product exceeds 1 where even a zero is cut off, and has to be stored."""
         return 0, 2
 
 
@@ -272,7 +272,7 @@ def own(value: Any) -> float | Vector:
 
 
 def of_columns(name: str, value: Any, like: Vector) -> Vector:
-    """One number for each column."""
+    """A setting as a number for each column, where it is one number for all or a vector."""
     numbers = np.asarray(value, np.float64)
     if numbers.ndim and numbers.shape != like.shape:
         raise ValueError(f"{name} must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}")

@@ -61,7 +61,7 @@ class Smooth:
     tol: float
 
     def reaching(self, margins: Vector) -> "Smooth":
-        """This interpolation for rows of these margins, computed again where they exceed those it covers."""
+        """The interpolation for rows of such margins, computed again where they exceed what it covers."""
         most = float(margins.max(initial=0))
         return self if most <= self.largest else replace(self, largest=most)
 

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.xarray.fields import Stacked, check_labelled, check_space
+from shiftsvd.xarray.fields import Stacked, check_labelled
+from shiftsvd.xarray.grids import on_grid
 
 # The spellings of the CF conventions, in small letters.
 _NORTH: Final = ("degrees_north", "degree_north", "degrees_n", "degree_n", "degreesn", "degreen")
@@ -39,7 +40,7 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
         if unknown := [dim for dim in weights.dims if dim not in field.space]:
             raise ValueError(f"weights must have dimensions of the space, {field.space}, got {unknown[0]!r}")
         like = da.isel(dict.fromkeys(field.over, 0), drop=True)
-        check_space(like, weights, weights.dims)
+        weights = on_grid(like, weights, weights.dims)
         weights = weights.broadcast_like(like).transpose(*field.space).values
     weights = np.asarray(weights, np.float64)
     sizes = tuple(da.sizes[dim] for dim in field.space)

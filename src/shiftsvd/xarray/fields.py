@@ -21,9 +21,32 @@ RESULTS: Final = (
     "explained_variance_ratio",
     "singular_values",
     "mean_field",
+    "standard_deviation",
     "weights",
     "mode",
+    "group",
+    "groups",
+    "group_means",
+    "covariate",
+    "covariates",
+    "covariate_means",
+    "slopes",
+    "duals",
+    "structure",
+    "score_correlations",
+    "other",
 )
+# How the CF conventions say that stored numbers stand for others.
+_PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
+# What else is said of stored numbers, and not of the field that they are.
+_OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
+
+
+# What helps where values are missing here and there, by what was said of them: of modes of one field, and of others.
+_REMEDIES: Final = {
+    "error": 'or say missing="mean" or "em"',
+    "none": 'as da.fillna(reconstruct(pca(da, missing="em"))) does',
+}
 
 
 class Stacked(NamedTuple):
@@ -34,17 +57,18 @@ class Stacked(NamedTuple):
     cells: Mask
     over: Dims  # dimensions of the samples
     space: Dims
+    n_missing: int = 0  # of X
 
 
-def check_labelled(da: Any, name: str) -> None:
-    """Refuse what is no DataArray of real numbers."""
+def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
+    """Refuse what is no DataArray of real numbers, or of other `kinds`."""
     xarray = optional("xarray", "xarray")
     if not isinstance(da, xarray.DataArray):
         raise TypeError(
             f"{name} must be an xarray.DataArray, got {type(da).__name__}; choose one variable of a Dataset, "
             "or name the dimensions of an array"
         )
-    if da.dtype.kind not in "fiub":
+    if da.dtype.kind not in kinds:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
 
 
@@ -55,27 +79,29 @@ def check_field(da: Any) -> None:
         raise ValueError(f"the name {taken[0]} is taken by the result; rename that dimension")
 
 
-def check_space(known: Any, da: Any, space: Dims) -> None:
-    """Refuse a field on another grid."""
-    for dim in space:
-        if dim not in da.dims or da.sizes[dim] != known.sizes[dim]:
-            raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got {da.sizes.get(dim, 0)}")
-        if dim in da.coords and dim in known.coords and not np.array_equal(da[dim], known[dim]):
-            raise ValueError(f"the coordinate {dim} must be that of the components; interpolate the field first")
+def as_field(da: Any) -> Any:
+    """The field, checked; numbers that are still packed as in a file (CF conventions) become those that they mean."""
+    check_field(da)
+    if not any(name in da.attrs for name in _PACKED):
+        return da
+    from xarray import decode_cf
+
+    packed = da.drop_vars(list(da.coords)).to_dataset(name="field")
+    return decode_cf(packed, decode_times=False)["field"].assign_coords(da.coords).rename(da.name)
 
 
-def stacked(da: Any, dim: Hashable | Sequence[Hashable]) -> Stacked:
-    """The field as a matrix without what is missing."""
+def stacked(da: Any, dim: Hashable | Sequence[Hashable], missing: str = "error") -> Stacked:
+    """The field as a matrix without samples and cells that have no values; `missing` is as in `pca`."""
     check_field(da)
     over = (dim,) if isinstance(dim, str) or not isinstance(dim, Iterable) else tuple(dim)
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
         raise ValueError(f"dim must be one or some of the dimensions {da.dims}, but not all of them, got {dim!r}")
     X = matrix(da, over, space)
-    rows, cells = _present(X)
+    rows, cells, n_missing = _present(X, missing)
     if not rows.all():
         X = X[rows]
-    return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space)
+    return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing)
 
 
 def matrix(da: Any, over: Dims, space: Dims) -> Any:
@@ -91,8 +117,8 @@ def at_once(**found: Any) -> dict[str, Any]:
     return {name: known[name].values for name in found}
 
 
-def _present(X: Any) -> tuple[Mask, Mask]:
-    """Which samples and which cells have values; a cell has all of them or none."""
+def _present(X: Any, how: str) -> tuple[Mask, Mask, int]:
+    """Which samples and which cells have values, and how many of theirs are missing; none may be with "error"."""
     missing = np.isnan(X)
     found = at_once(lost=("row", missing.sum(axis=1)), gaps=("cell", missing.sum(axis=0)))
     rows = found["lost"] < X.shape[1]
@@ -101,12 +127,12 @@ def _present(X: Any) -> tuple[Mask, Mask]:
     partly = cells & (gaps > 0)
     if not rows.any():
         raise ValueError("da has no values, all are missing")
-    if partly.any():
+    if partly.any() and how in _REMEDIES:
         raise ValueError(
             f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells"
+            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, {_REMEDIES[how]}"
         )
-    return rows, cells
+    return rows, cells, int(gaps[partly].sum())
 
 
 def filled(values: Vector, present: Mask) -> Vector:
@@ -118,12 +144,24 @@ def filled(values: Vector, present: Mask) -> Vector:
     return full
 
 
-def labelled(values: Vector, da: Any, dims: Dims, mode: Any = None, name: str | None = None) -> Any:
-    """Values along these dimensions of a DataArray, with the coordinates that belong to them."""
+def labelled(
+    values: Vector, da: Any, dims: Dims, mode: Any = None, name: str | None = None, attrs: dict[str, Any] | None = None
+) -> Any:
+    """Values along these dimensions of a DataArray, with the coordinates that belong to them.
+
+    `mode` is a coordinate of one dimension more, the first.
+    """
     from xarray import DataArray
 
-    belong = {key: known for key, known in da.coords.items() if set(known.dims) <= set(dims) and key not in RESULTS}
+    known = da.coords.to_dataset()
+    others = [key for key, of in known.variables.items() if key in RESULTS or not set(of.dims) <= set(dims)]
+    belong = known.drop_vars(others)
     sizes = [da.sizes[dim] for dim in dims]
-    if mode is None:
-        return DataArray(values.reshape(sizes), belong, dims, name)
-    return DataArray(values.reshape(len(mode), *sizes), {**belong, "mode": mode.values}, ("mode", *dims), name)
+    if mode is not None:
+        belong, dims, sizes = belong.assign_coords({mode.name: mode}), (mode.name, *dims), [len(mode), *sizes]
+    return DataArray(values.reshape(sizes), belong.coords, dims, name, attrs)
+
+
+def told_of(da: Any, *names: str) -> dict[str, Any]:
+    """What the field says of itself, such as its units, and not of the numbers that it was stored as; or some of it."""
+    return {key: told for key, told in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}

@@ -113,7 +113,7 @@ class _Told(Callback):  # type: ignore[misc]
         self.name, self.n_blocks, self.any = name, n_blocks, False
 
     def _posttask(self, key: Any, *_: object) -> None:
-        """One more task is done."""
+        """Tell the listener of a block where Dask says that the task of one is done."""
         if isinstance(key, tuple) and key[0] == self.name:
             self.any = True
             read_part(1 / self.n_blocks)

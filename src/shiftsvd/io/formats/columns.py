@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import optional
+from shiftsvd.io.base import Unfit, optional
 from shiftsvd.io.choices import JOIN, Choices, said
 from shiftsvd.io.formats.marks import NO_CLASS
 
@@ -140,7 +140,7 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
     unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
     if len(unknown):
-        raise ValueError(f"{unknown[0].as_py()!r} is none of the classes {', '.join(map(repr, classes))}")
+        raise Unfit(f"{unknown[0].as_py()!r} is none of the classes {', '.join(map(repr, classes))}")
     found = codes.fill_null(-1).to_numpy(zero_copy_only=False)
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)

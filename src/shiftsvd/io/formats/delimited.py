@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 
 def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | str | None = None) -> Head:
-    """From the first lines.
+    """The head of a text, from its first lines: how it is written, what its columns are, where rows begin.
 
     A first line of numbers only is a row, but for 0, 1, 2, ...: these are the names that pandas gives.
     """

@@ -38,7 +38,7 @@ class CheckedLines:
         self.error: Exception | None = None
 
     def read(self, size: int) -> bytes:
-        """The next bytes; none after an error."""
+        """The next bytes of the text, for SciPy's parser; none after an error."""
         while len(self._ready) < size and not self._ended:
             try:
                 self._ready += self._checked()
@@ -48,7 +48,7 @@ class CheckedLines:
         return text
 
     def _checked(self) -> bytes:
-        """The next whole lines, with numbers as SciPy knows them."""
+        """The next whole lines of the text, with numbers as SciPy knows them."""
         text = self._stream.read(_PIECE)
         self._ended = not text
         text = self._rest + text

@@ -1,9 +1,11 @@
 """NetCDF variables: the first dimension as rows, all others side by side as columns."""
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +28,12 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
         source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", fingerprint_of(path, variable.name), shape)
         credible(source.name, path, source, memory_limit)
         bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
-        names = [_coordinate(variable, axis, path, memory_limit) for axis in (0, 1)]
-        return Opened(source, names[0], names[1] if variable.ndim == 2 else None)
+        samples = _coordinate(variable, variable.dims[0])
+        named = None if samples is None else labels(path, samples, memory_limit)
+        return Opened(source, named, _cells(variable, shape[1], path, memory_limit))
+
+
+MOST_CELLS: Final = 2_000_000  # of larger grids the cells have no names: they would take more than a sample does
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +54,7 @@ class NetcdfRows(RowSource):
         return dtype
 
     def edges(self, n_bytes: int) -> list[int]:
-        """At the ends of chunks, unless those are much larger."""
+        """Where to cut rows: at the ends of chunks, unless those are much larger."""
         return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
@@ -81,9 +87,38 @@ def _chosen(data: Any, key: str | None, path: Path) -> str:
     return found[0] if key is None else key
 
 
-def _coordinate(variable: Any, axis: int, path: Path, memory_limit: int | str | None) -> Labels | None:
-    """The coordinate of a dimension as names."""
-    dim = variable.dims[axis]
+def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> Labels | None:
+    """The names of the columns: labels of one dimension, or of several side by side, such as "lat=10.0 lon=20.0"."""
+    dims = variable.dims[1:]
+    known = {dim: _coordinate(variable, dim) for dim in dims}
+    if not any(known.values()) or n > MOST_CELLS:
+        return None
+    if len(dims) == 1:
+        return labels(path, known[dims[0]] or (), memory_limit)
+    sides = [[f"{dim}={label}" for label in known[dim] or range(variable.sizes[dim])] for dim in dims]
+    return labels(path, (" ".join(side) for side in product(*sides)), memory_limit)
+
+
+def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
+    """The coordinate of a dimension as names; times as dates."""
     if dim not in variable.coords:
         return None
-    return labels(path, (str(value) for value in variable.coords[dim].values.tolist()), memory_limit)
+    values = _dates(variable.coords[dim])
+    if values.dtype.kind == "M":
+        return list(np.datetime_as_string(values.astype("datetime64[s]"), unit="auto"))
+    return [value.isoformat() if hasattr(value, "isoformat") else str(value) for value in values.tolist()]
+
+
+def _dates(coordinate: Any) -> npt.NDArray[Any]:
+    """Values of a coordinate: times since a date as dates, so that files that count from other dates tell the same.
+
+    Where nothing here knows the calendar the numbers are as they are.
+    """
+    if " since " not in str(coordinate.attrs.get("units", "")):
+        return np.asarray(coordinate.values)
+    xarray = optional("xarray", "xarray")
+    known = coordinate.drop_vars(list(coordinate.coords)).to_dataset(name="dates")
+    try:
+        return np.asarray(xarray.decode_cf(known)["dates"].values)
+    except (ImportError, ValueError, OverflowError):
+        return np.asarray(coordinate.values)

@@ -176,7 +176,7 @@ class ParquetRows(RowSource):
                 return X
 
     def _from(self, row: int, count: int) -> "_Cursor":
-        """All rows from the beginning of a row group on, up to so many decoded at once."""
+        """A cursor at the beginning of the row group of a row, which decodes `count` rows at once at most."""
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
         size = max(1, min(count, self._batch // (8 * self.shape[1])))
@@ -195,7 +195,7 @@ class _Cursor:
         self._left: Any = None
 
     def take(self, count: int) -> npt.NDArray[Any]:
-        """The next so many rows, as numbers, (count, n)."""
+        """The next `count` rows as numbers, shape (count, n)."""
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):

@@ -10,7 +10,7 @@ _FIRST: Final = {".pvar": ("#CHROM",), ".psam": ("#FID", "#IID")}
 
 
 def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None = None) -> dict[str, list[str]]:
-    """Some columns of a .pvar or .psam by their names; those that it does not have are left out.
+    """Some columns of a .pvar or .psam by their names; names that it does not have are left out.
 
     Raises
     ------

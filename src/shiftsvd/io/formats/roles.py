@@ -43,7 +43,7 @@ class Roles(NamedTuple):
 
 
 def roles_of(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Roles:
-    """Of a table with these names and first rows; `short` where the header has one name fewer than rows have cells.
+    """The roles of columns by their names and first rows; `short` where the header lacks the first name.
 
     Raises
     ------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import Labels, Opened, optional, reading
+from shiftsvd.io.base import Labels, Opened, Unfit, optional, reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats import parquet, text_rows, triplets
 from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
@@ -34,7 +34,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
             magic = file.read(6)
         is_parquet, is_arrow = magic[:4] == b"PAR1", magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff"
         if (is_parquet or is_arrow) and choices.of_texts and not choices.remembered:
-            raise ValueError(f"{choices.of_texts[0]} says how a text is written, and this is none; leave it out")
+            raise Unfit(f"{choices.of_texts[0]} says how a text is written, and this is none; leave it out")
         if is_parquet:
             return parquet.read(path, key, memory_limit, choices)
         if is_arrow:

@@ -137,8 +137,18 @@ def tell_repeated(path: Path, opened: Opened) -> None:
     for what, names in (("columns", opened.columns), ("rows", opened.rows)):
         if names is None or len(set(names.tolist())) == len(names):
             continue
-        twice = [name for name, count in Counter(names.tolist()).items() if count > 1]
-        LOG.log(NOTICE, "%s: names of %s are not unique: %s", called(path), what, _listed(twice))
+        counts = Counter(names.tolist())
+        twice = [name for name, count in counts.items() if count > 1]
+        n_alike = sum(counts[name] for name in twice)
+        told = f"names of {what} are not unique: {n_alike:,} {what} are called {_listed(twice)}"
+        LOG.log(NOTICE, "%s: %s; %s", called(path), told, _remedy(what, twice))
+
+
+def _remedy(what: str, twice: Sequence[str]) -> str:
+    """What helps where names repeat."""
+    if what == "rows":
+        return "all of them count; let another column name the rows (ids), if these are to be told apart"
+    return f"all of them count; rename them, or {said('drop', twice[:_SHOWN])} leaves out all of that name"
 
 
 def tell_label(path: Path, name: str, why: str | None) -> None:

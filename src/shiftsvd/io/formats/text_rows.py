@@ -90,7 +90,7 @@ def block_bytes(memory_limit: int | str | None) -> int:
 def batches(
     path: Path, head: Head, columns: Sequence[int], memory_limit: int | str | None = None, *, as_text: bool = False
 ) -> Iterator[Iterator[Any]]:
-    """Some columns, many rows at a time: names, classes, places of triplets and what has thousands as text."""
+    """Some columns in batches of rows; names, classes, places of triplets and numbers with thousands as text."""
     pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
     words = {*head.roles.classes, head.roles.label, *(head.triplets[:2] if head.triplets else ())}
     names = [str(j) for j in range(head.width)]

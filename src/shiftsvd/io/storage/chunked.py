@@ -52,7 +52,7 @@ class ArrayRows(RowSource):
     sparse = False
 
     def edges(self, n_bytes: int) -> list[int]:
-        """At the ends of chunks, unless those are much larger."""
+        """Where to cut rows: at the ends of chunks, unless those are much larger."""
         chunk = self.array.chunks
         return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
 

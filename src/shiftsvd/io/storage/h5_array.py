@@ -193,7 +193,7 @@ class H5Array:
 
 
 def _inflated(raw: bytes, n_bytes: int) -> bytes:
-    """At most one byte more than there should be, whatever the data claim."""
+    """Inflate a chunk up to one byte more than it should have, whatever the data claim: a bomb does no harm."""
     return zlib.decompressobj().decompress(raw, n_bytes + 1)
 
 

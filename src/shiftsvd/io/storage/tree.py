@@ -146,7 +146,7 @@ def is_sparse(node: Any) -> bool:
 
 
 def attribute(node: Any, *names: str) -> str | None:
-    """The first attribute there is of these, as a text."""
+    """The first of some attributes that a node has, as a text."""
     return next((_text(attribute_of(node, name)) for name in names if name in node.attrs), None)
 
 

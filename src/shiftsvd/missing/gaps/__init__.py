@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.sparse import adjoint_of
 from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array
 from shiftsvd.kernels import default_threads
@@ -27,7 +29,9 @@ def gaps_of(
     threads = n_threads or default_threads()
     if isinstance(X, DiskRows) and not unobserved and X.shift is None:
         return FileGaps(X)
-    X = from_frame(X) if is_frame(X) else X
+    if is_frame(X):
+        with named(X.columns):
+            return gaps_of(from_frame(X), unobserved, n_threads, memory_limit)
     if issparse(X):
         C, by_columns = canonical(X, threads, memory_limit, allow_nan=True)
         if by_columns:
@@ -36,7 +40,7 @@ def gaps_of(
         return UnstoredGaps(C, threads, memory_limit) if unobserved else StoredGaps(C, threads, memory_limit)
     if unobserved:
         raise ValueError(f"unobserved=True is for sparse matrices, got {type(X).__name__}; mark missing entries by NaN")
-    if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask":
+    if hasattr(X, "rmatmat") or type(X).__module__.partition(".")[0] == "dask" or arrays_of(X) is not None:
         kinds = "arrays in memory, sparse matrices and files opened by open_matrix"
         remedy = "of a Dask array, fill them: da.where(da.isnan(X), da.nanmean(X, axis=0), X)"
         raise TypeError(f"missing entries are found in {kinds}, got {X}; {remedy}")

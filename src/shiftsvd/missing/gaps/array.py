@@ -44,7 +44,7 @@ class ArrayGaps(HeldGaps):
         return self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
 
     def without(self, i: Vector, j: Vector) -> "ArrayGaps":
-        """More NaN in what is read of the array, of which there may be no room for a copy."""
+        """The array with some more NaN in what is read of it, since there may be no room for a copy."""
         return replace(self, X=Holed(self.X, i, j))
 
 

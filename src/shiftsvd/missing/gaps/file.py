@@ -30,7 +30,7 @@ class FileGaps(Gaps):
         return self.X.source.stored
 
     def filled(self, S: LowRank) -> Operator:
-        """The same file, filled as it is read."""
+        """The file as an operator, with the model in place of NaN wherever it is read."""
         return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
 
     def absent(self, W: Panel, rows: Rows) -> Panel:

@@ -7,16 +7,16 @@ from typing import Any
 from scipy.sparse import issparse
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Names, Opened, Orient, reading
+from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.joining import Join
-from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, read_files
+from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, named_as, read_files
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.stacking import several
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.runs.external import external_files
-from shiftsvd.runs.memory import Resources, limit_of
+from shiftsvd.runs.memory import Resources, beyond, limit_of
 
 
 def open_with_gaps(
@@ -86,8 +86,9 @@ def open_with_gaps(
         with reading(several(paths), *paths):
             X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
             if unobserved and not issparse(X):
-                raise ValueError("it is dense: what is missing must be NaN there, unobserved is for sparse matrices")
-            gaps = gaps_of(X, unobserved, **vars(resources))
+                raise Unfit("it is dense, and NaN marks what is missing there: unobserved is for sparse matrices")
+            with named_as(paths, opened, by_features=False):
+                gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names
 
 
@@ -96,10 +97,10 @@ def _held(opened: Opened, memory_limit: int | str | None) -> Any:
     limit, X = limit_of(memory_limit), opened.matrix
     if isinstance(X, RowSource):
         if limit is not None and held_bytes(X) > limit:
-            raise ValueError(
-                f"it takes {held_bytes(X) / 1e9:.3g} GB in memory, more than the limit of {limit / 1e9:.3g} GB; only "
+            raise Unfit(
+                f"it takes {beyond(held_bytes(X), limit)} of memory; only "
                 "files with samples as rows and NaN for what is missing are read in blocks, and for the mean only; "
-                "convert it, or raise the limit"
+                "convert it, or raise memory_limit"
             )
         X = X.read(0, X.shape[0])
     return X.conj().T if opened.by_features else X

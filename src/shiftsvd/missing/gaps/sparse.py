@@ -51,13 +51,13 @@ class SparseGaps(HeldGaps):
         return csr_array((is_missing(X.data) - self.unstored, X.indices, X.indptr), shape=X.shape, copy=False)
 
     def _like(self, data: Vector) -> CSR:
-        """Other numbers at the same places, which are shared."""
+        """A matrix of other numbers at the places of the stored entries, which are shared."""
         C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
         C.has_canonical_format = True
         return C
 
     def _operator(self, data: Vector) -> SparseRows:
-        """Other numbers at the same places, as an operator."""
+        """The operator of other numbers at the places of the stored entries."""
         return SparseRows(self._like(data), n_threads=self.n_threads, memory_limit=self.memory_limit)
 
     def _row_of(self, places: Vector) -> Vector:
@@ -81,7 +81,7 @@ class StoredGaps(SparseGaps):
     unstored: ClassVar[float] = 0.0
 
     def without(self, i: Vector, j: Vector) -> "StoredGaps":
-        """More NaN, also where nothing was stored."""
+        """The matrix with some more NaN, also where nothing was stored."""
         gone = csr_array((np.full(len(i), np.nan, self.X.dtype), (i, j)), shape=self.shape)
         return replace(self, X=csr_array(self.X + gone))
 
@@ -112,7 +112,7 @@ class UnstoredGaps(SparseGaps):
         return self._row_of(places), self.X.indices[places]
 
     def without(self, i: Vector, j: Vector) -> "UnstoredGaps":
-        """More NaN among the stored entries, at the same places: a stored zero is an entry."""
+        """The matrix with some stored entries NaN, at the same places: a stored zero is an entry."""
         data = self.X.data.copy()
         data[_at(self._like(np.arange(self.X.nnz)), i, j)] = np.nan
         return replace(self, X=self._like(data))

@@ -1,0 +1,163 @@
+"""A matrix whose columns follow each other in time, with later columns above each one: lags that are never stacked."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.derived import Derived
+from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel, panel_dtype
+
+
+@generic.registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Lagged(Derived):
+    """``[A S_0; A S_1; ...]``: column t holds the columns t + lag of A, one lag above the other.
+
+    A has p rows (cells) and m columns (steps); this has ``p * len(lags)`` rows and ``m - max(lags)`` columns. A is read
+    once by a product, whose panels of all lags stand side by side.
+
+    Parameters
+    ----------
+    lags : tuple of int
+        Steps, none negative, ascending.
+    """
+
+    lags: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        p, m = self.A.shape
+        object.__setattr__(self, "shape", (p * len(self.lags), m - max(self.lags)))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V_lag`` for all lags, V_lag being V some steps later."""
+        return self._below(self.A.matmat(self._shifted(V)))
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """The same in double precision, where A can do that."""
+        return self._below(generic.matmat_in_double(self.A, self._shifted(V)))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """The sum of ``A^H W_lag`` over all lags, each some steps earlier."""
+        return self._back(self.A.rmatmat(self._beside(W)))
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """The same in double precision, where A can do that."""
+        return self._back(generic.rmatmat_in_double(self.A, self._beside(W)))
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H A`` between the lags, as many reads as A takes; nothing of the length of all lags is held."""
+        if weights is not None:
+            return self.rmatmat(scaled(weights, self.matmat(V)))
+        return self._back(self.A.gram(self._shifted(V)))
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """The sum of windows of ``A^H A``, which is formed once."""
+        p, n = self.A.shape[0], self.shape[1]
+        G = np.zeros((n, n), panel_dtype(self.dtype))
+        known = None if weights is not None else generic.gram_matrix(self.A)
+        for j, lag in enumerate(self.lags):
+            own = generic.gram_matrix(self.A, weights[j * p : (j + 1) * p]) if known is None else known  # type: ignore[index]
+            G += own[lag : lag + n, lag : lag + n]
+        return G
+
+    @cached_property
+    def costs(self) -> Costs:
+        """Those of products as wide as there are lags; of one column, a panel on either side of A is held."""
+        A, count = self.A.costs, len(self.lags)
+        return Costs.of(
+            self,
+            eps=A.eps,
+            stored=A.stored * count,
+            gram_reads=A.gram_reads,
+            gram_eps=A.gram_eps,
+            gram_in_single=A.gram_in_single,
+            gram_pairs=A.gram_pairs,
+            panel_columns=A.panel_columns,
+            working_bytes=A.working_bytes,
+            column_bytes=count * (A.column_bytes + 2 * panel_dtype(self.dtype).itemsize * sum(self.A.shape)),
+            block_bytes=A.block_bytes,
+            file_bytes=A.file_bytes,
+            square_bytes=A.square_bytes,
+            strain=A.strain,
+            n_threads=A.n_threads,
+        )
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Sums over the lags of the squared column norms of A; None where A does not know them."""
+        p, n = self.A.shape[0], self.shape[1]
+        found = np.zeros(n)
+        squares = self.A.column_squares() if weights is None else None
+        for j, lag in enumerate(self.lags):
+            own = squares if weights is None else self.A.column_squares(weights[j * p : (j + 1) * p])
+            if own is None:
+                return None
+            found += own[lag : lag + n]
+        return found
+
+    def column_exponents(self) -> Vector | None:
+        """The largest over the lags.
+
+        Returns
+        -------
+        array of shape (n,) or None
+            Integer exponents. None where they cannot be had.
+        """
+        e, n = generic.column_exponents(self.A), self.shape[1]
+        return None if e is None else np.max([e[lag : lag + n] for lag in self.lags], axis=0)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Lagged | None":
+        """A times a power of two, where all rows and columns are to be multiplied by one.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        Lagged or None
+            This matrix with rows and columns multiplied; None where they are several.
+        """
+        if np.ndim(rows) or np.ndim(cols):
+            return None
+        A = generic.ldexp(self.A, rows, cols)
+        return None if A is None else Lagged(A, self.lags)
+
+    def _shifted(self, V: Panel) -> Panel:
+        """V at its place for each lag, side by side, (m, lags b)."""
+        n, b = V.shape
+        out = np.zeros((self.A.shape[1], len(self.lags) * b), V.dtype)
+        for j, lag in enumerate(self.lags):
+            out[lag : lag + n, j * b : (j + 1) * b] = V
+        return out
+
+    def _back(self, Y: Panel) -> Panel:
+        """The sum of what each lag has at its place, (n, b)."""
+        n, b = self.shape[1], Y.shape[1] // len(self.lags)
+        out = np.zeros((n, b), Y.dtype)
+        for j, lag in enumerate(self.lags):
+            out += Y[lag : lag + n, j * b : (j + 1) * b]
+        return out
+
+    def _below(self, Y: Panel) -> Panel:
+        """Panels side by side (p, lags b), one below another (lags p, b)."""
+        count = len(self.lags)
+        return np.ascontiguousarray(Y.reshape(len(Y), count, -1).transpose(1, 0, 2)).reshape(count * len(Y), -1)
+
+    def _beside(self, W: Panel) -> Panel:
+        """Panels one below another, side by side."""
+        count, p = len(self.lags), self.A.shape[0]
+        return np.ascontiguousarray(W.reshape(count, p, -1).transpose(1, 0, 2)).reshape(p, -1)
+
+    def row_moments(self, weights: Vector | None = None) -> Any:
+        """The means of all rows, by a product; squares are those of windows, which A does not know."""
+        return generic.row_means(self, weights)

@@ -1,0 +1,300 @@
+"""The product of two operators, ``A B``: never formed, whatever lies between them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra import generic
+from shiftsvd.algebra.above import together
+from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.operator import Operator
+from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel, panel_dtype
+from shiftsvd.numerics.powers import NOTHING, length
+
+EPS = float(np.finfo(np.float64).eps)
+# Random vectors that tell the norm of an operator that does not know it.
+FEW = 4
+# Norms of factors, as exponents of two, whose products and squares are numbers.
+RANGE = 200
+# Entries of the product that are formed at once, where it is asked for by its rows: 64 MiB in double precision.
+FORMED = 2**23
+# Operations for each stored number that a norm is worth.
+WORTH = 1000
+
+
+@generic.registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Product(Operator):
+    """``A B``, multiplied from right to left: neither it nor anything as large as it is formed by its products.
+
+    What an inner panel takes, as long as the side that A and B share, is in ``costs.column_bytes``. A pass is one read
+    of A and of B. Products are made in double precision, and their rounding is of the size of ``||A|| ||B||``, however
+    small A B itself may be: certificates count with it.
+
+    Parameters
+    ----------
+    A : Operator of shape (m, l)
+        What multiplies last.
+    B : Operator of shape (l, n)
+        What multiplies first.
+
+    Raises
+    ------
+    ValueError
+        If A has not as many columns as B has rows.
+
+    See Also
+    --------
+    cross : ``X^H Y`` of two matrices.
+    operators.Scaled : Rows and columns times numbers.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A, B = ss.as_operator(np.ones((4, 3))), ss.as_operator(np.ones((3, 2)))
+    >>> ss.operators.Product(A, B).matmat(np.eye(2))[0].tolist()
+    [3.0, 3.0]
+    """
+
+    A: Operator
+    B: Operator
+
+    def __post_init__(self) -> None:
+        if self.A.shape[1] != self.B.shape[0]:
+            raise ValueError(f"A B needs as many columns of A as B has rows, got {self.A.shape} and {self.B.shape}")
+        vars(self).update(shape=(self.A.shape[0], self.B.shape[1]), dtype=_kind(self.A, self.B))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A (B V)``, in double precision."""
+        return _times(self.A, _times(self.B, V))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``B^H (A^H W)``, in double precision."""
+        return _times(self.B.H, _times(self.A.H, W))
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``B^H (A^H diag(weights) A) B V``; two passes, or a read of A less where it knows its own."""
+        A, B = self._balanced
+        return _times(B.H, _gram(A, _times(B, V), weights))
+
+    def passes_per_step(self) -> int:
+        """Two: each factor is multiplied from both sides, and nothing fuses that."""
+        return 2
+
+    @cached_property
+    def costs(self) -> Costs:
+        """A pass reads both factors; nothing as wide and as high as the columns is to be formed."""
+        A, B = self.A.costs, self.B.costs
+        eps = max(_precision(self.A), _precision(self.B))
+        return Costs.of(
+            self,
+            eps=eps,
+            stored=A.stored + B.stored,
+            gram_reads=2,
+            gram_eps=eps,
+            gram_in_single=False,
+            panel_columns=(max(A.panel_columns[0], B.panel_columns[0]), max(A.panel_columns[1], B.panel_columns[1])),
+            working_bytes=A.working_bytes + B.working_bytes,
+            column_bytes=A.column_bytes + B.column_bytes + 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1],
+            block_bytes=max(A.block_bytes, B.block_bytes),
+            file_bytes=A.file_bytes + B.file_bytes,
+            square_bytes=float("inf"),
+            strain=A.strain + B.strain,
+            n_threads=A.n_threads or B.n_threads,
+        )
+
+    @cached_property
+    def sizes(self) -> tuple[float, float]:
+        """The norms of both factors; a read of each that is not known."""
+        return _size(self.A), _size(self.B)
+
+    def cancelled(self) -> float:
+        """``||A|| ||B||``, of which the product may be any small part."""
+        return self.sizes[0] * self.sizes[1]
+
+    def frobenius_norm(self) -> float | None:
+        """``||A B||_F`` where A and B share a short side, by the Gram matrices on it, or where few columns are left.
+
+        None where it would take more than some `WORTH` operations for each number that is stored. One pass.
+        """
+        inner, (m, n) = self.A.shape[1], self.shape
+        worth = WORTH * self.costs.stored
+        if m * n * inner <= worth:
+            return super().frobenius_norm()
+        if inner * inner * (m + n) > worth:
+            return None
+        A, B, e = self._near_one()
+        G, K = generic.gram_matrix(A), generic.gram_matrix(B.H)
+        return float(np.ldexp(np.sqrt(max(float(np.vdot(K, G).real), 0.0)), e))
+
+    def column_squares(self, weights: Vector | None = None) -> Vector | None:
+        """Squared column norms, where the product may as well be formed, a part of it at a time; else None."""
+        if self.shape[0] * self.shape[1] * self.A.shape[1] > WORTH * self.costs.stored:
+            return None
+        squares = np.zeros(self.shape[1])
+        with np.errstate(over="ignore"):
+            for lo, block in self.row_blocks(FORMED):
+                entries = np.abs(block) ** 2
+                squares += entries.sum(axis=0) if weights is None else weights[lo : lo + len(block)] @ entries
+        return squares
+
+    def row_squares(self, weights: Vector | None = None) -> Vector | None:
+        """The squares of the columns of the adjoint."""
+        return self.H.column_squares(weights)
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``B^H A^H diag(weights) A B``, from that of A where A and B share a short side, else from rows of both."""
+        n = self.shape[1]
+        if self.A.shape[1] <= n:
+            K = _times(self.B.H, generic.gram_matrix(self.A, weights))
+            return _times(self.B.H, K.conj().T).conj().T
+        G = np.zeros((n, n), panel_dtype(self.dtype))
+        for lo, block in self.row_blocks(FORMED):
+            w = None if weights is None else weights[lo : lo + len(block)]
+            G += block.conj().T @ scaled(w, block)
+        return G
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Rows of the product, formed from dense blocks of A and B; a pass for each `FORMED` entries.
+
+        Parameters
+        ----------
+        rows : int
+            About how many rows a block has.
+
+        Yields
+        ------
+        (int, array of shape (rows, n))
+            The first row of a block, and the block, formed.
+        """
+        m, n = self.shape
+        rows, at_once = max(1, min(rows, m)), max(1, FORMED // n)
+        for first in range(0, m, at_once):
+            lines = slice(first, min(first + at_once, m))
+            C = np.zeros((lines.stop - first, n), panel_dtype(self.dtype))
+            inner = max(1, generic.QR_ENTRIES // max(m, n))
+            blocks = [generic.row_blocks(F, inner) for F in (self.A.H, self.B)]
+            for _, (X, Y) in together(blocks):
+                C += X[:, lines].conj().T @ Y
+            for lo in range(0, len(C), rows):
+                yield first + lo, C[lo : lo + rows]
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """The row blocks of the adjoint.
+
+        Parameters
+        ----------
+        columns : int
+            About how many columns a block has.
+
+        Returns
+        -------
+        iterator of (int, array)
+            The first column of a block, and the block's adjoint, formed.
+        """
+        return self.H.row_blocks(columns)
+
+    def column_exponents(self) -> Vector:
+        """Powers of two that no entry exceeds, the same for all columns: of the norms of both factors.
+
+        Returns
+        -------
+        array of shape (n,)
+            Integer exponents.
+        """
+        return np.full(self.shape[1], self._exponent)
+
+    def row_exponents(self) -> Vector:
+        """Powers of two that no entry exceeds, the same for all rows.
+
+        Returns
+        -------
+        array of shape (m,)
+            Integer exponents.
+        """
+        return np.full(self.shape[0], self._exponent)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Product":
+        """Rows of A and columns of B times powers of two, and A brought near 1, so that inner panels stay in range.
+
+        Parameters
+        ----------
+        rows : int, or array of shape (m,)
+            Exponents of the powers of two for rows.
+        cols : int, or array of shape (n,)
+            Exponents of the powers of two for columns.
+
+        Returns
+        -------
+        Product
+            This matrix with rows and columns multiplied.
+        """
+        e = math.frexp(self.sizes[0])[1] + int(np.max(rows))
+        return Product(times_powers(self.A, rows - e, 0), times_powers(self.B, 0, cols + e))
+
+    @property
+    def H(self) -> "Product":
+        """The adjoint ``B^H A^H``."""
+        return Product(self.B.H, self.A.H)
+
+    @property
+    def _exponent(self) -> int:
+        """The power of two of the product of both norms."""
+        return NOTHING if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
+
+    @cached_property
+    def _balanced(self) -> tuple[Operator, Operator]:
+        """Both factors; A near 1 and B as large as the product where the square of A could leave the range."""
+        if all(abs(math.frexp(size)[1]) < RANGE for size in self.sizes):
+            return self.A, self.B
+        near = self.ldexp(0, 0)
+        return near.A, near.B
+
+    def _near_one(self) -> tuple[Operator, Operator, int]:
+        """Both factors over powers of two where their squares could leave the range of numbers, and the exponent."""
+        a, b = (math.frexp(size)[1] for size in self.sizes)
+        if max(abs(a), abs(b)) < RANGE:
+            return self.A, self.B, 0
+        return times_powers(self.A, 0, -a), times_powers(self.B, 0, -b), a + b
+
+
+def _kind(A: Operator, B: Operator) -> np.dtype[Any]:
+    """The numbers of ``A B``: of the wider kind, unless one of both can only be multiplied in single precision."""
+    dtype = np.result_type(A.dtype, B.dtype)
+    mixed = np.finfo(A.dtype).eps != np.finfo(B.dtype).eps
+    if mixed and max(_precision(A), _precision(B)) > EPS:
+        return np.dtype(np.complex64 if dtype.kind == "c" else np.float32)
+    return dtype
+
+
+def _times(A: Operator, V: Panel) -> Panel:
+    """``A V`` in double precision, where A can do that."""
+    return A.matmat(V) if A.costs.eps <= EPS else generic.rmatmat_in_double(A.H, V)
+
+
+def _gram(A: Operator, V: Panel, weights: Vector | None) -> Panel:
+    """``A^H diag(weights) A V`` in double precision, where A can do that."""
+    if A.costs.gram_eps <= EPS:
+        return A.gram(V, weights)
+    return _times(A.H, scaled(weights, _times(A, V)))
+
+
+def _precision(A: Operator) -> float:
+    """The rounding unit of the best products of A: blocks are those of whichever side is stored."""
+    return min(A.costs.gram_eps, A.H.costs.gram_eps)
+
+
+def _size(A: Operator) -> float:
+    """What products with A round at the level of: its norm, and that of its shift, or of what they cancel."""
+    norm, (_, shift) = A.frobenius_norm(), generic.unshifted(A)
+    if norm is None:  # of an operator that only multiplies, the root mean square of a few random products
+        Omega = np.random.default_rng(0).standard_normal((A.shape[1], FEW)).astype(panel_dtype(A.dtype))
+        norm = length(np.abs(A.matmat(Omega)).ravel()) / math.sqrt(FEW)
+    return norm + (0.0 if shift is None else shift.frobenius_norm()) + generic.cancelled(A)

@@ -1,0 +1,137 @@
+"""What operators ask of the library whose arrays lie on a device: a few functions, with an adapter for each library."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+
+@dataclass
+class Traffic:
+    """Bytes that have crossed between the host and the device.
+
+    Attributes
+    ----------
+    up, down : int
+        To the device, and from it.
+    """
+
+    up: int = 0
+    down: int = 0
+
+
+class Arrays(ABC):
+    """An adapter: arrays of one library on one device.
+
+    Beside these methods, operators use ``@``, ``+``, ``-``, ``*``, ``**``, ``abs`` and slices of rows, which all
+    libraries have; of sparse matrices only ``@`` with a dense panel.
+    """
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
+    def up(self, x: Panel) -> Any:
+        """A host array, on the device."""
+        self.traffic.up += x.nbytes
+        return self.to_device(x)
+
+    def down(self, x: Any) -> Panel:
+        """A device array, on the host."""
+        host = self.to_host(x)
+        self.traffic.down += host.nbytes
+        return host
+
+    @abstractmethod
+    def to_device(self, x: Panel) -> Any:
+        """A copy on the device."""
+
+    @abstractmethod
+    def to_host(self, x: Any) -> Panel:
+        """A NumPy array of the same numbers."""
+
+    @abstractmethod
+    def dtype_of(self, x: Any) -> np.dtype[Any]:
+        """The kind of numbers, as NumPy calls it."""
+
+    @abstractmethod
+    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """A dense array in another precision; x itself where it has that."""
+
+    @abstractmethod
+    def conj(self, x: Any) -> Any:
+        """The complex conjugate of a dense array."""
+
+    @abstractmethod
+    def adjoint(self, x: Any) -> Any:
+        """The conjugate transpose of a dense array."""
+
+    @abstractmethod
+    def all_finite(self, x: Any) -> bool:
+        """Whether there is no NaN and no infinity in a dense array."""
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        """Products of single precision numbers as IEEE has them, and the caller's setting back afterwards."""
+        yield
+
+    @property
+    @abstractmethod
+    def on_host(self) -> bool:
+        """Whether the device is the host itself, whose arrays NumPy may look at."""
+
+    def check(self, X: Any) -> None:
+        """Refuse arrays that cannot be fitted, such as those that would want gradients."""
+        self.dtype_of(X)
+
+    # --- sparse matrices, for libraries that have them ---------------------------------------------------------------
+
+    def is_sparse(self, X: Any) -> bool:
+        """Whether a matrix stores its entries alone."""
+        return False
+
+    def sound_csr(self, X: Any) -> tuple[Any, bool]:
+        """A sparse matrix as a CSR without duplicates, and whether that is its adjoint, as of a CSC."""
+        raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+        """A CSR matrix of its three arrays."""
+        raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def parts(self, X: Any) -> tuple[Any, Any, Any]:
+        """Data, indices and indptr of a CSR matrix."""
+        raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def flipped(self, X: Any) -> Any:
+        """The conjugate transpose of a CSR matrix, sorted by its own rows."""
+        raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def dense(self, X: Any) -> Any:
+        """A CSR matrix as a dense array."""
+        raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def with_data(self, X: Any, data: Any) -> Any:
+        """A CSR matrix with other numbers in the same places."""
+        _, indices, indptr = self.parts(X)
+        return self.csr(data, indices, indptr, X.shape)
+
+    def csr_in_dtype(self, X: Any, dtype: np.dtype[Any]) -> Any:
+        """A CSR matrix in another precision; X itself where it has that."""
+        data = self.parts(X)[0]
+        return X if self.dtype_of(data) == dtype else self.with_data(X, self.in_dtype(data, dtype))
+
+    def csr_rows(self, X: Any, lo: int, hi: int) -> Any:
+        """These rows of a CSR matrix, whose numbers are not copied."""
+        data, indices, indptr = self.parts(X)
+        begin = int(indptr[lo])
+        end = int(indptr[hi])
+        return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
+
+    def counts(self, X: Any) -> Vector:
+        """How many entries each row of a CSR matrix stores; on the host."""
+        return np.diff(self.down(self.parts(X)[2]))

@@ -1,0 +1,122 @@
+"""What sparse and dense matrices on a device share: blocks of rows, dense pieces of them, what is made of pieces."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
+from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import LowRank, Panel, panel_dtype
+
+# Entries of a piece of a block that is made dense in double precision.
+PIECE = 2**23
+
+
+class DeviceBlocks(Blocked):
+    """A matrix on a device minus its shift: panels come from the host and go back to it, the data stay."""
+
+    arrays: Arrays
+    X: Any
+
+    @property
+    def workers(self) -> int:
+        """Blocks follow each other: the device is busy with one."""
+        return 1
+
+    @property
+    def double(self) -> np.dtype[Any]:
+        """The kind of numbers of panels in double precision."""
+        return panel_dtype(self.dtype)
+
+    @abstractmethod
+    def stored_dense(self, rows: Rows) -> Any:
+        """These stored rows as a dense array on the device, in double precision."""
+
+    def piece(self, rows: Rows) -> Any:
+        """These rows as a dense array on the device, in double precision, the shift subtracted."""
+        stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
+        return stored if self.shift is None else stored - self.shift_rows(rows)
+
+    def shift_rows(self, rows: Rows) -> Any:
+        """The dense rows of the shift, in double precision, formed on the device."""
+        assert self.shift is not None
+        L, R = self.up(self.shift.L[rows[0] : rows[1]]), self.up(self.shift.R)
+        return L @ self.arrays.adjoint(R)
+
+    def up(self, panel: Panel, dtype: np.dtype[Any] | None = None) -> Any:
+        """A panel on the device, in double precision unless another is named."""
+        return self.arrays.up(np.ascontiguousarray(panel, dtype or self.double))
+
+    def pieces(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+        """Dense pieces of a block, one alive at a time."""
+        for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):
+            piece = rows[0] + lo, rows[0] + hi
+            yield piece, self.piece(piece)
+
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A``, formed on the device from dense pieces in double precision."""
+        G: Any = 0
+        for block, _ in self._each(lambda rows: None):
+            for rows, D in self.pieces(block):
+                w = slice_of(weights, rows)
+                G = G + self.arrays.adjoint(D) @ (D if w is None else self.up(w[:, None]) * D)
+        return self.arrays.down(G)
+
+    def pieces_times(self, V: Panel) -> Panel:
+        """``A V`` from dense pieces in double precision."""
+        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.double, V))
+        W = self.up(V, Y.dtype)
+        for block, _ in self._each(lambda rows: None):
+            for (lo, hi), D in self.pieces(block):
+                Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
+        return Y
+
+    def squares_of_pieces(self, weights: Vector | None) -> Vector:
+        """Squared column norms from dense pieces: nothing cancels."""
+        squares = np.zeros(self.shape[1])
+        for block, _ in self._each(lambda rows: None):
+            for rows, D in self.pieces(block):
+                w = np.ones(rows[1] - rows[0]) if weights is None else slice_of(weights, rows)
+                squares += self.arrays.down(self.arrays.up(np.asarray(w)[None, :]) @ abs(D) ** 2)[0]
+        return squares
+
+    def row_squares_of_pieces(self, weights: Vector | None) -> Vector:
+        """Squared row norms from dense pieces."""
+        w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
+        pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
+        return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        """Dense blocks of `rows` rows in double precision, on the host."""
+        for lo, hi in cut(self.shape[0], rows):
+            yield lo, self.arrays.down(self.piece((lo, hi)))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        """Dense blocks of rows of the adjoint, on the host."""
+        return self.turned().row_blocks(columns)
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        """Dense pieces of a block, on the host."""
+        for (lo, _), D in self.pieces(rows):
+            yield lo, self.arrays.down(D)
+
+    @abstractmethod
+    def turned(self) -> "DeviceBlocks":
+        """The adjoint as a matrix of its own rows."""
+
+    def transposed(self, passes: float) -> "DeviceBlocks | None":
+        """The adjoint, read by its own rows: with a `gram` of one read."""
+        return self.turned()
+
+    def _replace_shift(self, shift: LowRank | None) -> "DeviceBlocks":
+        return replace(self, shift=shift)  # type: ignore[type-var]
+
+    def __matmul__(self, V: Any) -> Any:
+        """``A V``: of a panel on the device, the product there."""
+        if type(V).__module__.partition(".")[0] == type(self.X).__module__.partition(".")[0]:
+            return self.arrays.up(super().__matmul__(self.arrays.down(V)))
+        return super().__matmul__(V)

@@ -1,0 +1,84 @@
+"""Arrays of CuPy, dense or sparse. No line of this file has been run: it needs a CUDA device."""
+
+from typing import Any
+
+import cupy
+import numpy as np
+from cupyx.scipy import sparse
+
+from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.numerics.panels import Panel
+
+
+class CupyArrays(Arrays):
+    """Arrays on the CUDA device that is current. CuPy allows TF32 only where an environment variable says so."""
+
+    def __repr__(self) -> str:
+        return "cupy"
+
+    @property
+    def on_host(self) -> bool:
+        """Never: CuPy has no arrays on the host."""
+        return False
+
+    def to_device(self, x: Panel) -> Any:
+        """A copy on the device."""
+        return cupy.asarray(x)
+
+    def to_host(self, x: Any) -> Panel:
+        """A copy on the host."""
+        return np.asarray(cupy.asnumpy(x))
+
+    def dtype_of(self, x: Any) -> np.dtype[Any]:
+        """The kind of numbers, which is NumPy's."""
+        return np.result_type(x.dtype)
+
+    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        """The array in another precision."""
+        return x.astype(dtype, copy=False)
+
+    def conj(self, x: Any) -> Any:
+        """The conjugate of an array."""
+        return x.conj()
+
+    def adjoint(self, x: Any) -> Any:
+        """The conjugate transpose of an array."""
+        return x.conj().T
+
+    def all_finite(self, x: Any) -> bool:
+        """Whether all numbers are finite."""
+        return bool(cupy.isfinite(x).all())
+
+    def is_sparse(self, X: Any) -> bool:
+        """Whether X is one of the sparse matrices."""
+        return bool(sparse.issparse(X))
+
+    def sound_csr(self, X: Any) -> tuple[Any, bool]:
+        """A sparse matrix as a CSR without duplicates."""
+        C = X.tocsr()
+        if not C.has_canonical_format:
+            C = C.copy()
+            C.sum_duplicates()
+        return C, False
+
+    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+        """A CSR matrix."""
+        return sparse.csr_matrix((data, indices, indptr), shape=shape)
+
+    def parts(self, X: Any) -> tuple[Any, Any, Any]:
+        """The three arrays of a CSR matrix."""
+        return X.data, X.indices, X.indptr
+
+    def flipped(self, X: Any) -> Any:
+        """The adjoint of a CSR matrix, sorted by its own rows."""
+        C = X.tocsc()
+        return self.csr(C.data.conj(), C.indices, C.indptr, X.shape[::-1])
+
+    def dense(self, X: Any) -> Any:
+        """A CSR matrix as an array."""
+        return X.toarray()
+
+
+def arrays_for(X: Any) -> CupyArrays | None:
+    """The adapter for an array or a sparse matrix."""
+    return CupyArrays() if isinstance(X, cupy.ndarray) or sparse.issparse(X) else None

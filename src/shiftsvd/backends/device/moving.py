@@ -1,0 +1,68 @@
+"""Matrices in memory moved to a device of PyTorch, for the command."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.device import arrays_of, device_operator
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import default_threads
+from shiftsvd.operators import Adjoint, Operator
+
+HOST = "cpu"
+
+
+def devices() -> list[str]:
+    """The devices that a matrix can be moved to, each with the name of the card; none without PyTorch."""
+    if find_spec("torch") is None:
+        return []
+    cuda = import_module("torch").cuda
+    return [f"cuda:{i} {cuda.get_device_name(i)}" for i in range(cuda.device_count())]
+
+
+def chosen(device: str) -> str:
+    """The device that is meant: the first card for "auto", if there is one; refused where it is not there."""
+    if device == HOST or (device == "auto" and not devices()):
+        return HOST
+    if find_spec("torch") is None:
+        raise ValueError(f"device {device} needs PyTorch; pip install torch, or leave the device out")
+    there = [name.partition(" ")[0] for name in devices()]
+    if not there:
+        raise ValueError(f"device {device} is not there: PyTorch sees no card; leave the device out, or give {HOST}")
+    found = "cuda:0" if device in ("auto", "cuda") else device
+    if found not in there:
+        raise ValueError(f"device {device} is not there: PyTorch sees {', '.join(there)}; give one of them, or {HOST}")
+    return found
+
+
+def moved(A: Any, device: str) -> Operator:
+    """The matrix on a device of PyTorch.
+
+    Raises
+    ------
+    TypeError
+        Where it is not held in memory, or is no matrix as it was stored.
+    """
+    if isinstance(A, Adjoint):
+        return moved(A.A, device).H
+    if isinstance(A, DenseRows) and A.shift is None and not A.conjugate:
+        tensor = import_module("torch").from_numpy(_writable(A.X)).to(device)
+    elif isinstance(A, SparseRows) and A.shift is None and A.kind is None:
+        tensor = _csr(A.X, device)
+    else:
+        raise TypeError(f"{A!r} cannot be moved to {device}: it must be held in memory; leave out the device")
+    arrays = arrays_of(tensor)
+    assert arrays is not None
+    return device_operator(tensor, arrays, A.n_threads or default_threads())
+
+
+def _csr(X: Any, device: str) -> Any:
+    """A CSR of SciPy as a tensor."""
+    arrays = import_module("shiftsvd.backends.device.torch").TorchArrays(import_module("torch").device(device))
+    return arrays.csr(*(arrays.up(_writable(part)) for part in (X.data, X.indices, X.indptr)), X.shape)
+
+
+def _writable(x: Any) -> Any:
+    """An array that PyTorch takes without a warning: a copy of one that must not be written to."""
+    return x if x.flags.writeable else x.copy()

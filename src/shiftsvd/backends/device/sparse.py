@@ -1,0 +1,307 @@
+"""Sparse matrices on a device: blocks of rows as CSR, and of each its adjoint as CSR, so that no product scatters."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shiftsvd.algebra.generic import registered, row_means
+from shiftsvd.backends.blocked import Rows, cut, slice_of
+from shiftsvd.backends.dense import native_dtype
+from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.blocks import DeviceBlocks
+from shiftsvd.backends.full_lines import FULL
+from shiftsvd.backends.sparse import CANCELLED
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Panel, field_of
+
+# Rows of a block, and its most entries, which places of 32 bits can count.
+ROWS, MOST = 2**17, 2**31 - 1
+
+
+class Block(NamedTuple):
+    """Rows of the matrix on the device.
+
+    Attributes
+    ----------
+    rows : CSR of these rows
+    columns : CSR of their adjoint
+    """
+
+    rows: Any
+    columns: Any
+
+
+@registered
+@dataclass(frozen=True, eq=False, repr=False)
+class DeviceCSR(DeviceBlocks):
+    """A CSR matrix on a device, without duplicates, minus its shift.
+
+    Columns that are more than 99 % full are dense blocks, shifted before they are multiplied; everywhere else the shift
+    is a product of thin factors.
+    """
+
+    X: Any
+    arrays: Arrays
+    shift: LowRank | None = None
+    n_threads: int = 1
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        kind = native_dtype(self.arrays.dtype_of(self.arrays.parts(self.X)[0]))
+        shape = (int(self.X.shape[0]), int(self.X.shape[1]))
+        vars(self).update(shape=shape, dtype=field_of(kind, *parts))
+
+    def known_costs(self) -> dict[str, Any]:
+        """Of the stored entries."""
+        counts = self._stored[0].astype(np.float64)
+        return {
+            "eps": float(np.finfo(np.float64).eps),
+            "stored": int(counts.sum()),
+            "gram_in_single": self.dtype == np.float32,
+            "gram_pairs": float(np.sum(counts**2) / 2),
+        }
+
+    @property
+    def _stored(self) -> tuple[Vector, Vector]:
+        """How many entries each row and each column stores."""
+        if "stored" not in self.memo:
+            columns = sum(self.arrays.counts(block.columns) for block in self._on_device)
+            self.memo["stored"] = self.arrays.counts(self.X), np.asarray(columns)
+        stored: tuple[Vector, Vector] = self.memo["stored"]
+        return stored
+
+    @cached_property
+    def _on_device(self) -> list[Block]:
+        """The blocks and their adjoints; of one matrix with any shift the same."""
+        if "on_device" not in self.memo:
+            self.memo["on_device"] = [self._made(rows) for rows in self.blocks()]
+        found: list[Block] = self.memo["on_device"]
+        return found
+
+    def _made(self, rows: Rows) -> Block:
+        X = self.arrays.csr_rows(self.X, *rows)
+        return Block(X, self.arrays.flipped(X))
+
+    def blocks(self) -> list[Rows]:
+        """Blocks of `ROWS` rows, of fewer where these have too many entries."""
+        if "blocks" not in self.memo:
+            indptr = np.concatenate([[0], np.cumsum(self.arrays.counts(self.X))])
+            edges = [0]
+            for lo, hi in cut(self.shape[0], ROWS):
+                parts = int(-(-(indptr[hi] - indptr[lo]) // MOST))
+                edges += np.linspace(lo, hi, max(parts, 1) + 1).astype(int)[1:].tolist()
+            self.memo["blocks"] = [(lo, hi) for lo, hi in pairwise(edges) if lo < hi]
+        blocks: list[Rows] = self.memo["blocks"]
+        return blocks
+
+    @cached_property
+    def _full(self) -> Vector:
+        """The columns that are nearly full, if there is a shift."""
+        none = np.zeros(0, np.intp)
+        return none if self.shift is None else np.flatnonzero(self._stored[1] > FULL * self.shape[0])
+
+    @cached_property
+    def _shifted_full(self) -> list[Any]:
+        """The full columns of each block minus their shift, dense, in double precision, on the device."""
+        if not len(self._full) or self.shift is None:
+            return []
+        chosen = np.zeros((self.shape[1], len(self._full)))
+        chosen[self._full, np.arange(len(self._full))] = 1
+        E, R = self.up(chosen), self.arrays.adjoint(self.up(self.shift.R[self._full]))
+        blocks = zip(self.blocks(), self._on_device, strict=True)
+        return [
+            self.arrays.csr_in_dtype(block.rows, self.double) @ E - self.up(self.shift.L[lo:hi]) @ R
+            for (lo, hi), block in blocks
+        ]
+
+    @cached_property
+    def _left(self) -> list[Any]:
+        """L of the shift, by blocks, on the device."""
+        return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
+
+    def _forward(self, at: int, V: "Factors", dtype: np.dtype[Any]) -> Any:
+        """``A[block] V`` on the device."""
+        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
+        if self.shift is not None:
+            Y = Y - self.arrays.in_dtype(self._left[at], dtype) @ V.shift
+        if len(self._full):
+            Y = Y + self.arrays.in_dtype(self._shifted_full[at], dtype) @ V.full
+        return Y
+
+    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> "Factors":
+        """What the parts of a block multiply: V outside of the full columns, ``R^H V`` of it, and V at these."""
+        if self.shift is None:
+            return Factors(self.up(V, dtype), None, None)
+        rest = V
+        if len(self._full):
+            rest = V.copy()
+            rest[self._full] = 0
+        shift = self.shift.R.conj().T @ rest.astype(np.result_type(rest, np.float64), copy=False)
+        return Factors(self.up(rest, dtype), self.up(shift, dtype), self.up(V[self._full], dtype))
+
+    def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        """``X[block]^H Y``, ``L^H Y`` and the products of the full columns, in double precision."""
+        wide = np.result_type(dtype, np.float64)
+        found = [self.arrays.csr_in_dtype(self._on_device[at].columns, dtype) @ Y]
+        if self.shift is not None:
+            found += [self.arrays.adjoint(self.arrays.in_dtype(self._left[at], dtype)) @ Y]
+        if len(self._full):
+            found += [self.arrays.adjoint(self.arrays.in_dtype(self._shifted_full[at], dtype)) @ Y]
+        return tuple(self.arrays.in_dtype(part, wide) for part in found)
+
+    def _ended(self, sums: tuple[Any, ...]) -> Panel:
+        """What all blocks gave, together: ``X^H Y - R (L^H Y)``, and the full columns in their places."""
+        Z, *others = (self.arrays.down(part) for part in sums)
+        if self.shift is not None:
+            Z = Z - self.shift.R @ others[0]
+        if len(self._full):
+            Z[self._full] = others[1]
+        return Z
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V`` in double precision: each block writes its rows."""
+        dtype = np.result_type(self.double, V)
+        P, Y = self._factors(V, dtype), np.empty((self.shape[0], V.shape[1]), dtype)
+        for at, (rows, _) in enumerate(self._each(lambda rows: None)):
+            Y[rows[0] : rows[1]] = self.arrays.down(self._forward(at, P, dtype))
+        return Y
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``A^H W`` in double precision: the products of the blocks, added up in their order on the device."""
+        dtype = np.result_type(self.double, W)
+        sums: tuple[Any, ...] = ()
+        for at, ((lo, hi), _) in enumerate(self._each(lambda rows: None)):
+            sums = added(sums, self._backward(at, self.up(W[lo:hi], dtype), dtype))
+        return self._ended(sums)
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``A^H diag(weights) A V`` in one pass, the products of a block in the precision of V, sums in double."""
+        single = V.dtype == np.float32 and self.dtype == np.float32
+        dtype = np.dtype(np.float32) if single else np.result_type(self.double, V)
+        P = self._factors(V, dtype)
+        sums: tuple[Any, ...] = ()
+        with self.arrays.exact():
+            for at, (rows, _) in enumerate(self._each(lambda rows: None)):
+                Y, w = self._forward(at, P, dtype), slice_of(weights, rows)
+                Y = Y if w is None else self.up(w[:, None], np.zeros(0, dtype).real.dtype) * Y
+                sums = added(sums, self._backward(at, Y, dtype))
+        return self._ended(sums).astype(dtype, copy=False)
+
+    def stored_dense(self, rows: Rows) -> Any:
+        """These stored rows, dense."""
+        return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
+
+    def moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the columns; of a shifted matrix, the mean alone."""
+        return super().moments(weights) if self.shift is None else self.mean_alone(weights)
+
+    def row_moments(self, weights: Vector | None = None) -> Moments:
+        """Moments of the rows; of a shifted matrix, from its products."""
+        if self.shift is None:
+            return super().row_moments(weights)
+        return row_means(self, weights)
+
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the columns of the stored rows."""
+        block = self._on_device[self.blocks().index(rows)]
+        w = np.ones(rows[1] - rows[0]) if weights is None else weights
+        return self._moments(block.rows, block.columns, w)
+
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        """Moments of the stored rows."""
+        block = self._on_device[self.blocks().index(rows)]
+        found = self._moments(block.columns, block.rows, np.ones(self.shape[1]) if weights is None else weights)
+        return Moments(found.count, found.mean.conj(), found.M2)
+
+    def _moments(self, X: Any, Xh: Any, w: Vector) -> Moments:
+        """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
+        total, up = float(w.sum()), self.up(w[:, None])
+        count = total if total > 0 else 1.0
+        double = np.dtype(np.float64)
+        X, Xh = (self.arrays.csr_in_dtype(M, self.double) for M in (X, Xh))
+        data, indices, _ = self.arrays.parts(X)
+        means = (Xh @ up) / count  # of the adjoint: conjugated
+        off = data - self.arrays.conj(means[:, 0])[indices]
+        ones = self.arrays.with_data(X, self.arrays.in_dtype(abs(data) * 0 + 1, double))
+        squares = self.arrays.with_data(X, abs(off) ** 2)
+        w_real = self.arrays.up(np.asarray(w, np.float64)[:, None])
+        stored = self.arrays.down(self.arrays.flipped(ones) @ w_real)[:, 0]
+        M2 = self.arrays.down(self.arrays.flipped(squares) @ w_real)[:, 0]
+        mean = self.arrays.down(means)[:, 0].conj()
+        return Moments(total, mean, np.maximum(M2 + np.maximum(total - stored, 0) * np.abs(mean) ** 2, 0))
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared column norms, from moments or sums over the entries; from dense pieces where they cancel."""
+        known = self.known_squares() if weights is None else None
+        if known is not None:
+            return known
+        w = np.ones(self.shape[0]) if weights is None else np.asarray(weights, np.float64)
+        stored: Any = sum(
+            self._stored_squares(block.columns, w[lo:hi])
+            for (lo, hi), block in zip(self.blocks(), self._on_device, strict=True)
+        )
+        if self.shift is None:
+            return np.asarray(stored)
+        L, R = self.shift.L, self.shift.R
+        mixed = replace(self, shift=None).rmatmat(w[:, None] * L)
+        absent = np.einsum("jr,rs,js->j", R.conj(), (w[:, None] * L).T @ L.conj(), R).real
+        squares = stored - 2 * np.einsum("jr,jr->j", mixed.conj(), R).real + absent
+        squares[self._full] = self._full_squares(w)
+        absent[self._full] = 0
+        return self.squares_of_pieces(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
+
+    def _full_squares(self, w: Vector) -> Vector:
+        """Squared norms of the shifted full columns, the rows weighted."""
+        parts = zip(self.blocks(), self._shifted_full, strict=False)
+        found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
+        return np.asarray(sum(found, np.zeros(len(self._full))))
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        """Squared row norms: from sums over the entries, or from dense pieces where there is a shift."""
+        if self.shift is not None:
+            return self.row_squares_of_pieces(weights)
+        w = np.ones(self.shape[1]) if weights is None else np.asarray(weights, np.float64)
+        return np.concatenate([self._stored_squares(block.rows, w) for block in self._on_device])
+
+    def _stored_squares(self, X: Any, w: Vector) -> Vector:
+        """Sums of the squared entries of each row of a CSR matrix, its columns weighted."""
+        X = self.arrays.csr_in_dtype(X, self.double)
+        squares = self.arrays.with_data(X, abs(self.arrays.parts(X)[0]) ** 2)
+        return self.arrays.down(squares @ self.arrays.up(w[:, None]))[:, 0]
+
+    def transposed(self, passes: float) -> "DeviceCSR | None":
+        """The adjoint, sorted by its own rows; None where full columns are shifted, which would be rows of it."""
+        return None if len(self._full) else self.turned()
+
+    def turned(self) -> "DeviceCSR":
+        """The adjoint, sorted by its own rows once."""
+        if "turned" not in self.memo:
+            self.memo["turned"] = self.arrays.flipped(self.X)
+        return replace(self, X=self.memo["turned"], shift=self.shift and self.shift.H, memo={})
+
+
+class Factors(NamedTuple):
+    """What a panel is to the parts of a block, on the device.
+
+    Attributes
+    ----------
+    rest : array of shape (n, b)
+        The panel, with zeros at the full columns.
+    shift : array of shape (r, b), or None
+        What L of the shift multiplies.
+    full : array of shape (f, b), or None
+        The panel at the full columns.
+    """
+
+    rest: Any
+    shift: Any
+    full: Any
+
+
+def added(sums: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The sums with one more part each."""
+    return tuple(total + part for total, part in zip(sums, parts, strict=True)) if sums else parts

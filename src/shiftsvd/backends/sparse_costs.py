@@ -1,0 +1,71 @@
+"""What products with sparse rows cost: where rows are cut into blocks, and the memory that they take beside panels."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.blocked import Rows
+from shiftsvd.backends.full_lines import Entries
+from shiftsvd.kernels.sums import HELD
+from shiftsvd.kernels.twin import CSR
+from shiftsvd.runs.memory import spare
+
+# Entries of a block: enough to keep a thread busy for a few milliseconds.
+ENTRIES = 2**19
+# Entries of a block for each column, by which sums of panels take a tenth of the time of products.
+SUMS = 64
+# Bytes of one panel that stays in the cache of a core beside another.
+PANEL_CACHE = 2**20
+# Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
+ACCUMULATOR = 2**24
+# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+SHIFTED = 64
+
+
+def blocks_of(X: CSR) -> list[Rows]:
+    """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
+    m, n = X.shape
+    # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
+    entries = max(min(ENTRIES, X.nnz // 8), SUMS * n)
+    entries = max(min(entries, X.nnz // 4), ENTRIES // 16)
+    edges = np.searchsorted(X.indptr, np.arange(entries, X.nnz, entries)).tolist()
+    return list(pairwise(sorted({0, m, *edges})))
+
+
+def columns_at_once(n: int) -> int:
+    """How many columns of a panel are scattered at a time on n columns, so that an accumulator stays small."""
+    return max(16, ACCUMULATOR // (8 * n))
+
+
+def single_pays(dtype: np.dtype[Any], shape: tuple[int, int]) -> bool:
+    """Whether a `gram` is quicker in single precision: of single data, and of double ones with panels beyond caches."""
+    return dtype.kind == "f" and (dtype.itemsize == 4 or 128 * min(shape) > PANEL_CACHE)
+
+
+def pairs(X: CSR) -> float:
+    """Pairs of stored entries in a row, each once: the products of a Gram matrix that is formed."""
+    return float(np.sum(np.diff(X.indptr).astype(np.float64) ** 2) / 2)
+
+
+def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n_threads: int) -> int:
+    """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
+    if inside.ready is not None:
+        return 0
+    largest = max(int(inside.X.indptr[hi] - inside.X.indptr[lo]) for lo, hi in blocks)
+    return (n_threads + 1) * (dtype.itemsize if inside.full is None else SHIFTED) * largest
+
+
+def bytes_the_other_way(inside: Entries) -> int:
+    """What the adjoint takes, sorted by its own rows."""
+    X = inside.X
+    size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
+    return int(X.nnz * (size + X.indices.itemsize) + 8 * X.shape[1])
+
+
+def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
+    """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
+    size = bytes_the_other_way(inside)
+    if spare(size, memory_limit):
+        return size
+    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))

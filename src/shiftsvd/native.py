@@ -1,0 +1,130 @@
+"""Results where the data are: the vectors of a matrix on a device as arrays of its library, on that device."""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.device import Arrays, arrays_of
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import LowRank, Panel
+from shiftsvd.result import SVDResult
+
+
+class DeviceResult(SVDResult):
+    """The singular triplets of a matrix on a device: U, S and Vh lie there, the certificate in ``info`` on the host.
+
+    Attributes
+    ----------
+    U, S, Vh : arrays of the library of the data, of shapes (m, k), (k,) and (k, n)
+        Copied to the device when they are first asked for.
+    info : Info
+        The account of the fit, in NumPy.
+
+    See Also
+    --------
+    SVDResult : What `to_host` gives; an operator like this one.
+
+    Notes
+    -----
+    Products with this result, such as ``ss.centered(X) - F`` needs, are those of the result on the host.
+    """
+
+    def __init__(self, host: SVDResult, arrays: Arrays) -> None:
+        self._result, self._arrays = host, arrays
+        self.info = host.info
+
+    def to_host(self) -> SVDResult:
+        """The same triplets as NumPy arrays.
+
+        Returns
+        -------
+        SVDResult
+            What `svd` gives for data on the host.
+        """
+        return self._result
+
+    @cached_property
+    def U(self) -> Any:
+        """Left singular vectors, shape (m, k), on the device."""
+        return self._arrays.up(np.ascontiguousarray(self._result.U))
+
+    @cached_property
+    def S(self) -> Any:  # type: ignore[override]
+        """Singular values, shape (k,), descending, on the device."""
+        return self._arrays.up(np.ascontiguousarray(self._result.S))
+
+    @cached_property
+    def Vh(self) -> Any:
+        """Right singular vectors, conjugate-transposed, shape (k, n), on the device."""
+        return self._arrays.up(np.ascontiguousarray(self._result.Vh))
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """Rows and columns (m, n) of the matrix ``U S Vh``."""
+        return self._result.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        """The kind of numbers of U and Vh, as NumPy calls it."""
+        return self._result.dtype
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.U, self.S, self.Vh))
+
+    def matmat(self, V: Panel) -> Panel:
+        """``U (S (Vh V))`` of a panel on the host."""
+        return self._result.matmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        """``V (S (U^H W))`` of a panel on the host."""
+        return self._result.rmatmat(W)
+
+    @property
+    def _values(self) -> Vector:
+        return self._result.S
+
+    def frobenius_norm(self) -> float:
+        """The length of S."""
+        return self._result.frobenius_norm()
+
+    def as_low_rank(self) -> LowRank:
+        """``L R^H`` with L = U S, in double precision, on the host."""
+        return self._result.as_low_rank()
+
+    @property
+    def H(self) -> "DeviceResult":
+        """The decomposition of the conjugate transpose."""
+        return DeviceResult(self._result.H, self._arrays)
+
+    def truncate(self, k: int) -> "DeviceResult":
+        """The first k components, on the device.
+
+        Parameters
+        ----------
+        k : int
+            How many components.
+
+        Returns
+        -------
+        DeviceResult
+            The first k triplets, with their part of the account.
+        """
+        return DeviceResult(self._result.truncate(k), self._arrays)
+
+    def times_power(self, e: int) -> "DeviceResult":
+        """That of ``2^e A``."""
+        return DeviceResult(self._result.times_power(e), self._arrays)
+
+    def __repr__(self) -> str:
+        return f"<SVDResult of {len(self._result.S)} components by {self.info.solver}, {self._arrays!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._result.__reduce__()
+
+
+def native(F: SVDResult, X: Any) -> SVDResult:
+    """The result for whoever gave X: on its device if it lies on one."""
+    arrays = arrays_of(X)
+    return F if arrays is None else DeviceResult(F, arrays)

@@ -1,0 +1,76 @@
+"""Rotation of loadings to simple structure: varimax by planar rotations, and promax, which starts from it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel
+
+# A sweep that turns no pair of columns by more than this angle is the last: the criterion has changed by its square.
+STILL = 1e-9
+# Rows whose loadings are a smaller share than this of the longest are of features without weight, and do not count.
+NOTHING = 1e-12
+
+
+class Turned(NamedTuple):
+    """What a rotation came to: ``loadings = L T``."""
+
+    loadings: Panel
+    T: Panel
+    n_iter: int
+    converged: bool
+
+
+def varimax(L: Panel, kaiser: bool, max_iter: int) -> Turned:
+    """The orthogonal T that maximizes `varimax_criterion` of ``L T``, by sweeps over all pairs of columns.
+
+    Kaiser (1958): the best angle for two columns is known in closed form, so that no sweep makes it worse.
+    """
+    B, T = _counting(L, kaiser), np.eye(L.shape[1])
+    for sweep in range(1, max_iter + 1):
+        largest = max((_turn_pair(B, T, i, j) for j in range(B.shape[1]) for i in range(j)), default=0.0)
+        if largest <= STILL:
+            return Turned(L @ T, T, sweep, True)
+    return Turned(L @ T, T, max_iter, False)
+
+
+def _turn_pair(B: Panel, T: Panel, i: int, j: int) -> float:
+    """Turn two columns of B and T in their plane to where their criterion is largest; the size of the angle."""
+    x, y = B[:, i], B[:, j]
+    u, v = x * x - y * y, 2 * x * y
+    a, b = u.sum(), v.sum()
+    sine = 2 * (u @ v) - 2 * a * b / len(B)
+    cosine = u @ u - v @ v - (a * a - b * b) / len(B)
+    # Where both vanish every angle is as good; what rounding leaves of them turns nothing.
+    if np.hypot(sine, cosine) <= np.finfo(np.float64).eps * (u @ u + v @ v):
+        return 0.0
+    angle = float(np.arctan2(sine, cosine)) / 4
+    plane = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    B[:, [i, j]] = B[:, [i, j]] @ plane
+    T[:, [i, j]] = T[:, [i, j]] @ plane
+    return abs(angle)
+
+
+def promax(L: Panel, power: float, kaiser: bool, max_iter: int) -> Turned:
+    """Oblique: varimax, then the least-squares fit of it to its own powers, with scores of unit variance.
+
+    Hendrickson & White (1964). Large loadings stay, small ones become smaller.
+    """
+    first = varimax(L, kaiser, max_iter)
+    B = _counting(first.loadings, kaiser)
+    T = np.linalg.lstsq(B, B * np.abs(B) ** (power - 1), rcond=None)[0]
+    T = T * np.sqrt(np.diagonal(np.linalg.inv(T.T @ T)))
+    return Turned(first.loadings @ T, first.T @ T, first.n_iter, first.converged)
+
+
+def varimax_criterion(L: Panel, kaiser: bool = True) -> float:
+    """The sum over the columns of the variance of their squared loadings; `kaiser`: of rows of length one."""
+    return float(np.var(_counting(L, kaiser) ** 2, axis=0).sum())
+
+
+def _counting(L: Panel, kaiser: bool) -> Panel:
+    """The rows that count, with `kaiser` over their lengths so that they count alike; those of nothing do not."""
+    lengths: Vector = np.linalg.norm(L, axis=1, keepdims=True)
+    there = lengths[:, 0] > NOTHING * lengths.max()
+    return np.asarray(L[there] / lengths[there] if kaiser else L[there])

@@ -1,0 +1,135 @@
+"""cross: two matrices of the same rows, each prepared, as the operator of their cross products."""
+
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends import as_operator
+from shiftsvd.names import ScaleName, ShiftName, VectorLike
+from shiftsvd.operators import Operator, Product
+from shiftsvd.preparation.prepare import Preparation
+from shiftsvd.preparation.vectors import row_weights
+
+
+def cross(
+    X: Any,
+    Y: Any,
+    *,
+    shift: ShiftName | VectorLike | Any | None = None,
+    scale: bool | ScaleName | VectorLike | Any | None = None,
+    sample_weight: VectorLike | None = None,
+    scale_ddof: int = 0,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Operator:
+    """``X^H Y`` of two matrices with the same rows, as an operator of shape (p, q) that is never formed.
+
+    With ``shift="mean"`` it is the matrix of cross-covariances times ``m - 1``; its singular vectors are those of
+    maximum covariance analysis, also called PLS-SVD.
+
+    Parameters
+    ----------
+    X : anything that `as_operator` takes, of shape (m, p)
+        Its rows are those of Y. Where both have labels (of pandas, or of xarray) these must be the same, in one order.
+    Y : anything that `as_operator` takes, of shape (m, q)
+        The other matrix.
+    shift : None, "mean", or as in `svd`; or a tuple of two
+        What is subtracted from X and from Y before they are multiplied; a tuple has one for each.
+    scale : None, "std" or True, "pareto", or positive array; or a tuple of two
+        What the columns of X and of Y are divided by after that; a tuple has one for each.
+    sample_weight : array of shape (m,), optional
+        Frequencies of the rows: means and deviations are weighted, and so are the products, ``X^H diag(w) Y``.
+    scale_ddof : 0 or 1
+        Deviations are roots of sums of squares over ``m - scale_ddof``.
+    n_threads : int, optional
+        As in `svd`.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        As in `as_operator`.
+
+    Returns
+    -------
+    Operator of shape (p, q)
+        A `shiftsvd.operators.Product`, for `svd` and every other function that takes operators; ``cross(X, Y).H`` is
+        ``cross(Y, X)``.
+
+    Raises
+    ------
+    ValueError
+        If X and Y do not have the same rows, and as in `svd`.
+
+    See Also
+    --------
+    svd : Its singular vectors.
+    xarray.coupled : The same of labelled fields.
+
+    Notes
+    -----
+    Cost: one pass for means or deviations, one for the norms of X and of Y. A product with a panel of b columns reads X
+    and Y once and holds m b numbers, so that a step of block Lanczos is two passes; X and Y may be sparse, in files, or
+    Dask arrays. Products are made in double precision whatever the data are. They round as ``||X|| ||Y||``, which may
+    be far above the largest value where X and Y have little in common: the bounds of the fit say so.
+
+    References
+    ----------
+    Bretherton, Smith & Wallace (1992), An intercomparison of methods for finding coupled patterns in climate data.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.standard_normal((100, 8)), rng.standard_normal((100, 5))
+    >>> C = ss.cross(X, Y, shift="mean")
+    >>> F = ss.svd(C, 2, rng=0)
+    >>> exact = np.linalg.svd((X - X.mean(0)).T @ (Y - Y.mean(0)), compute_uv=False)
+    >>> C.shape, bool(np.allclose(F.S, exact[:2]))
+    ((8, 5), True)
+    """
+    _check_labels(X, Y)
+    A, B = (as_operator(F, n_threads=n_threads, memory_limit=memory_limit) for F in (X, Y))
+    if A.shape[0] != B.shape[0]:
+        raise ValueError(
+            f"X and Y must have the same rows, got {A.shape[0]} and {B.shape[0]}; take the rows that both have"
+        )
+    weights = row_weights(sample_weight, A.shape[0])
+    asked = [Preparation(*of, weights, scale_ddof) for of in zip(_both(shift), _both(scale), strict=True)]
+    for preparation, F in zip(asked, (A, B), strict=True):
+        preparation.check(F.shape[1])
+    P, Q = (preparation.learn(F).of_own for preparation, F in zip(asked, (A, B), strict=True))
+    return Product(P.H, Q)
+
+
+def _both(setting: Any) -> tuple[Any, Any]:
+    """A setting for X and one for Y."""
+    if not isinstance(setting, tuple):
+        return setting, setting
+    if len(setting) != 2:
+        raise ValueError(
+            f"a tuple must have one setting for X and one for Y, got {len(setting)}; write vectors as arrays"
+        )
+    return setting
+
+
+def _check_labels(X: Any, Y: Any) -> None:
+    """Refuse frames and labelled arrays whose rows have other labels, or the same in another order."""
+    x, y = _labels(X), _labels(Y)
+    if x is None or y is None or len(x) != len(y) or x.equals(y):
+        return
+    plain = any(np.array_equal(index, np.arange(len(index))) for index in (x, y))
+    if plain and set(x) != set(y):
+        return  # rows without names of their own
+    a, b = next((a, b) for a, b in zip(x, y, strict=True) if a != b)
+    raise ValueError(
+        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}; "
+        "put them in one order, as Y = Y.loc[X.index] does with frames"
+    )
+
+
+def _labels(F: Any) -> Any | None:
+    """The labels of the rows of a frame of pandas or an array of xarray, if it has any."""
+    index = getattr(F, "index", None)
+    if hasattr(index, "equals"):
+        return index
+    dims, indexes = getattr(F, "dims", ()), getattr(F, "indexes", None)
+    if indexes is None or not hasattr(indexes, "get") or not (isinstance(dims, tuple) and dims):
+        return None
+    return indexes.get(dims[0])

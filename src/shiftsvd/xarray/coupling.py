@@ -1,0 +1,241 @@
+"""Pairs of patterns in two fields that vary together: maximum covariance analysis, canonical correlation analysis."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.front import svd
+from shiftsvd.names import SolverName
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import phases
+from shiftsvd.operators import Operator, Panel, Product, panel_dtype
+from shiftsvd.result import SVDResult
+from shiftsvd.runs.memory import Resources
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
+from shiftsvd.xarray.matching import at_common, in_order
+from shiftsvd.xarray.results import mode_labels, told_of_fit
+from shiftsvd.xarray.sides import together
+
+PROBES = 64  # random vectors that a total is estimated from where it would cost more than the modes
+
+
+def coupled(
+    X: Any,
+    Y: Any,
+    n_modes: int = 10,
+    *,
+    dim: Hashable | Sequence[Hashable] = "time",
+    method: Literal["mca", "cca"] = "mca",
+    leading: int | float | tuple[int | float, int | float] = 10,
+    weights: Any = None,
+    center: bool | tuple[bool, bool] = True,
+    standardize: bool | tuple[bool, bool] = False,
+    solver: SolverName | Solver = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Pairs of patterns in two fields whose scores vary together: by most covariance, or by most correlation.
+
+    Parameters
+    ----------
+    X, Y : xarray.DataArray
+        With the dimension `dim` and any others, each on its own grid. Samples are matched by their labels: both fields
+        must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples that
+        either field lacks.
+    n_modes : int
+        How many pairs to find.
+    dim : hashable, or sequence of them
+        Along which there are samples.
+    method : "mca" or "cca"
+        Maximum covariance analysis (also called SVD analysis): singular vectors of ``X^H Y``, which is never formed. Or
+        canonical correlation analysis, of the scores of the leading components of each field.
+    leading : int, or float in (0, 1), or a tuple of two
+        With "cca": of each field, how many components, or which share of the variance. The more there are beside the
+        number of samples, the larger correlations are by chance.
+    weights, center, standardize
+        As in `pca`; a tuple has one for X and one for Y.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each field, with x or y before the name: ``x_components (mode, *space)``, ``x_scores (mode, dim)``,
+        ``x_explained_variance_ratio (mode)``, ``x_homogeneous (mode, *space)`` and ``x_heterogeneous``: correlations of
+        its cells with its own scores and with those of the other field, ``x_mean_field`` and ``x_weights``. With "cca"
+        components are the patterns that go with scores of variance 1, and ``x_duals`` what the field is multiplied by
+        for them. For both: ``correlation (mode)`` of the scores, and with "mca" ``covariance (mode)`` and
+        ``squared_covariance_fraction (mode)``. Coordinates that differ between the fields have ``_x`` and ``_y`` after
+        their names: `side` gives what is of one field, under its own names.
+
+    Raises
+    ------
+    ValueError
+        For samples that do not match, and as in `pca`.
+    TypeError
+        If X or Y is no DataArray.
+
+    See Also
+    --------
+    xarray.side : One of the two, for `project` and `reconstruct`.
+    cross : The operator, of any two matrices.
+
+    Notes
+    -----
+    With "mca", ``covariance = x_scores . y_scores / (m - 1)`` for m samples, and
+    ``squared_covariance_fraction = covariance^2 / ||X^H Y / (m - 1)||_F^2``. The norm is exact where that costs no
+    more than the modes (up to some thousand samples, or cells of a field); else the part that the modes leave over is
+    estimated from 64 random vectors, and ``attrs["total"]`` says "estimated".
+
+    Cost: a look for missing values and a pass for the moments of each field, the solver's passes, each of which reads
+    both, and two for scores and correlations. Fields may be Dask arrays.
+
+    References
+    ----------
+    Bretherton, Smith & Wallace (1992), An intercomparison of methods for finding coupled patterns in climate data;
+    Barnett & Preisendorfer (1987) for canonical correlations of leading components.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray
+    >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
+    >>> X = xarray.DataArray(values, dims=("time", "lat", "lon"), coords={"lat": [-45, -15, 15, 45]})
+    >>> pair = shiftsvd.xarray.coupled(X, X.isel(lat=[1, 2]) ** 2, n_modes=2, weights=("coslat", None))
+    >>> pair.x_components.dims, pair.y_components.dims
+    (('mode', 'lat_x', 'lon'), ('mode', 'lat_y', 'lon'))
+    """
+    if method not in ("mca", "cca"):
+        raise ValueError(f'method must be "mca" or "cca", got {method!r}')
+    X, Y = fields.as_field(X), fields.as_field(Y)
+    Y = in_order(X, Y, dim, ("X", "Y"))
+    both = at_common([fields.stacked(da, dim, "none") for da in (X, Y)])
+    resources = Resources(memory_limit, n_threads)
+    settings = zip(_pair(weights), _pair(center), _pair(standardize), strict=True)
+    x, y = (anomalies(*of, *how, resources) for of, how in zip(zip((X, Y), both, strict=True), settings, strict=True))
+    given = {"solver": solver, "rng": generator(rng), **vars(resources)}
+    if not isinstance(solver, Solver):
+        given["tol"] = tol
+    found = _covariances(x, y, n_modes, given) if method == "mca" else _correlations(x, y, n_modes, leading, given)
+    return _dataset(x, y, found, method)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Pairs of patterns and scores (columns), what they share (by name), and how they came about."""
+
+    patterns: tuple[Panel, Panel]
+    scores: tuple[Panel, Panel]
+    duals: tuple[Panel, Panel] | None
+    shared: dict[str, Vector]
+    told: dict[str, Any]
+
+
+def _covariances(x: Anomalies, y: Anomalies, n_modes: int, given: dict[str, Any]) -> Pairs:
+    """The singular vectors of ``X^H Y``."""
+    C, m = Product(x.A.H, y.A), x.A.shape[0]
+    check_modes(n_modes, min(m, *C.shape), f"{m} samples of {C.shape[0]} and {C.shape[1]} cells")
+    F = svd(C, n_modes, **given)
+    U, V = F.U, F.Vh.conj().T
+    total, how = _total(C, F, given["rng"])
+    shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
+    shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares}
+    told = told_of_fit(F.info) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
+    return Pairs((U, V), (x.A.matmat(U), y.A.matmat(V)), None, shared, told)
+
+
+def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given: dict[str, Any]) -> Pairs:
+    """Canonical correlations of the leading components of both fields."""
+    m = x.A.shape[0]
+    fits = [_leading(of.A, k, given) for of, k in zip((x, y), _pair(leading), strict=True)]
+    P, correlations, Qh = np.linalg.svd(fits[0].U.T @ fits[1].U)
+    check_modes(n_modes, len(correlations), f"{len(fits[0].S)} and {len(fits[1].S)} components")
+    fx, fy = fits
+    root, signs = np.sqrt(m - 1), phases((Qh[:n_modes] * fy.S) @ fy.Vh)
+    px, py = P[:, :n_modes] * signs, Qh[:n_modes].T * signs
+    accounts = [told_of_fit(F.info) for F in fits]
+    told = {
+        "solver": accounts[0]["solver"],
+        "n_passes": sum(account["n_passes"] for account in accounts),
+        "converged": all(account["converged"] for account in accounts),
+        "leading": [len(F.S) for F in fits],
+    }
+    patterns = fx.Vh.T @ (fx.S[:, None] * px / root), fy.Vh.T @ (fy.S[:, None] * py / root)
+    duals = fx.Vh.T @ (px * root / fx.S[:, None]), fy.Vh.T @ (py * root / fy.S[:, None])
+    return Pairs(patterns, (fx.U @ px * root, fy.U @ py * root), duals, {}, told)
+
+
+def _leading(A: Operator, k: Any, given: dict[str, Any]) -> SVDResult:
+    """The leading components of a field, without those that are 0."""
+    most = min(A.shape)
+    F = svd(A, k if isinstance(k, float) else min(k, most), **given)
+    if F.info.rank == 0:
+        raise ValueError("a field must vary along its samples, all anomalies are 0")
+    return F.truncate(F.info.rank)
+
+
+def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
+    """The squared norm of the cross-covariances, and whether it is exact; without the modes it is estimated."""
+    norm = C.frobenius_norm()
+    if norm is not None:
+        return norm**2, "exact"
+    rest = Deflated(C, F.Vh.conj().T.astype(panel_dtype(C.dtype)))
+    Omega = rng.standard_normal((C.shape[1], PROBES))
+    return float(np.sum(F.S**2) + np.linalg.norm(rest.matmat(Omega)) ** 2 / PROBES), "estimated"
+
+
+def _dataset(x: Anomalies, y: Anomalies, found: Pairs, method: str) -> Any:
+    """The result with names and coordinates, and what was missing as NaN."""
+    from xarray import DataArray
+
+    k = found.scores[0].shape[1]
+    modes = mode_labels(k)
+    Z = [scores - scores.mean(axis=0) for scores in found.scores]
+    lengths = [np.linalg.norm(scores, axis=0) for scores in Z]
+    inner = np.real(np.sum(Z[0].conj() * Z[1], axis=0))
+    correlation = _over(inner, lengths[0] * lengths[1])
+    shared = {name: DataArray(values, dims="mode") for name, values in found.shared.items()}
+    shared["correlation"] = DataArray(correlation, dims="mode")
+    parts = {}
+    for i, (name, of) in enumerate((("x", x), ("y", y))):
+        products = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]]))
+        norms = _norms(of.A)
+        maps = _over(products, norms[:, None] * np.concatenate([lengths[i], lengths[1 - i]]))
+        variances = np.sum(np.abs(found.patterns[i]) ** 2, axis=0) * np.sum(np.abs(Z[i]) ** 2, axis=0)
+        parts[name] = {
+            "components": of.in_space(found.patterns[i].T, modes),
+            "scores": of.in_time(found.scores[i], modes),
+            "explained_variance_ratio": DataArray(_over(variances, np.sum(norms**2)), dims="mode"),
+            "homogeneous": of.in_space(maps[:, :k].T, modes),
+            "heterogeneous": of.in_space(maps[:, k:].T, modes),
+            **of.subtracted(),
+            **({} if found.duals is None else {"duals": of.in_space(found.duals[i].T, modes)}),
+        }
+    named = {f"field_{name}": of.told["field"] for name, of in (("x", x), ("y", y)) if of.told}
+    return together(parts, shared, modes, x.field.over, found.told | {"method": method} | named)
+
+
+def _norms(A: Operator) -> Vector:
+    """The lengths of the columns of anomalies; a read, where they are not known."""
+    squares = A.column_squares()
+    assert squares is not None  # all kinds that a field can be know them
+    return np.sqrt(squares)
+
+
+def _over(values: Any, sizes: Any) -> Any:
+    """Values over sizes; 0 over 0 is 0, as of cells that do not vary."""
+    return np.divide(values, sizes, out=np.zeros(np.shape(values)), where=np.broadcast_to(sizes, np.shape(values)) > 0)
+
+
+def _pair(setting: Any) -> tuple[Any, Any]:
+    """A setting for X and one for Y."""
+    if isinstance(setting, tuple) and len(setting) != 2:
+        raise ValueError(f"a tuple must have one setting for X and one for Y, got {len(setting)}")
+    return setting if isinstance(setting, tuple) else (setting, setting)

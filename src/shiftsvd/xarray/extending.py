@@ -1,0 +1,135 @@
+"""Extended EOFs: modes of a field together with itself some steps later, whose lags are never stacked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.algebra.lagged import Lagged
+from shiftsvd.front import svd
+from shiftsvd.names import SolverName
+from shiftsvd.runs.memory import Resources
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.anomalies import all_there, anomalies, check_modes, steps
+from shiftsvd.xarray.hilbert import by_steps
+from shiftsvd.xarray.results import mode_labels, scores_of, told_of_fit, variances
+
+
+def extended(
+    da: Any,
+    n_modes: int = 10,
+    *,
+    lags: int | Sequence[int],
+    dim: Any = "time",
+    weights: Any = None,
+    center: bool = True,
+    standardize: bool = False,
+    solver: SolverName | Solver = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Extended EOFs (multichannel singular spectrum analysis): sequences of patterns, for what travels or swings.
+
+    Parameters
+    ----------
+    da : xarray.DataArray
+        As for `pca`; its samples follow each other in equal steps, none of them without values.
+    n_modes : int
+        How many modes to find.
+    lags : int, or sequence of them
+        How many steps are taken together, 0 to lags - 1; or which, such as ``range(0, 60, 5)``.
+    dim : hashable
+        The dimension of time.
+    weights, center, standardize
+        As in `pca`.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`.
+
+    Returns
+    -------
+    xarray.Dataset
+        The variables of `pca`, with ``components (mode, lag, *space)`` of length 1 over all lags, and ``scores (mode,
+        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps.
+
+    Raises
+    ------
+    ValueError
+        For lags that do not fit, samples without values, or out of order, and as in `pca`.
+    TypeError
+        If `da` is no DataArray.
+
+    See Also
+    --------
+    xarray.hilbert : Complex modes, for what travels.
+    xarray.pca : Modes of single steps.
+
+    Notes
+    -----
+    ``sum over modes of scores(t) * components(lag)`` is the weighted anomaly at t + lag, minus its mean over all t. The
+    matrix of all lags is never formed: a product with it is one of the field with a panel that is as many times as wide
+    as there are lags. Of up to 4000 steps the Gram matrix between steps is formed in one read, and its windows summed.
+
+    References
+    ----------
+    Weare & Nasstrom (1982), Examples of extended empirical orthogonal function analyses; Broomhead & King (1986).
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray
+    >>> t, x = np.arange(80)[:, None], np.arange(12)
+    >>> da = xarray.DataArray(np.cos(2 * np.pi * (t / 20 - x / 12)), dims=("time", "lon"))
+    >>> modes = shiftsvd.xarray.extended(da, 2, lags=5)
+    >>> modes.components.dims, modes.scores.shape
+    (('mode', 'lag', 'lon'), (2, 76))
+    """
+    da = fields.as_field(da)
+    if "lag" in da.dims:
+        raise ValueError("the name lag is taken by the result; rename that dimension")
+    dim = steps(da, dim, "a lag")
+    field = fields.stacked(da, dim, "none")
+    all_there(field, "a lag")
+    m = len(field.rows)
+    taken = _lags(lags, m)
+    of = anomalies(da, field, weights, center, standardize, Resources(memory_limit, n_threads))
+    E = Lagged(of.A.H, taken)
+    p, n = E.shape
+    check_modes(n_modes, min(p, n), f"{n} sequences of {len(taken)} lags of {of.A.shape[1]} cells")
+    level = np.full((n, 1), n**-0.5)
+    C = Deflated(E, level) if center else E
+    chosen, given = by_steps(solver, tol, n)
+    F = svd(C, n_modes, solver=chosen, rng=rng, n_threads=n_threads, memory_limit=memory_limit, **given)
+    squares = float(E.column_squares().sum()) - (float(np.linalg.norm(E.matmat(level))) ** 2 if center else 0.0)  # type: ignore[union-attr]
+    return _dataset(of, F, taken, squares).assign_attrs(told_of_fit(F.info))
+
+
+def _lags(lags: Any, m: int) -> tuple[int, ...]:
+    """The lags, ascending, checked."""
+    count = isinstance(lags, int | np.integer) and not isinstance(lags, bool)
+    taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
+    whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
+    if not taken or not whole or sorted(set(taken)) != list(taken) or taken[0] < 0 or taken[-1] > m - 2:
+        raise ValueError(
+            f"lags must be a number of steps of at least 1, or steps that ascend from 0 on, at most {m - 2} for {m} "
+            f"samples, got {lags!r}"
+        )
+    return taken
+
+
+def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
+    """The result with names and coordinates, and what was missing as NaN."""
+    from xarray import concat
+
+    from shiftsvd.xarray.dataset import Dataset
+
+    modes, n = mode_labels(len(F.S)), F.Vh.shape[1]
+    patterns = F.U.T.reshape(len(F.S), len(lags), -1)
+    each = [of.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
+    starts = of.da.isel({of.field.over[0]: slice(0, n)})
+    scores = fields.labelled(scores_of(F.H).conj().T, starts, of.field.over, modes)
+    found = {"components": concat(each, "lag"), "scores": scores}
+    found |= variances(F.S, n, squares) | of.subtracted()
+    return Dataset(found, coords={"mode": modes}, attrs=of.told)

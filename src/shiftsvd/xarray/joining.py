@@ -1,0 +1,173 @@
+"""Modes of several fields together, each on its own grid, normalised and weighted by itself."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.front import svd
+from shiftsvd.names import SolverName
+from shiftsvd.operators import Operator, Scaled, beside
+from shiftsvd.runs.memory import Resources
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
+from shiftsvd.xarray.matching import as_fields, at_common, in_order
+from shiftsvd.xarray.results import mode_labels, scores_of, told_of_fit, variances
+from shiftsvd.xarray.sides import together
+
+
+def joint(
+    data: Any,
+    n_modes: int | float = 10,
+    *,
+    dim: Hashable | Sequence[Hashable] = "time",
+    weights: Any = None,
+    center: bool | Mapping[str, bool] = True,
+    standardize: bool | Mapping[str, bool] = False,
+    normalize: bool = True,
+    factors: Mapping[str, float] | None = None,
+    solver: SolverName | Solver = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Empirical orthogonal functions of several fields together, which have the samples in common and nothing else.
+
+    Parameters
+    ----------
+    data : xarray.Dataset, sequence of xarray.DataArray, or mapping from names to them
+        Each with the dimension `dim` and any others, on its own grid. Samples are matched by their labels: all fields
+        must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples that
+        any field lacks.
+    n_modes : int, or float in (0, 1)
+        How many modes to find; a share of the variance to exceed, by the fewest modes.
+    dim : hashable, or sequence of them
+        Along which there are samples.
+    weights, center, standardize
+        As in `pca`, of all fields; or a mapping from names of fields, of which those that it lacks have the default.
+    normalize : bool
+        Divide the anomalies of each field, divided and weighted, by the root of their total variance, so that all
+        fields have as much to say, whatever their units and the number of their cells.
+    factors : mapping from names to float, optional
+        What the anomalies of fields are multiplied by after that: 2 is four times the variance of another field.
+    solver, tol, rng, n_threads, memory_limit
+        As in `shiftsvd.svd`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``scores (mode, dim)``, ``explained_variance (mode)``, ``explained_variance_ratio (mode)`` and
+        ``singular_values (mode)`` of all fields together. For each field, with its name before theirs:
+        ``name_components (mode, *space)``, whose squares sum to 1 over all fields, ``name_mean_field``,
+        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance. Coordinates that differ
+        between fields have the name of the field after theirs: `side` gives what is of one field, under its own names.
+
+    Raises
+    ------
+    ValueError
+        For samples that do not match, names that are not there or twice, and as in `pca`.
+    TypeError
+        For what is no field.
+
+    See Also
+    --------
+    xarray.side : One of the fields, for `reconstruct`.
+    xarray.pca : One field.
+    xarray.coupled : What two fields have in common.
+
+    Notes
+    -----
+    ``weights * (field - mean_field) = sum over modes of scores * components`` for each field. Fields are not copied,
+    nor put beside each other in memory; some may be Dask arrays. Cost: as `pca`, of all fields.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray
+    >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
+    >>> sst = xarray.DataArray(values, dims=("time", "lat", "lon"), name="sst")
+    >>> wind = xarray.DataArray(values[:, 0] * 100, dims=("time", "station"), name="wind")
+    >>> modes = shiftsvd.xarray.joint([sst, wind], n_modes=2)
+    >>> modes.sst_components.dims, modes.wind_components.dims, modes.scores.dims
+    (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
+    """
+    given = as_fields(data)
+    first = next(iter(given))
+    given = {name: in_order(given[first], da, dim, (first, name)) for name, da in given.items()}
+    stacked = dict(zip(given, at_common([fields.stacked(da, dim, "none") for da in given.values()]), strict=True))
+    w = _of_each(weights, list(given), None, "weights")
+    c = _of_each(center, list(given), True, "center")
+    z = _of_each(standardize, list(given), False, "standardize")
+    resources = Resources(memory_limit, n_threads)
+    parts = {name: anomalies(da, stacked[name], w[name], c[name], z[name], resources) for name, da in given.items()}
+    times = _of_each(factors or {}, list(given), 1.0, "factors")
+    return _modes(parts, n_modes, times, normalize, (solver, tol, rng), resources)
+
+
+def _modes(
+    parts: dict[str, Anomalies],
+    n_modes: Any,
+    factors: Mapping[str, Any],
+    normalize: bool,
+    how: tuple[Any, float, Any],
+    resources: Resources,
+) -> Any:
+    """The modes of anomalies, each field over the root of its variance."""
+    m = next(iter(parts.values())).A.shape[0]
+    squares = {name: _squares(of.A) for name, of in parts.items()}
+    times = {name: _factor(factors[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
+    A = beside([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()])
+    if not isinstance(n_modes, float):
+        check_modes(n_modes, min(A.shape), f"{m} samples of {A.shape[1]} cells")
+    solver, tol, rng = how
+    tolerance: dict[str, Any] = {} if isinstance(solver, Solver) else {"tol": tol}
+    F = svd(A, n_modes, solver=solver, rng=rng, **vars(resources), **tolerance)
+    modes, Vh = mode_labels(len(F.S)), F.Vh
+    total = sum(squares[name] * times[name] ** 2 for name in parts)
+    first = next(iter(parts.values()))
+    shared = {"scores": first.in_time(scores_of(F), modes), **variances(F.S, m, total)}
+    found, lo = {}, 0
+    for name, of in parts.items():
+        own = Vh[:, lo : lo + of.A.shape[1]]
+        found[name] = _part(of, own, F.S, times[name], squares[name], modes)
+        lo += of.A.shape[1]
+    named = {f"field_{name}": of.told["field"] for name, of in parts.items() if of.told}
+    return together(found, shared, modes, first.field.over, told_of_fit(F.info) | named)
+
+
+def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, modes: Any) -> dict[str, Any]:
+    """What the result says of one field."""
+    from xarray import DataArray
+
+    explained = np.sum(np.abs(components) ** 2, axis=1) * S**2
+    shares = explained / (squares * times**2) if squares > 0 else np.zeros(len(S))
+    return {
+        "components": of.in_space(components, modes),
+        **replace(of, weights=of.weights * times).subtracted(),
+        "own_variance_ratio": DataArray(shares, dims="mode"),
+    }
+
+
+def _squares(A: Operator) -> float:
+    """The sum of all squared anomalies; a read, where it is not known."""
+    squares = A.column_squares()
+    assert squares is not None  # all kinds that a field can be know them
+    return float(squares.sum())
+
+
+def _factor(factor: Any, variance: float, name: str) -> float:
+    """What the anomalies of a field are multiplied by."""
+    if not (np.isfinite(factor) and factor > 0):
+        raise ValueError(f"factors must be positive numbers, that of {name} is {factor!r}; leave out the field instead")
+    return float(factor / np.sqrt(variance)) if variance > 0 else float(factor)
+
+
+def _of_each(setting: Any, names: list[str], default: Any, what: str) -> dict[str, Any]:
+    """A setting of all fields, or of each by its name."""
+    if not isinstance(setting, Mapping):
+        return dict.fromkeys(names, setting)
+    if unknown := [name for name in setting if name not in names]:
+        raise ValueError(f"{what} must be of the fields {', '.join(names)}, got {unknown[0]!r}")
+    return {name: setting.get(name, default) for name in names}

@@ -1,0 +1,48 @@
+"""The Dataset of modes that did not come from an estimator."""
+
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.result import Info, SVDResult
+from shiftsvd.xarray.anomalies import Anomalies
+
+
+def mode_labels(count: int) -> Any:
+    """The coordinate of modes, from 1."""
+    from xarray import DataArray
+
+    return DataArray(np.arange(1, count + 1), dims="mode", name="mode")
+
+
+def scores_of(F: SVDResult) -> Panel:
+    """``U S`` in the precision of the vectors, (m, k)."""
+    U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
+    return np.asarray(U * F.S.astype(U.real.dtype))
+
+
+def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
+    """What each mode explains, of m samples whose squared anomalies sum to `squares`."""
+    from xarray import DataArray
+
+    shares = S**2 / squares if squares > 0 else np.zeros(len(S))
+    found = {"explained_variance": S**2 / (m - 1), "explained_variance_ratio": shares, "singular_values": S}
+    return {name: DataArray(values, dims="mode") for name, values in found.items()}
+
+
+def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float) -> Any:
+    """Modes of one field as `pca` gives them: components (k, n), scores (m, k)."""
+    from shiftsvd.xarray.dataset import Dataset
+
+    modes = mode_labels(len(S))
+    found = {"components": of.in_space(components, modes), "scores": of.in_time(Z, modes)}
+    found |= variances(S, len(Z), squares) | of.subtracted()
+    return Dataset(found, coords={"mode": modes}, attrs=of.told)
+
+
+def told_of_fit(info: Info) -> dict[str, Any]:
+    """How modes came about; where all digits were computed there was nothing to converge."""
+    converged = info.solver.startswith("Exact") if info.converged is None else info.converged
+    return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged)}

@@ -1,0 +1,69 @@
+"""The command moves what it holds to a card, and refuses what it cannot move in a line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.backends.device import moving
+from shiftsvd.cli import main
+from shiftsvd.commands import checks, fitting
+from tests.backends.device.test_device import numbers
+
+
+def invoke(*args: object) -> Any:
+    return CliRunner().invoke(main, [str(arg) for arg in args])
+
+
+def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "X.npy", numbers((60, 12), "f8"))
+    monkeypatch.setattr(moving, "devices", list)
+    result = invoke("fit", tmp_path / "X.npy", "-k", 2, "--device", "cuda:7", "--json")
+    assert result.exit_code == 2
+    assert "--device: device cuda:7" in result.output
+    assert moving.chosen("auto") == moving.chosen("cpu") == "cpu"
+    monkeypatch.setattr(moving, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
+    monkeypatch.setattr(moving, "find_spec", lambda name: name)
+    assert moving.chosen("auto") == moving.chosen("cuda") == "cuda:0"
+    assert moving.chosen("cuda:1") == "cuda:1"
+    with pytest.raises(ValueError, match="PyTorch sees cuda:0, cuda:1; give one of them"):
+        moving.chosen("cuda:2")
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host in the place of a card."""
+    pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
+    for module in (checks, fitting):
+        monkeypatch.setattr(module, "HOST", "nowhere")
+    monkeypatch.setattr(checks, "chosen", lambda device: "cpu")
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize("suffix", ["npy", "npz", "csc.npz"])
+def test_a_file_is_fitted_where_it_was_moved(suffix: str, tmp_path: Path) -> None:
+    X, path = numbers((60, 12), "f8"), tmp_path / f"X.{suffix}"
+    if suffix == "npy":
+        np.save(path, X)
+    else:
+        sparse.save_npz(path, sparse.csc_array(X) if suffix == "csc.npz" else sparse.csr_array(X))
+    result = invoke("fit", path, "-k", 2, "--device", "cuda", "--json", "--tol", 1e-8)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert np.allclose(found["singular_values"], ss.PCA(2, tol=1e-8, random_state=0).fit(X).singular_values_, rtol=1e-7)
+
+
+@pytest.mark.usefixtures("card")
+def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "X.npz"
+    sparse.save_npz(path, sparse.csr_array(abs(numbers((60, 12), "f8"))))
+    result = invoke("fit", path, "-k", 2, "--device", "cuda", "--preprocess", "log-normalize")
+    assert result.exit_code == 2
+    assert "needs data as they are, in memory: leave out --preprocess" in result.output
+    with pytest.raises(TypeError, match="must be held in memory"):
+        moving.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")

@@ -1,0 +1,246 @@
+"""What the command says to people: the option that helps, columns by their names, sizes and broken files in words."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import io, sparse
+
+import shiftsvd as ss
+from shiftsvd.cli import main
+from shiftsvd.commands.options import TRANSFORMS
+from shiftsvd.io.sniff import FORMATS
+from shiftsvd.runs.memory import beyond, shown_bytes
+from tests.support.commands import invoke
+
+NAMES = ["age", "pulse", "height", "weight"]
+
+
+def refused(*line: object, code: int = 1) -> str:
+    """The one line that a refusal is."""
+    result = invoke(*line)
+    assert result.exit_code == code, result.output
+    *_, last = result.stderr.splitlines()
+    assert last.startswith("Error: ")
+    return last
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((30, 4)) + 1
+
+
+def table(path: Path, X: np.ndarray, names: list[str] = NAMES) -> Path:
+    """A text of named rows and columns, its gaps empty."""
+    rows = [",".join([f"p{i}", *("" if np.isnan(x) else repr(float(x)) for x in row)]) for i, row in enumerate(X)]
+    path.write_text("\n".join([",".join(["who", *names]), *rows]) + "\n")
+    return path
+
+
+def stored(folder: Path, X: np.ndarray, kind: str) -> Path:
+    """X in a file of this kind."""
+    path = folder / f"X.{kind}"
+    if kind == "csv":
+        return table(path, X)
+    if kind == "npy":
+        np.save(path, X)
+    elif kind == "npz":
+        sparse.save_npz(path, sparse.csr_array(X))
+    elif kind == "mtx":
+        io.mmwrite(path, sparse.coo_array(X))
+    else:
+        anndata, pd = pytest.importorskip("anndata"), pytest.importorskip("pandas")
+        obs, var = pd.DataFrame(index=[f"p{i}" for i in range(len(X))]), pd.DataFrame(index=NAMES)
+        anndata.AnnData(sparse.csr_matrix(X), obs, var).write_h5ad(path)
+    return path
+
+
+# --- values that are none ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["csv", "npy", "npz", "mtx", "h5ad"])
+def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str, tmp_path: Path, X) -> None:
+    X[3, 2] = X[4, 2] = X[5, 1] = np.nan
+    path = stored(tmp_path, X, kind)
+    columns = "'pulse' (1), 'height' (2)" if kind in ("csv", "h5ad") else "column 2 (1), column 3 (2)"
+    said = refused("fit", path, "-k", 2)
+    assert f"{path}: 3 entries are missing (NaN), in {columns}; --missing mean or --missing em says what stands" in said
+    assert "cannot be read" not in said
+    assert ("--drop pulse,height leaves out" in said) == (kind == "csv")
+    assert invoke("fit", path, "-k", 2, "--missing", "mean").exit_code == 0
+
+
+def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    X = np.random.default_rng(0).standard_normal((30_000, 40)).astype(np.float32)
+    X[29_000, 7] = np.nan
+    ss.io.convert(_named(tmp_path, X), tmp_path / "X.h5ad")
+    with h5py.File(tmp_path / "X.h5ad") as file:
+        assert file["X"].shape == X.shape
+    said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "8M")
+    assert re.search(r"rows \d+ to 30000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); --missing mean", said), said
+
+
+def _named(folder: Path, X: np.ndarray) -> Path:
+    """X with names of its columns."""
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({f"gene {j}": X[:, j] for j in range(X.shape[1])}), folder / "X.parquet")
+    return folder / "X.parquet"
+
+
+def test_files_whose_rows_are_features_name_the_features(tmp_path: Path, X) -> None:
+    X[3, 2] = np.nan
+    np.save(tmp_path / "T.npy", X.T)
+    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npy", "--orient", "columns", "-k", 2)
+    sparse.save_npz(tmp_path / "T.npz", sparse.csr_array(X.T))
+    assert "in column 3 (1); --missing" in refused("fit", tmp_path / "T.npz", "--orient", "columns", "-k", 2)
+
+
+def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> None:
+    assert invoke("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
+    X[3, 2] = np.nan
+    path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
+    assert "fit the model with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
+    for word in ("estimate", "bench"):
+        said = refused(word, path, "-k", 2)
+        assert "'height' (1); fill them first" in said
+        assert "--missing" not in said
+    X[3, 2] = np.inf
+    np.save(tmp_path / "inf.npy", X)
+    for more in ((), ("--missing", "mean")):
+        assert "1 inf in column 3 (1); replace the infinite" in refused("fit", tmp_path / "inf.npy", "-k", 2, *more)
+
+
+# --- arguments and options --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        (["fit", "X.csv", "--tol", "2"], 2, "Invalid value for '--tol': 2 is no relative accuracy"),
+        (["fit", "X.csv", "--tol", "nan"], 2, "Invalid value for '--tol'"),
+        (["bench", "X.csv", "--tol", "1"], 2, "Invalid value for '--tol'"),
+        (["fit", "X.csv", "--decimal", "xx"], 2, "--decimal must be one character, got 'xx'"),
+        (["fit", "X.csv", "--encoding", "klingon"], 2, "--encoding must be one that Python knows"),
+        (["fit", "X.csv", "--drop", "age", "--ids", "age"], 2, "'age' is in --drop and in --ids"),
+        (["fit", "X.csv", "--drop", "agee"], 1, "X.csv: it has no column 'agee', got --drop agee; did you mean 'age'"),
+        (
+            ["fit", "X.csv", "--label-column", "agee", "-o", "o"],
+            1,
+            "no column 'agee', got --label-column agee; did you",
+        ),
+        (["fit", "X.npy", "--missing", "mean", "--unobserved"], 1, "NaN marks what is missing there: --unobserved is"),
+        (["fit", "X.npy", "--preprocess", "pearson"], 1, "--preprocess pearson takes numbers of at least 0, got -"),
+        (["fit", "X.npy", "--top-features", "2", "--flavor", "seurat_v3", "-k", "1"], 1, "--flavor seurat_v3 ranks"),
+        (["fit", "X.npy", "--feature-types", "Genes"], 1, "leave out --feature-types, got Genes"),
+        (["fit", "X.npy", "--ids", "age"], 1, "X.npy: --ids age is for tables of numbers, got it for npy"),
+        (["fit", "X.npy", "--format", "xls"], 2, "Invalid value for '--format'"),
+        (["fit", "X.csv", "--memory", "1k"], 1, "more than the limit of 1 kB of memory; raise --memory, or"),
+        (["fit", "X.npy", "-k", "3", "--memory", "9k"], 1, "kB; raise --memory or ask for fewer components"),
+        (["fit", "two.npz", "-k", "2"], 1, "or --key must name one; it has: a, b"),
+        (["fit", "X.unknown", "-k", "2"], 1, "of no known format by its name or content; give --format, one of"),
+        (["transform", "m.safetensors", "X.npy", "-o", "there/"], 2, "there/ is a folder: there/scores.csv is a file"),
+        (["transform", "m.safetensors", "X.npy", "-o", "here"], 2, "here is a folder: here/scores.csv is a file in it"),
+        (["transform", "m.safetensors", "X.npy", "-o", "X.csv"], 1, "X.csv exists; give --force to replace it"),
+        (["convert", "X.npy", "there/X.h5ad"], 1, "there/X.h5ad cannot be written: there is no folder there; make it"),
+        (["bench", "X.npy", "-k", "9"], 2, "Invalid value for '-k': X.npy is 30 x 4: at most 4 components, got 9"),
+    ],
+)
+def test_refusals_name_the_option_that_helps(
+    line: list[str], code: int, said: str, tmp_path: Path, X, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(Path("X.csv"), X)
+    np.save("X.npy", X)
+    np.savez("two.npz", a=X, b=X)
+    Path("X.unknown").write_bytes(b"\x01\x02")
+    Path("here").mkdir()
+    ss.PCA(2).fit(X).save("m.safetensors")
+    assert said in refused(*line, code=code)
+
+
+def test_python_is_told_of_arguments(tmp_path: Path, X) -> None:
+    ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
+    with pytest.raises(FileExistsError, match="give force=True to replace it"):
+        ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="tol must be at least 0 and less than 1, got 2; it is a relative accuracy"):
+        ss.svd(X, 2, tol=2)
+    with pytest.raises(ValueError, match=r"more than the limit of 1 kB; raise memory_limit or ask for fewer"):
+        ss.svd(X, 2, memory_limit="1kB")
+    with pytest.raises(ValueError, match=r"gaps.csv: 1 entry is missing \(NaN\), in 'pulse' \(1\); .*; drop='pulse'"):
+        ss.io.open_matrix(table(tmp_path / "gaps.csv", np.where(X == X[2, 1], np.nan, X)))
+
+
+def test_names_that_repeat_are_told_with_what_tells_them_apart(tmp_path: Path, X) -> None:
+    table(tmp_path / "X.csv", X, ["age", "pulse", "age", "weight"])
+    said = invoke("fit", tmp_path / "X.csv", "-k", 2).stderr
+    assert "2 columns are called 'age'; all of them count; rename them, or --drop age leaves out all" in said
+    text = table(tmp_path / "Y.csv", X).read_text().replace("p7,", "p3,")
+    (tmp_path / "Y.csv").write_text(text)
+    said = invoke("fit", tmp_path / "Y.csv", "-k", 2, "--ids", "who").stderr
+    assert "2 rows are called 'p3'; all of them count; let another column name the rows (--ids COLUMN)" in said
+
+
+# --- files, sizes, pipes ----------------------------------------------------------------------------------------------
+
+
+def test_a_model_that_was_cut_off_is_told_in_words(tmp_path: Path, X) -> None:
+    path, cut = tmp_path / "m.safetensors", tmp_path / "cut.safetensors"
+    ss.PCA(2).fit(X).save(path)
+    whole = path.read_bytes()
+    for size in (1, 7, 8, 9, 500, len(whole) - 1):
+        cut.write_bytes(whole[:size])
+        assert f"it was cut off, {size:,} bytes are there of at least" in refused("info", cut)
+    cut.write_bytes(b"")
+    assert "it is empty" in refused("info", cut)
+    cut.write_bytes(b"\x10" + bytes(7) + b"\xff" * 40)
+    assert "it is damaged, or no model file: it does not begin with a header" in refused("info", cut)
+
+
+def test_sizes_are_told_in_units_that_people_use() -> None:
+    sizes = {7: "7 bytes", 1000: "1 kB", 1256: "1.26 kB", 30_300_000: "30.3 MB", 2.5e9: "2.5 GB", 25.6e12: "25.6 TB"}
+    assert {size: shown_bytes(size) for size in sizes} == sizes
+    assert shown_bytes(999_999) == "1,000 kB"
+    assert beyond(1_000_400_000, 10**9) == "1.0004 GB, more than the limit of 1 GB"
+
+
+def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((60_000, 4))
+    np.save(tmp_path / "X.npy", X)
+    ss.PCA(4).fit(X[:99]).save(tmp_path / "m.safetensors")
+    command = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
+    line = [*command, "transform", str(tmp_path / "m.safetensors"), str(tmp_path / "X.npy"), "-o", "-"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"PC1,PC2,PC3,PC4\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141  # what a shell tells of `cat`
+
+
+@pytest.mark.parametrize(("option", "begun", "found"), [("--format", "", FORMATS), ("--preprocess", "", TRANSFORMS)])
+def test_what_is_one_of_a_few_is_completed(option: str, begun: str, found: list[str]) -> None:
+    words = {"COMP_WORDS": f"shiftsvd fit X.npy {option} {begun}", "COMP_CWORD": "4"}
+    told = CliRunner().invoke(main, [], env={"_SHIFTSVD_COMPLETE": "bash_complete", **words}, prog_name="shiftsvd")
+    assert [line.partition(",")[2] for line in told.stdout.split()] == list(found)
+    assert os.environ.get("_SHIFTSVD_COMPLETE") is None
+
+
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_the_worst_error_is_told_first_however_narrow_the_terminal(columns: int, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((4000, 60)) * np.geomspace(1, 30, 60)
+    np.save(tmp_path / "X.npy", X)
+    line = ["fit", str(tmp_path / "X.npy"), "-k", "5", "--solver", "lanczos", "--progress", "always"]
+    told = CliRunner().invoke(main, line, env={"COLUMNS": str(columns), "TERM": "xterm-256color"}).stderr
+    lines = re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", told).replace("\r", "\n").splitlines()
+    bars = [each for each in lines if "worst" in each]
+    assert all(re.match(r"passes +worst error \de-\d\d +\d+(\.\d)?/\d+ ", bar) for bar in bars), bars
+    assert bars
+    assert max(map(len, lines)) <= columns

@@ -1,0 +1,108 @@
+"""A device made of nothing: arrays that NumPy must not look at, and an adapter that counts what crosses."""
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from shiftsvd.backends.device.arrays import Arrays
+
+
+class Far:
+    """An array on the fake device: it computes as NumPy does, and a copy to the host that nobody asked for raises."""
+
+    def __init__(self, near: Any) -> None:
+        self.near = near
+
+    shape = property(lambda self: self.near.shape)
+    T = property(lambda self: Far(self.near.T))
+    __array_ufunc__ = None
+
+    def __array__(self, *args: Any, **named: Any) -> Any:
+        raise TypeError("a silent copy to the host")
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def __int__(self) -> int:
+        return int(self.near)
+
+    def __abs__(self) -> "Far":
+        return Far(abs(self.near))
+
+    def __getitem__(self, key: Any) -> "Far":
+        keys = key if isinstance(key, tuple) else (key,)
+        keys = tuple(k.near if isinstance(k, Far) else k for k in keys)
+        return Far(self.near[keys if isinstance(key, tuple) else keys[0]])
+
+
+def _near(x: Any) -> Any:
+    """What a Far holds; a Python number as it is; a NumPy array would be a silent copy to the device."""
+    if isinstance(x, np.ndarray):
+        raise TypeError("a silent copy to the device")
+    return x.near if isinstance(x, Far) else x
+
+
+for _name in ("add", "sub", "mul", "truediv", "pow", "matmul", "radd", "rmul", "rsub"):
+
+    def _operation(self: Far, other: Any, name: str = f"__{_name}__") -> Any:
+        return Far(getattr(self.near, name)(_near(other)))
+
+    setattr(Far, f"__{_name}__", _operation)
+
+
+class FarCSR(Far):
+    """A CSR matrix on the fake device."""
+
+    def __matmul__(self, V: Any) -> Far:
+        return Far(self.near @ _near(V))
+
+
+class FakeArrays(Arrays):
+    """The adapter."""
+
+    on_host = False
+
+    def is_sparse(self, X: Any) -> bool:
+        return isinstance(X, FarCSR)
+
+    def sound_csr(self, X: Any) -> tuple[Any, bool]:
+        return X, False
+
+    def to_device(self, x: Any) -> Any:
+        return Far(np.array(x))
+
+    def to_host(self, x: Any) -> Any:
+        return np.array(x.near)
+
+    def dtype_of(self, x: Any) -> Any:
+        return np.dtype(x.near.dtype)
+
+    def in_dtype(self, x: Any, dtype: Any) -> Any:
+        return Far(x.near.astype(dtype))
+
+    def conj(self, x: Any) -> Any:
+        return Far(x.near.conj())
+
+    def adjoint(self, x: Any) -> Any:
+        return Far(x.near.conj().T)
+
+    def all_finite(self, x: Any) -> bool:
+        return bool(np.isfinite(x.near).all())
+
+    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+        return FarCSR(csr_array((data.near, indices.near, indptr.near), shape=shape))
+
+    def parts(self, X: Any) -> Any:
+        return Far(X.near.data), Far(X.near.indices), Far(X.near.indptr)
+
+    def flipped(self, X: Any) -> Any:
+        return FarCSR(csr_array(X.near.conj().T.tocsr()))
+
+    def dense(self, X: Any) -> Any:
+        return Far(X.near.toarray())
+
+
+def arrays_for(X: Any) -> FakeArrays:
+    """An adapter of its own for each matrix, so that what crosses can be counted."""
+    return FakeArrays()

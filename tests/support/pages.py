@@ -1,0 +1,69 @@
+"""Pages that are run as they are printed: Python, sessions, and commands with what they print, one after the other."""
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, NamedTuple
+
+from click.testing import CliRunner
+
+from shiftsvd.cli import main
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+# Pages that are one walk, from their first line to their last, and make files on their way.
+WALKS = ["tutorial", "recipes"]
+BLOCK = re.compile(r"^\.\. code-block:: (python|pycon|console)\n(?:   :.*\n)*\n((?:   .*\n|\n)+)", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """What a page shows: `kind` is the language, `line` where it begins."""
+
+    kind: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    """What a page shows, in its order."""
+    text = page.read_text(encoding="utf-8")
+    return [Block(m[1], dedent(m[2]), text[: m.start()].count("\n") + 3) for m in BLOCK.finditer(text)]
+
+
+def play(page: Path) -> int:
+    """Run all that a page shows in the folder that is current, with one set of names; how many lines were entered."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    entered = 0
+    for block in blocks(page):
+        if block.kind == "python":
+            exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+            entered += 1
+        else:
+            entered += (session if block.kind == "pycon" else terminal)(block, page, names)
+    assert entered
+    return entered
+
+
+def session(block: Block, page: Path, names: dict[str, Any]) -> int:
+    """A session of Python prints what it shows."""
+    test = doctest.DocTestParser().get_doctest(block.text, names, page.name, str(page), block.line)
+    said: list[str] = []
+    failed, tried = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append, clear_globs=False)
+    assert failed == 0, "".join(said)
+    names.update(test.globs)
+    return tried
+
+
+def terminal(block: Block, page: Path, names: dict[str, Any]) -> int:
+    """Commands of shiftsvd end well, and print on stdout what is shown below them, if anything is."""
+    commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE)
+    for line, shown in commands:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "shiftsvd", f"{page.name}: {line}"
+        result = CliRunner().invoke(main, words[1:])
+        assert result.exit_code == 0, f"{line}: {result.output}"
+        if shown.strip():
+            same = doctest.OutputChecker().check_output(shown.strip() + "\n", result.stdout.strip() + "\n", FLAGS)
+            assert same, f"{page.name}: {line} prints\n{result.stdout}"
+    return len(commands)

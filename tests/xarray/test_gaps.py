@@ -1,0 +1,165 @@
+"""Fields with gaps: what stands for missing values, how well it does, in memory and over Dask."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shiftsvd as ss
+from shiftsvd.xarray import patterns, pca, project, reconstruct
+from tests.support.fields import MONTHS, monthly, with_gaps
+
+xarray = pytest.importorskip("xarray")
+
+
+def in_columns(da: Any) -> Any:
+    """Months x cells that have values."""
+    X = da.values.reshape(MONTHS, -1)
+    return X[:, ~np.isnan(X).all(axis=0)]
+
+
+def test_missing_values_without_an_anomaly_are_those_of_pca() -> None:
+    da = with_gaps(monthly(), 0.2)
+    eofs = pca(da, 3, missing="mean")
+    model = ss.PCA(3, missing="mean", tol=1e-9, random_state=0).fit(in_columns(da))
+    np.testing.assert_allclose(eofs.explained_variance, model.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose(eofs.explained_variance_ratio, model.explained_variance_ratio_, rtol=1e-6)
+    assert eofs.attrs["n_missing"] == np.isnan(in_columns(da)).sum()
+    np.testing.assert_array_equal(np.isnan(eofs.components[0]), np.isnan(da).all("time"))
+    np.testing.assert_allclose(eofs.mean_field, da.mean("time"), rtol=1e-12)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6])
+def test_a_model_of_the_gaps_finds_the_field_beneath_them(share: float) -> None:
+    whole = monthly()
+    eofs = pca(with_gaps(whole, share), 3, missing="em", rng=0)
+    gone = np.isnan(with_gaps(whole, share)) & whole.notnull()
+    left = (reconstruct(eofs) - whole).where(gone)
+    by_mean = (with_gaps(whole, share).mean("time") - whole).where(gone)
+    assert float((left**2).mean()) < 0.12 * float((by_mean**2).mean())
+    assert 0.85 < eofs.attrs["heldout_r2"] < 1
+    np.testing.assert_allclose(eofs.explained_variance, pca(whole, 3).explained_variance, rtol=0.15)
+    assert eofs.attrs["converged"] is True
+
+
+def test_weights_and_deviations_count_in_what_stands_for_gaps() -> None:
+    """The field of one unit a cell: a model of its own numbers would be of the loud cells alone."""
+    loud = xarray.where(monthly().lon > 200, 1e3, 1.0)
+    whole = monthly()
+    da = with_gaps(whole, 0.3)
+    quiet, plain = (
+        pca((da - 290) * loud, 3, standardize=True, missing="em", rng=0),
+        pca(da - 290, 3, standardize=True, missing="em", rng=0),
+    )
+    np.testing.assert_allclose(quiet.explained_variance, plain.explained_variance, rtol=1e-3)
+    np.testing.assert_allclose(reconstruct(quiet) / loud, reconstruct(plain), atol=5e-3)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+@pytest.mark.parametrize("held", [True, False])
+def test_chunked_fields_with_gaps_give_the_same(missing: Any, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dask.array")
+    da = with_gaps(monthly(), 0.3)
+    settings = {"missing": missing, "groups": "time.month", "weights": "coslat", "rng": 0}
+    if missing == "em":
+        settings |= {"penalty": 5.0}
+    eofs = pca(da, 2, **settings)
+    if not held:
+        monkeypatch.setattr("shiftsvd.xarray.fitting.limit_of", lambda memory_limit: 0)
+    chunked = pca(da.chunk({"time": 40, "lat": 3}), 2, **settings)
+    np.testing.assert_allclose(chunked.explained_variance, eofs.explained_variance, rtol=1e-3)
+    np.testing.assert_allclose(chunked.components, eofs.components, atol=5e-3)
+    np.testing.assert_allclose(chunked.group_means, eofs.group_means, atol=2e-2)
+    found = project(eofs, da.chunk({"time": 50}))
+    np.testing.assert_allclose(found, eofs.scores, atol=1e-6)
+
+
+def test_lazy_gaps_are_those_of_the_array() -> None:
+    dask_array = pytest.importorskip("dask.array")
+    from shiftsvd.missing.gaps import gaps_of
+    from shiftsvd.missing.gaps.lazy import LazyGaps
+
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((30, 20)) < 0.3, np.nan, rng.standard_normal((30, 20)))
+    lazy, held = LazyGaps(dask_array.from_array(X, chunks=(7, 6))), gaps_of(X)
+    S = ss.LowRank(rng.standard_normal((30, 2)), rng.standard_normal((20, 2)))
+    W = rng.standard_normal((20, 3))
+    i, j = np.array([0, 3, 29, 8]), np.array([1, 19, 5, 6])
+    for a, b in ((lazy, held), (lazy.without(i, j), held.without(i, j))):
+        np.testing.assert_allclose(a.filled(S).matmat(W), b.filled(S).matmat(W), rtol=1e-12)
+        np.testing.assert_allclose(a.absent(W, (3, 17)), b.absent(W, (3, 17)), rtol=1e-12)
+        np.testing.assert_array_equal(a.observed()[0], b.observed()[0])
+        np.testing.assert_array_equal(a.observed()[1], b.observed()[1])
+        np.testing.assert_array_equal(a.at(i, j), b.at(i, j))
+    assert all(
+        np.array_equal(*pair)
+        for pair in zip(*(gaps.hide(np.random.default_rng(1))[1:] for gaps in (lazy, held)), strict=True)
+    )
+    assert [hi - lo for lo, hi in lazy.row_blocks()] == [7, 7, 7, 7, 2]
+
+
+def test_new_samples_with_gaps_are_treated_as_those_of_the_fit() -> None:
+    whole = monthly(noise=0.05)
+    for missing in ("mean", "em"):
+        eofs = pca(with_gaps(whole, 0.2), 3, missing=missing, rng=0)
+        xarray.testing.assert_allclose(project(eofs, with_gaps(whole, 0.2)), eofs.scores, atol=1e-8)
+        assert np.isnan(project(eofs, with_gaps(whole, 0.2).where(whole.time != whole.time[3]))[:, 3]).all()
+    complete = project(eofs, whole)
+    some = project(eofs, with_gaps(whole, 0.7, 5))
+    assert float(abs(some - complete).max()) < 0.2 * float(abs(complete).max())
+    with pytest.raises(ValueError, match="must have values wherever"):
+        project(pca(whole, 3), with_gaps(whole, 0.2))
+
+
+def test_groups_and_covariates_of_gaps_are_fitted_to_what_is_there() -> None:
+    da = with_gaps(monthly(season=5, trend=1e-3), 0.4)
+    index = np.sin(np.arange(MONTHS) / 5)
+    eofs = pca(da, 2, missing="mean", groups="time.month", covariates={"time": "time", "index": index})
+    lat, lon = 5, 7
+    months = da.time.dt.month.values
+    one_hot = (months[:, None] == np.arange(1, 13)) * 1.0
+    days = (da.time.values - np.datetime64("1970-01-01")) / np.timedelta64(1, "D")
+    D = np.column_stack([one_hot, days - days.mean(), index - index.mean()])
+    x = da[:, lat, lon].values
+    here = ~np.isnan(x)
+    want = np.linalg.lstsq(D[here], x[here], rcond=None)[0]
+    np.testing.assert_allclose(eofs.group_means[:, lat, lon], want[:12], rtol=1e-9)
+    np.testing.assert_allclose(eofs.slopes[:, lat, lon], want[12:], rtol=1e-7)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_a_trend_of_gaps_is_taken_from_new_samples_as_from_those_of_the_fit(missing: Any) -> None:
+    da = with_gaps(monthly(trend=5e-3, noise=0.1), 0.4)
+    eofs = pca(da, 3, missing=missing, covariates="time", rng=0)
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores, atol=1e-8)
+
+
+def test_a_month_that_a_cell_never_saw_has_the_mean_of_the_cell() -> None:
+    da = monthly(season=5)
+    da = da.where(~((da.time.dt.month == 4) & (da.lat < 0) & (da.lon > 200)))
+    eofs = pca(da, 2, missing="mean", groups="time.month")
+    np.testing.assert_allclose(eofs.group_means.sel(group=4)[-1, -1], da[:, -1, -1].mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_no_correlation_with_a_field_with_gaps_is_above_one(missing: Any) -> None:
+    for seed in range(3):
+        settings = {"penalty": 2.0} if missing == "em" else {}
+        eofs = pca(with_gaps(monthly(seed)[:36], 0.7, seed), 4, missing=missing, rng=0, **settings)
+        assert float(abs(patterns(eofs, "correlation")).max()) <= 1 + 1e-9
+
+
+def test_what_cannot_be_of_gaps_is_refused() -> None:
+    da = with_gaps(monthly(), 0.1)
+    with pytest.raises(ValueError, match=r'miss some, .* values in all; fill them, .* or say missing="mean" or "em"'):
+        pca(da)
+    with pytest.raises(ValueError, match='missing must be "error", "mean" or "em"'):
+        pca(da, missing="drop")
+    with pytest.raises(ValueError, match=r'n_modes must be an integer with missing="em", got 0\.9'):
+        pca(da, 0.9, missing="em")
+    with pytest.raises(ValueError, match='penalty and max_iter are for missing="em"'):
+        pca(da, missing="mean", penalty=1.0)
+    with pytest.raises(ValueError, match="center=False subtracts nothing"):
+        pca(da, missing="mean", center=False)
+    with pytest.raises(ValueError, match="anomalies of a field with gaps needs about"):
+        pca(da, missing="mean", memory_limit=10_000)

@@ -1,0 +1,159 @@
+"""Errors of variances and p-values: the formulas, the coverage of red noise, and the bootstrap."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from shiftsvd.xarray import bootstrap, correlation, north, pca, rotate
+from shiftsvd.xarray.persistence import unbiased
+from tests.support.fields import monthly, red, with_gaps
+
+xarray = pytest.importorskip("xarray")
+
+
+def red_field(seed: int, n: int = 150, r: float = 0.7, cells: int = 12) -> tuple[Any, Any]:
+    """A field of three red patterns and a little white noise, and their variances."""
+    rng = np.random.default_rng(seed)
+    patterns = np.linalg.qr(np.random.default_rng(99).standard_normal((cells, 3)))[0].T
+    variances = np.array([64.0, 16.0, 4.0])
+    values = red((n, 3), r, rng) * np.sqrt(variances) @ patterns + 0.05 * rng.standard_normal((n, cells))
+    return xarray.DataArray(values, dims=("time", "cell")), variances + 0.05**2
+
+
+def test_errors_are_those_of_the_rule_of_thumb() -> None:
+    da, _ = red_field(0)
+    eofs = pca(da, 3)
+    bars = north(eofs)
+    Z = eofs.scores.values - eofs.scores.values.mean(axis=1, keepdims=True)
+    r = unbiased((Z[:, 1:] * Z[:, :-1]).mean(axis=1) / (Z**2).mean(axis=1), 150)
+    np.testing.assert_allclose(bars.autocorrelation, r)
+    np.testing.assert_allclose(bars.effective_size, 150 * (1 - r**2) / (1 + r**2))
+    np.testing.assert_allclose(bars.standard_error, eofs.explained_variance * np.sqrt(2 / bars.effective_size))
+    np.testing.assert_allclose(bars.nominal_error, eofs.explained_variance * np.sqrt(2 / 150))
+    assert bars.separated.values.tolist() == [True, True, True]
+    close = xarray.DataArray(np.random.default_rng(0).standard_normal((100, 20)), dims=("time", "cell"))
+    assert not north(pca(close, 5)).separated.any()
+    np.testing.assert_allclose(north(eofs.sel(mode=2)).standard_error, bars.standard_error[1:2])
+    with pytest.raises(ValueError, match="variances of rotated modes are no eigenvalues"):
+        north(rotate(eofs))
+
+
+def test_red_scores_need_the_number_of_independent_samples() -> None:
+    """Of 60 fields: nine in ten bars of two standard errors hold the variance with it, and not eight without."""
+    held = {"standard_error": 0.0, "nominal_error": 0.0}
+    for seed in range(60):
+        da, variances = red_field(seed)
+        bars = north(pca(da, 3, solver="exact"))
+        for name in held:
+            held[name] += float((abs(bars.explained_variance - variances) < 1.96 * bars[name]).mean()) / 60
+    assert held["standard_error"] > 0.85
+    assert held["nominal_error"] < 0.8
+
+
+def test_p_values_of_red_series_are_as_often_small_as_they_say() -> None:
+    effective, nominal = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        da = xarray.DataArray(red((100, 40), 0.7, rng), dims=("time", "cell"))
+        maps = correlation(da, xarray.DataArray(red((100,), 0.7, rng), dims="time"))
+        effective.append(float((maps.p_value < 0.05).mean()))
+        t = abs(maps.correlation) * np.sqrt(98 / (1 - maps.correlation**2))
+        nominal.append(float((2 * stats.t.sf(t, 98) < 0.05).mean()))
+    assert 0.02 < np.mean(effective) < 0.08
+    assert np.mean(nominal) > 0.15
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_correlations_are_those_of_scipy_where_series_are_white(chunked: bool) -> None:
+    rng = np.random.default_rng(0)
+    da = xarray.DataArray(rng.standard_normal((80, 3, 4)), dims=("time", "lat", "lon"), coords={"time": np.arange(80)})
+    series = (da[:, 0, 0] + rng.standard_normal(80)).expand_dims(mode=[1, 2]) * xarray.DataArray([1, -1], dims="mode")
+    if chunked:
+        pytest.importorskip("dask.array")
+        da = da.chunk({"time": 30, "lat": 2})
+    maps = correlation(da, series[:, ::-1])
+    want = stats.pearsonr(da.values[:, 1, 2], series[0].values)
+    assert maps.correlation.dims == ("mode", "lat", "lon")
+    np.testing.assert_allclose(maps.correlation[:, 1, 2], [want.statistic, -want.statistic])
+    np.testing.assert_allclose(maps.p_value[:, 1, 2], want.pvalue, rtol=0.1)
+    assert float(maps.p_value[0, 0, 0]) < 1e-6
+
+
+def test_cells_are_correlated_over_what_they_have() -> None:
+    da = with_gaps(monthly(), 0.3)
+    series = monthly(3)[:, 5, 5].drop_vars(("lat", "lon"))
+    maps = correlation(da, series.where(series.time.dt.month != 4))
+    x, z = da.values[:, 4, 7], series.values
+    here = ~np.isnan(x) & (series.time.dt.month.values != 4)
+    np.testing.assert_allclose(maps.correlation[4, 7], stats.pearsonr(x[here], z[here]).statistic)
+    np.testing.assert_array_equal(np.isnan(maps.correlation), np.isnan(da).all("time"))
+    with pytest.raises(ValueError, match="series must have dimensions of the samples of da"):
+        correlation(da, series.rename(time="year"))
+
+
+def test_samples_follow_each_other_within_members() -> None:
+    members = xarray.concat([red_field(seed)[0] for seed in range(3)], "member").transpose("time", "member", "cell")
+    eofs = pca(members, 3, dim=("time", "member"))
+    alone = north(pca(red_field(1)[0], 3))
+    assert float(abs(north(eofs).autocorrelation - alone.autocorrelation).max()) < 0.2
+    assert float(abs(north(eofs, along="member").autocorrelation).max()) < 0.2
+    with pytest.raises(ValueError, match="along must be a dimension of the samples"):
+        north(eofs, along="cell")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_drawn_modes_are_those_of_the_drawn_field(chunked: bool) -> None:
+    if chunked:
+        pytest.importorskip("dask.array")
+    da, _ = red_field(2, n=60)
+    eofs = pca(da, 2, tol=1e-10)
+    found = bootstrap(eofs, da.chunk({"time": 25}) if chunked else da, 3, block=7, rng=5)
+    starts = np.random.default_rng(5).integers(0, 54, (3, 9))
+    modes = []
+    for sample in range(3):
+        rows = (starts[sample][:, None] + np.arange(7)).ravel()[:60]
+        drawn = pca(da[rows], 2, tol=1e-10)
+        np.testing.assert_allclose(found.explained_variance[sample], drawn.explained_variance, rtol=1e-6)
+        cosines = (drawn.components * eofs.components).sum("cell")
+        np.testing.assert_allclose(found.congruence[sample], abs(cosines), rtol=1e-6)
+        modes.append(drawn.components * np.sign(cosines))
+    errors = xarray.concat(modes, "sample").std("sample", ddof=1)
+    np.testing.assert_allclose(found.component_error, errors, atol=1e-6)
+
+
+def test_the_bootstrap_agrees_with_the_rule_of_thumb() -> None:
+    da, _ = red_field(3, n=300)
+    eofs = pca(da, 3)
+    drawn, bars = bootstrap(eofs, da, 100, rng=0), north(eofs)
+    assert drawn.attrs["block"] > 5
+    ratio = drawn.standard_error / bars.standard_error
+    assert 0.5 < float(ratio.min()) < float(ratio.max()) < 1.6
+    assert bool((drawn.congruence.median("sample") > 0.9).all())
+    months = pca(monthly(season=5), 2, groups="time.month", weights="coslat")
+    errors = bootstrap(months, monthly(season=5), 20, rng=0).component_error
+    np.testing.assert_array_equal(np.isnan(errors), np.isnan(months.components))
+    for settings, match in (
+        ({"n_samples": 1}, "n_samples must be an integer of at least 2"),
+        ({"block": 0}, "block must be an integer of at least 1"),
+        ({"block": 301}, "block must be at most 300, the samples along time"),
+        ({"level": 95}, r"level must be in \(0, 1\), got 95"),
+        ({"memory_limit": 1000}, "products of 300 samples needs about"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bootstrap(eofs, da, **settings)
+
+
+def test_north_bars_are_drawn() -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    from shiftsvd.plot import north as drawn
+
+    da, _ = red_field(0)
+    eofs = pca(da, 3)
+    display = drawn(north(eofs))
+    np.testing.assert_allclose(display.errors / display.shares, np.sqrt(2 / north(eofs).effective_size))
+    assert display.ax_.get_legend_handles_labels()[1] == ["told from its neighbours"]
+    with pytest.raises(ValueError, match=r"errors must be what shiftsvd\.xarray\.north gives, but standard_error"):
+        drawn(eofs)
+    plt.close("all")
