@@ -112,9 +112,6 @@ CLAIMS = [
         script("peers.companions fields"),
     ),
     Claim(
-        "docs/migrate/from_eofs.rst", "All else agrees to 1e-6", "and better", script("claims.several_fields compare")
-    ),
-    Claim(
         "docs/migrate/from_irlba.rst", "On made-up counts of 5,000 cells", "those of all to 1e-5", script("peers.irlba")
     ),
     Claim("docs/migrate/from_plink.rst", "2000 samples x 100 000 variants, 800 MB", "to 1e-6", "make test-all"),
