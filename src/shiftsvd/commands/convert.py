@@ -12,7 +12,6 @@ EPILOG = """
 Examples:
   shiftsvd convert counts.mtx.gz counts.zarr
   shiftsvd convert counts.npz big.h5ad --compression gzip
-  shiftsvd convert chr1.vcf.gz chr1.pgen
 """
 
 
