@@ -105,7 +105,7 @@ def test_people_are_told_what_was_done(file: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert invoke(*line, "-o", tmp_path, "--report").exit_code == 0
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "PearsonResiduals(theta=10.0, clip=None)" in page
+    assert "PearsonResiduals (theta 10.0)" in page
     assert "--preprocess pearson:theta=10" in page
     assert "PearsonResiduals(theta=10.0" in invoke("info", tmp_path / "model.safetensors").stdout
 
@@ -200,7 +200,7 @@ def test_genotypes_are_refused(tmp_path: Path) -> None:
     [
         (-1.0, "pearson", "at least 0, got -1"),
         (0.5, "deviance", "whole numbers, got 0.5"),
-        (np.nan, "log-normalize", "1 NaN"),
+        (np.nan, "log-normalize", "1 entry is missing (NaN)"),
         (np.inf, "ranks", "1 inf"),
     ],
 )

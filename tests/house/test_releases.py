@@ -109,7 +109,9 @@ def recipe(*arguments: str) -> str:
     """What make would run."""
     if shutil.which("make") is None:
         pytest.skip("needs make")
-    return subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["make", "-n", "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_an_environment_of_its_own_leaves_the_others_alone():

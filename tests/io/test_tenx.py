@@ -101,7 +101,7 @@ def test_files_without_types_are_taken_whole(name: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(dense(A), X)
     np.testing.assert_array_equal(names.features, IDS)  # of names that are there twice
     open_matrix(path, feature_types="all")
-    with pytest.raises(ValueError, match="has no types of features; leave out feature_types, got 'Gene Expression'"):
+    with pytest.raises(ValueError, match="has no types of features; leave out feature_types, got Gene Expression"):
         open_matrix(path, feature_types="Gene Expression")
 
 

@@ -52,6 +52,7 @@ def paper(**given: Any) -> None:
     figures (SVG, PNG) to the folder --out, prints every check, and exits with 1 if one fails. Without data options
     the faces and the text are those that packages carry.
     """
+    from shiftsvd.commands.spelling import spelled
     from shiftsvd.kernels import default_threads
     from shiftsvd.paper import DataError
     from shiftsvd.paper.command import run
@@ -64,5 +65,5 @@ def paper(**given: Any) -> None:
     try:
         passed = run(given, out, json_file, force)
     except (DataError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(spelled(str(error))) from None
     sys.exit(0 if passed else 1)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from inspect import signature
+from types import NoneType
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -28,8 +29,8 @@ LOOSE = {
     "solver": str | Solver,
     "stop_words": str | list | None,
     "strip_accents": str | None,
-    "preprocessor": None,
-    "tokenizer": None,
+    "preprocessor": NoneType,
+    "tokenizer": NoneType,
     "vocabulary": dict | list | np.ndarray | None,
 }
 
