@@ -29,7 +29,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     Returns
     -------
     xarray.Dataset
-        ``correlation``, ``p_value`` and ``effective_size`` of the dimensions (mode, *space), or of the space alone.
+        ``correlation``, ``p_value`` and ``effective_size`` of the dimensions ``(mode, *space)``, or of the space alone.
 
     Raises
     ------

@@ -25,7 +25,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     Returns
     -------
     xarray.DataArray
-        Of the dimensions (mode, *space).
+        Of the dimensions ``(mode, *space)``.
 
     Raises
     ------
