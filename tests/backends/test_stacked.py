@@ -160,7 +160,7 @@ def test_killed_in_each_pass_and_resumed_gives_the_same_bits(solver: str, tmp_pa
         dying.last = last
         with pytest.raises(KeyboardInterrupt), ss.checkpoint(folder):
             ss.PCA(**settings).fit(DiskRows(dying, n_threads=1))
-        records = [str(np.load(BytesIO(file.read_bytes()[DIGEST:]))["what"]) for file in folder.glob("read-*")]
+        records = [str(np.load(BytesIO(file.read_bytes()[DIGEST:]))["what"]) for file in folder.glob("read-*.npz")]
         assert len(records) == last // 10
         assert all(str(path.resolve()) in record for path in paths for record in records)
         with ss.checkpoint(folder):

@@ -177,7 +177,7 @@ def test_a_killed_command_goes_on_where_it_was_and_gives_the_same_bits(stack: st
                 run.kill()
                 break
     assert run.returncode == -signal.SIGKILL
-    assert list((tmp_path / "kept").glob("read-*"))
+    assert list((tmp_path / "kept").glob("read-*.npz"))
     again = invoke(*line)
     assert again.exit_code == 0, again.stderr
     for name in ("scores.npy", "components.csv", "variances.csv"):
