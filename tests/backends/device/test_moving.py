@@ -12,7 +12,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.device import moving
 from shiftsvd.cli import main
-from shiftsvd.commands import checks, fitting
+from shiftsvd.commands import fitting
 from tests.backends.device.test_device import numbers
 
 
@@ -39,9 +39,9 @@ def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host in the place of a card."""
     pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
-    for module in (checks, fitting):
+    for module in (moving, fitting):
         monkeypatch.setattr(module, "HOST", "nowhere")
-    monkeypatch.setattr(checks, "chosen", lambda device: "cpu")
+    monkeypatch.setattr(moving, "chosen", lambda device: "cpu")
 
 
 @pytest.mark.usefixtures("card")
