@@ -1,5 +1,7 @@
 """Every container of a matrix multiplies, sums and measures like the dense matrix that it holds."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -270,6 +272,27 @@ def test_a_linear_operator_given_by_its_functions_works() -> None:
     D = values((12, 5))
     A = LinearOperator((12, 5), matvec=lambda v: D @ v, rmatvec=lambda w: D.T @ w, dtype=float)
     assert_is(ss.as_operator(A), D, np.linalg.norm(D))
+
+
+@pytest.mark.parametrize("solver", ["gram", "lanczos", "randomized", "shifted-randomized", "exact"])
+def test_products_that_a_linear_operator_keeps_are_not_written_to(solver: str) -> None:
+    D, kept = values((60, 50)), []
+
+    def remembered(M: np.ndarray, V: np.ndarray) -> np.ndarray:
+        Y = M @ V
+        kept.append((Y, Y.copy()))
+        return Y
+
+    for M in (D, D.T):  # the long side on the left, and on the right
+        A = LinearOperator(
+            M.shape, matvec=lambda v: M @ v, matmat=partial(remembered, M), rmatmat=partial(remembered, M.T), dtype=float
+        )
+        U, _, Vh = ss.svd(A, 4, solver=solver, rng=0)
+        assert np.isfinite(U).all()
+        assert np.isfinite(Vh).all()
+    assert len(kept) > 4
+    for Y, copy in kept:
+        np.testing.assert_array_equal(Y, copy)
 
 
 def test_center_is_the_matrix_minus_its_column_means() -> None:

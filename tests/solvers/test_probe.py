@@ -111,7 +111,7 @@ def test_a_level_falls_with_the_probability_that_it_may_be_wrong(name: str, dtyp
         noise = 1e-15 * np.abs(d).max()
         R, parts = chain(np.diag(d).astype(dtype), 4, 5, seed)
         found = np.array([made(R, parts, p).level(noise) for p in (1e-12, 1e-9, 1e-5, 1e-2, 0.1, 0.5)])
-        top = made(R, parts, 0.5).top()
+        top = made(R, parts, 0.5).top
         assert np.all(np.diff(found) <= RESOLUTION * (found[:-1] - top))
         assert found[-1] < found[0]
         assert np.all(found >= top)

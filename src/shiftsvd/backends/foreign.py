@@ -34,11 +34,11 @@ class Foreign(Operator):
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``, by the other package's own method."""
-        return np.asarray(self.A.matmat(V))
+        return _theirs(self.A.matmat(V))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W``, by the other package's own method."""
-        return np.asarray(self.A.rmatmat(W))
+        return _theirs(self.A.rmatmat(W))
 
     def column_exponents(self) -> Vector:
         """Powers of two near the largest entry, the same for all columns, from products with a few random vectors."""
@@ -53,3 +53,10 @@ class Foreign(Operator):
         """The power of two of the largest entry of a product with random vectors; one product, made once."""
         Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
         return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())
+
+
+def _theirs(product: Any) -> Panel:
+    """A product that is not to be written to: the other package may have kept it."""
+    view = np.asarray(product).view()
+    view.flags.writeable = False
+    return view

@@ -51,8 +51,11 @@ def well_conditioned(Y: Panel) -> Panel:
     return lu(Y) if Q is None else Q
 
 
-def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
-    """Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past its reach."""
+def _cholesky_steps(Y: Panel, steps: int, overwrite: bool = False) -> Panel | None:
+    """Y times the inverse of the Cholesky factor of its Gram matrix, `steps` times; None past its reach.
+
+    With `overwrite`, Y may hold the result of any of the steps afterwards: columns of the same span and order.
+    """
     Q = Y
     for _ in range(steps):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -70,9 +73,11 @@ def _cholesky_steps(Y: Panel, steps: int) -> Panel | None:
         condition = np.linalg.cond(C)
         if not condition < 1 / REACH:
             return None
+        free = (overwrite or Q is not Y) and Q.dtype == np.result_type(Q, C)
+        out = Q if free else np.empty(Q.shape, np.result_type(Q, C))
         if condition < 4:  # orthonormal to eps at once, since the error is eps times the condition squared
-            return _times_inverse(Q, C, lengths)
-        Q = _solved(Q, C, lengths, None if Q is Y else Q)
+            return _times_inverse(Q, C, lengths, out)
+        Q = _solved(Q, C, lengths, out)
     return Q
 
 
@@ -89,9 +94,8 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
         pass
 
 
-def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Panel:
+def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel) -> Panel:
     """``Y diag(1 / lengths) C^-H``, block by block, so that `out` may be Y."""
-    out = np.empty(Y.shape, np.result_type(Y, C)) if out is None else out
 
     def solved(rows: slice) -> Panel:
         # A product with the inverse would be faster, and would leave the span of Y by eps times the condition.
@@ -104,10 +108,9 @@ def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel | None = None) -> Pa
     return out
 
 
-def _times_inverse(Y: Panel, C: Panel, lengths: Vector) -> Panel:
-    """The product with the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
+def _times_inverse(Y: Panel, C: Panel, lengths: Vector, out: Panel) -> Panel:
+    """What `_solved` gives by the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
     inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
-    out = np.empty(Y.shape, np.result_type(Y, C))
 
     def times(rows: slice) -> None:
         out[rows] = Y[rows] @ inverse
@@ -165,13 +168,16 @@ def _largest(rows: Panel) -> Vector:
     return np.asarray(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
 
 
-def graded_basis(Y: Panel) -> Panel:
-    """Orthonormal columns along ``Y = U diag(S)``, whose lengths fall; columns of length 0 are filled up."""
+def graded_basis(Y: Panel, overwrite: bool = False) -> Panel:
+    """Orthonormal columns along ``Y = U diag(S)``, whose lengths fall; columns of length 0 are filled up.
+
+    With `overwrite`, they may be put in the place of Y: a long factor is held once then.
+    """
     # Y / S would not be orthonormal where S is small: its errors are eps S_1 / S_j. The triangular factor of two
     # Cholesky steps has a positive diagonal, so each column keeps its direction.
-    Q = _cholesky_steps(Y, 2)
+    Q = _cholesky_steps(Y, 2, overwrite)
     if Q is not None:
         return Q
-    Q, R = qr(Y)
+    Q, R = qr(Y)  # what a step has left there has the same Q
     d = np.diagonal(R)
     return np.asarray(Q * np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))

@@ -7,6 +7,7 @@ import numpy as np
 from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
+from shiftsvd.numerics.panels import to_spare
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Lazy
 
@@ -42,7 +43,10 @@ def _adjoint(F: Lazy) -> Lazy:
 def long_factor(A: Operator, V: Panel) -> Panel:
     """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = lazy_basis(A, V)
-    return graded_basis(matmat_in_double(A, V)) if lazy is None else lazy
+    if lazy is not None:
+        return lazy
+    Y = matmat_in_double(A, V)
+    return graded_basis(Y, overwrite=to_spare(Y, V))
 
 
 def rounding(A: Operator, eps: float) -> float:

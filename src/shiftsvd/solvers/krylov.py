@@ -7,6 +7,7 @@ from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product
+from shiftsvd.numerics.panels import to_spare
 from shiftsvd.operators import Panel
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
@@ -198,8 +199,7 @@ class Basis:
     def _scaled(self, W: Panel) -> tuple[Panel, float]:
         """W divided by a unit, and the unit: what is much less than 1 would be lost in single precision."""
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
-        # An operator may return what it was given, or a view of it, or what must not be written to.
-        if W.dtype != self.B.dtype or not W.flags.writeable or np.may_share_memory(W, self.B):
+        if W.dtype != self.B.dtype or not to_spare(W, self.B):
             W = (W / unit).astype(self.B.dtype)
         elif unit != 1:
             W /= W.dtype.type(unit)

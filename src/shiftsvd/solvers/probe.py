@@ -40,14 +40,19 @@ class Chain:
         self.start, self.size = np.linalg.pinv(R), float(np.linalg.norm(R, 2))
         self.A: list[Panel] = []
         self.B: list[Panel] = []
+        self.parts: list[tuple[Panel, Vector, Panel]] = []  # the singular value decompositions of B, whole
+        self.spread, self.top = 0.0, -np.inf  # the largest norm of a coefficient, the largest Ritz value of P G P
         self.known = np.inf  # the least level so far, without the rounding of G
 
     def add(self, A: Panel, B: Panel) -> None:
         """Add a product ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
         self.A.append(A)
         self.B.append(B)
+        self.parts.append(np.linalg.svd(B, full_matrices=True))
+        self.spread = max(self.spread, float(np.linalg.norm(A, 2)), float(self.parts[-1][1].max(initial=0)))
+        self.top = self._top()
 
-    def top(self) -> float:
+    def _top(self) -> float:
         """The largest Ritz value of ``P G P``."""
         sizes = np.cumsum([0] + [len(A) for A in self.A])
         T = np.zeros((sizes[-1], sizes[-1]), self.A[0].dtype)
@@ -64,7 +69,7 @@ class Chain:
 
         At most this part of its distance from the largest Ritz value above the least that could be told.
         """
-        top, spread = self.top(), float(max(np.linalg.norm(M, 2) for M in [*self.A, *self.B] if M.size))
+        top, spread = self.top, self.spread
         if not self.B[-1].size:
             # The chain has come to an end: what is not in it has no part in Omega, but for rounding.
             return top + noise * (1 + self.size / float(np.sqrt(self.floor)))
@@ -113,9 +118,8 @@ class Chain:
         # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
         Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
         before, all_y = Y[:, :, :0], [Y]
-        for j, (A, B) in enumerate(zip(self.A, self.B, strict=True)):
+        for j, (A, (X, lengths, Wh)) in enumerate(zip(self.A, self.parts, strict=True)):
             Z = levels[:, None, None] * Y - Y @ A - (before @ self.B[j - 1].conj().T if j else 0)
-            X, lengths, Wh = np.linalg.svd(B, full_matrices=True)
             there = len(lengths)
             # y_{j+1} B = z: along directions that B has lost, z must vanish but for rounding.
             Z = Z @ Wh.conj().T
@@ -162,7 +166,7 @@ class Probe:
         basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
         basis.extend(product)
         self._chain.add(basis.H[old : basis.size, old : basis.size], basis.C)
-        self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top()
+        self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top
 
     def end(self) -> None:
         """Go on with the block that the basis had before."""
