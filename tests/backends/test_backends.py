@@ -284,9 +284,8 @@ def test_products_that_a_linear_operator_keeps_are_not_written_to(solver: str) -
         return Y
 
     for M in (D, D.T):  # the long side on the left, and on the right
-        A = LinearOperator(
-            M.shape, matvec=lambda v: M @ v, matmat=partial(remembered, M), rmatmat=partial(remembered, M.T), dtype=float
-        )
+        there, back = partial(remembered, M), partial(remembered, M.T)
+        A = LinearOperator(M.shape, matvec=there, matmat=there, rmatmat=back, dtype=float)
         U, _, Vh = ss.svd(A, 4, solver=solver, rng=0)
         assert np.isfinite(U).all()
         assert np.isfinite(Vh).all()
