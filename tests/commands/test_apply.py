@@ -45,6 +45,18 @@ def test_transform_of_the_training_data_is_what_fit_wrote(model: Path, tmp_path:
     assert (tmp_path / "Z.parquet").read_bytes() == (model.parent / "scores.parquet").read_bytes()
 
 
+def test_models_of_batches_are_applied_too(X: np.ndarray, tmp_path: Path) -> None:
+    ipca = shiftsvd.IncrementalPCA(3, batch_size=20).fit(X)
+    ipca.save(tmp_path / "model.safetensors")
+    np.save(tmp_path / "X.npy", X)
+    done("transform", tmp_path / "model.safetensors", tmp_path / "X.npy", "-o", tmp_path / "Z.npy")
+    Z = np.load(tmp_path / "Z.npy")
+    np.testing.assert_allclose(Z, ipca.transform(X), atol=1e-12)
+    done("inverse", tmp_path / "model.safetensors", tmp_path / "Z.npy", "-o", tmp_path / "back.npy")
+    np.testing.assert_allclose(np.load(tmp_path / "back.npy"), ipca.inverse_transform(Z), atol=1e-12)
+    assert "IncrementalPCA" in done("info", tmp_path / "model.safetensors").stdout
+
+
 def test_features_in_another_order_are_put_in_order_by_their_names(model: Path, X: np.ndarray, tmp_path: Path) -> None:
     order = np.random.default_rng(1).permutation(20)
     other = write_table(tmp_path / "other.csv", X[:, order], [FEATURES[j] for j in order])

@@ -19,8 +19,8 @@ from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
 from shiftsvd.commands.writing import component_names, score_rasters
 from shiftsvd.estimators.aligned import aligned as by_names
+from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.labels import feature_names_of
-from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
 from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.several import filled, joined
@@ -46,7 +46,7 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 def transform(model: Path, given: dict[str, Any]) -> None:
     """Scores of the samples of a file."""
     _check_output(given["out"], given["force"])
-    pca = model_in(model, PCA, GenotypePCA)
+    pca = model_in(model, BatchPCA, GenotypePCA)
     if not _are_genotypes(given):
         projecting.refuse_other_files(pca, model, given)
     if isinstance(pca, GenotypePCA) or (
@@ -67,7 +67,7 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
     """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
-    pca = model_in(model, PCA)
+    pca = model_in(model, BatchPCA)
     if hasattr(pca, "design_"):
         raise ValueError(
             f"{model} has regressed {', '.join(pca.design_.names)} out, which scores do not tell: use fit.h5ad"
@@ -87,7 +87,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
     out = Path(given["out"])
     refuse([out], given["force"])
-    pca = model_in(model, PCA)
+    pca = model_in(model, BatchPCA)
     rasters, samples = score_rasters(pca) if given["file"] is not None else [], None
     if rasters:
         Z, (samples, _), places = _open_scores(pca, given)
@@ -113,7 +113,7 @@ def _are_genotypes(given: dict[str, Any]) -> bool:
     return genotypes.are_genotypes(given["files"], given["format_"], given["orient"]) and not stacked
 
 
-def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
+def _opened(pca: BatchPCA, given: dict[str, Any]) -> tuple[BatchPCA, Observed, Names]:
     """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
     files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
     if _are_genotypes(given):
@@ -125,7 +125,7 @@ def _opened(pca: PCA, given: dict[str, Any]) -> tuple[PCA, Observed, Names]:
     return aligned(pca, A.shape[1], features, several(files), given["max_absent"] or 0.0), A, names
 
 
-def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
+def _samples(pca: BatchPCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
     """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
         return open_chosen(files, **how)
@@ -133,8 +133,8 @@ def _samples(pca: PCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed
 
 
 def _opened_genotypes(
-    pca: PCA, files: list[Path], key: str | None, resources: Resources
-) -> tuple[PCA, Observed, Names]:
+    pca: BatchPCA, files: list[Path], key: str | None, resources: Resources
+) -> tuple[BatchPCA, Observed, Names]:
     """The files of genotypes as a matrix; a missing genotype becomes the mean of the model when it is read."""
     parts = genotypes.of_model(files, pca.n_features_in_, key, resources.memory_limit)
     variants = joined(parts)
@@ -145,7 +145,7 @@ def _opened_genotypes(
     return copy(pca).set_params(missing="error", unobserved=False), A, names
 
 
-def aligned(pca: PCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> PCA:
+def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
     """The model with its features in the order of the file."""
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
@@ -154,7 +154,7 @@ def aligned(pca: PCA, n_features: int, names: Labels | None, file: str, max_abse
     return by_names(pca, list(names), file, max_absent, REMEDY)
 
 
-def _open_scores(pca: PCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]:
+def _open_scores(pca: BatchPCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]:
     """A table, and which of its columns are scores: all, or those that are called as the components are."""
     resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None

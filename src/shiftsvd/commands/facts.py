@@ -18,7 +18,7 @@ from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.ranking import foreseen_ranking
 from shiftsvd.commands.results import of_gaps
-from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
@@ -116,7 +116,7 @@ def _named(samples: Any, features: Any) -> Facts:
 def model(file: str) -> Facts:
     """What a model file holds."""
     pca = model_in(file, object)
-    if not isinstance(pca, PCA):
+    if not isinstance(pca, BatchPCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
     info = pca.info_

@@ -13,7 +13,7 @@ from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say
 from shiftsvd.commands.tables import Block, Table
 from shiftsvd.commands.writing import component_names
-from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.genetics import GenotypePCA
 from shiftsvd.genetics.alleles import Variants
 from shiftsvd.genetics.components import patterson
@@ -27,7 +27,7 @@ NUMBER, ERROR = "n_variants", "{}_se"  # columns beside those of the components
 _FEW = 0.5  # share of the variants of a model, below which a file has so few that it is warned of
 
 
-def knows_alleles(pca: PCA | GenotypePCA, model: Path, trust_order: bool) -> bool:
+def knows_alleles(pca: BatchPCA | GenotypePCA, model: Path, trust_order: bool) -> bool:
     """Whether variants can be matched by alleles; a model without is refused, unless names are to be trusted."""
     if isinstance(pca, GenotypePCA) or hasattr(pca, "variants_"):
         if trust_order:
@@ -41,7 +41,7 @@ def knows_alleles(pca: PCA | GenotypePCA, model: Path, trust_order: bool) -> boo
     return False
 
 
-def refuse_other_files(pca: PCA | GenotypePCA, model: Path, given: dict[str, Any]) -> None:
+def refuse_other_files(pca: BatchPCA | GenotypePCA, model: Path, given: dict[str, Any]) -> None:
     """Refuse models and options of genotypes for other files."""
     if isinstance(pca, GenotypePCA):
         raise ValueError(f"{model} holds components of genotypes, matched by alleles: give it a .bed or .pgen")
@@ -51,7 +51,7 @@ def refuse_other_files(pca: PCA | GenotypePCA, model: Path, given: dict[str, Any
             raise click.UsageError(f"{option} is for a .bed with its samples as rows, got {given['files'][0]}")
 
 
-def projected(pca: PCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[int, Block]]]:
+def projected(pca: BatchPCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[int, Block]]]:
     """The table of scores that is to be written, and its rows in blocks."""
     parts = parts_of([Path(file) for file in given["files"]], given["key"], given["memory"])
     target = Target.of(basis(pca), parts, given["match"] or "auto", given["trust_ambiguous"])
@@ -65,7 +65,7 @@ def projected(pca: PCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table, Ite
     return table, _rows(target.scores(method, given["memory"]), plain, file)
 
 
-def basis(pca: PCA | GenotypePCA) -> Basis:
+def basis(pca: BatchPCA | GenotypePCA) -> Basis:
     """What projections take of a model: one of the command, or a `GenotypePCA` that was saved."""
     if isinstance(pca, GenotypePCA):
         return pca.basis
@@ -82,7 +82,7 @@ def known(variants: Variants) -> dict[str, int]:
 
 def held_against(model: str, files: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
     """What becomes of the variants of a model in .bed files, as `info` tells it."""
-    pca = model_in(model, PCA, GenotypePCA)
+    pca = model_in(model, BatchPCA, GenotypePCA)
     knows_alleles(pca, Path(model), False)
     parts = parts_of([Path(file) for file in files], given["key"], given["memory"])
     target = Target.of(basis(pca), parts)

@@ -16,6 +16,7 @@ from shiftsvd.commands.options import typed
 from shiftsvd.commands.ranking import OUTPUT
 from shiftsvd.commands.results import Result, variance_table
 from shiftsvd.commands.tables import FORMATS, Table, format_named, write_rows
+from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.genetics.selection import Cohort
 from shiftsvd.io import Names
@@ -99,7 +100,7 @@ def component_names(k: int) -> list[str]:
     return [f"PC{j + 1}" for j in range(k)]
 
 
-def score_rasters(pca: PCA) -> list[Any]:
+def score_rasters(pca: FittedPCA) -> list[Any]:
     """What a report draws of the scores, however many they are: a raster for each plane."""
     from shiftsvd.plot.raster import ScoreRaster
     from shiftsvd.report import planes_of

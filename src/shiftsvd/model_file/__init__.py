@@ -29,6 +29,7 @@ from shiftsvd.runs.warned import warn
 
 if TYPE_CHECKING:
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis
+    from shiftsvd.estimators.incremental import IncrementalPCA
     from shiftsvd.estimators.lsa import LSA
     from shiftsvd.estimators.pca import PCA
     from shiftsvd.estimators.pcoa import PCoA
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from shiftsvd.genetics import GenotypePCA
 
     # MultipleCorrespondenceAnalysis is a CorrespondenceAnalysis.
-    Stored: TypeAlias = PCA | TruncatedSVD | LSA | CorrespondenceAnalysis | PCoA | GenotypePCA
+    Stored: TypeAlias = PCA | IncrementalPCA | TruncatedSVD | LSA | CorrespondenceAnalysis | PCoA | GenotypePCA
 
 Model = TypeVar("Model")
 
@@ -58,8 +59,8 @@ def save_model(
 
     Parameters
     ----------
-    model : PCA, TruncatedSVD, LSA, CorrespondenceAnalysis, MultipleCorrespondenceAnalysis, PCoA or GenotypePCA
-        Fitted.
+    model : estimator of this package, or GenotypePCA
+        Fitted: any of the classes that end with PCA, SVD, LSA, CorrespondenceAnalysis or PCoA.
     path : path
         Where the file is written; it appears when it is complete.
     force : bool
@@ -128,9 +129,9 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
     Returns
     -------
-    PCA, TruncatedSVD, LSA, CorrespondenceAnalysis, MultipleCorrespondenceAnalysis, PCoA or GenotypePCA
-        Fitted. What `set_output` had set is not in the file, nor is the stream of a PCA that was fitted by
-        `partial_fit`, as a warning says: its first `partial_fit` begins anew.
+    estimator, or GenotypePCA
+        Of the class that was saved, fitted. What `set_output` had set is not in the file, nor is the stream of batches
+        of a PCA or IncrementalPCA, as a warning says: its first `partial_fit` begins anew.
 
     Raises
     ------

@@ -239,17 +239,19 @@ def choices(name: str, value: Any, sizes: Sizes) -> None:
         raise ValueError(f"{name} must name columns and classes by texts, got {value!r:.80}")
 
 
+PRINCIPAL: Final = {
+    **SPECTRA,
+    "mean_": numbers("n"),
+    "scale_": optional(numbers("n", least=POSITIVE)),
+    "noise_variance_": number(least=0),
+    "n_samples_": count("m"),
+    "info_": account,
+}
+
 KINDS: Final = {
     "PCA": Kind(
         "shiftsvd.estimators.pca",
-        {
-            **SPECTRA,
-            "mean_": numbers("n"),
-            "scale_": optional(numbers("n", least=POSITIVE)),
-            "noise_variance_": number(least=0),
-            "n_samples_": count("m"),
-            "info_": account,
-        },
+        PRINCIPAL,
         {
             "variants_": VARIANTS,
             "table_": choices,
@@ -262,6 +264,17 @@ KINDS: Final = {
         },
         {"n_components_": "k", "n_features_in_": "i"},
         agree=_shift_as_set,
+    ),
+    "IncrementalPCA": Kind(
+        "shiftsvd.estimators.incremental",
+        {
+            **PRINCIPAL,
+            "var_": numbers("n", least=0),
+            "n_samples_seen_": count("m"),
+            "unseen_variance_": number(least=0),
+        },
+        {"feature_names_in_": texts("i"), "batch_size_": count()},
+        {"n_components_": "k", "n_features_in_": "i"},
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",
