@@ -323,7 +323,7 @@ def test_a_model_file_holds_all_that_projections_take(tmp_path: Path) -> None:
     again.save(tmp_path / "again")
     found.save(tmp_path / "found")
     assert (tmp_path / "again.eigenvec").read_bytes() == (tmp_path / "found.eigenvec").read_bytes()
-    with pytest.raises(ValueError, match="it holds a GenotypePCA, where a PCA is wanted"):
+    with pytest.raises(ValueError, match="it holds a GenotypePCA, where PCA is wanted"):
         shiftsvd.PCA.load(tmp_path / "a.safetensors")
 
 

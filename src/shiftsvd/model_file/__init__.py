@@ -23,7 +23,7 @@ from shiftsvd.model_file.container import (
     read,
     write,
 )
-from shiftsvd.model_file.kinds import KINDS
+from shiftsvd.model_file.kinds import KINDS, kind_class
 from shiftsvd.model_file.models import RANDOM, parts, restored
 from shiftsvd.runs.warned import warn
 
@@ -155,8 +155,8 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
     with reading(path):
         model = _decoded(*read(path))
         if not isinstance(model, kind):
-            wanted = " or a ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
-            raise Unfit(f"it holds a {type(model).__name__}, where a {wanted} is wanted")
+            wanted = " or ".join(name for name in KINDS if issubclass(kind_class(name), kind))
+            raise Unfit(f"it holds a {type(model).__name__}, where {wanted} is wanted")
     if hasattr(model, "unseen_variance_"):
         warn(
             f"{path} holds what partial_fit found, but not its stream: partial_fit begins anew, and neither refine "
