@@ -59,8 +59,8 @@ def interpreter_tag() -> str:
 
 def build(target: str, out: Path) -> None:
     """A wheel for the target in `out`."""
-    machine = triple(target).partition("-")[0]
-    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-{machine}-linux-gnu.so"
+    machine, _, libc = triple(target).partition(".")[0].split("-")
+    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-{machine}-linux-{libc}.so"
     with TemporaryDirectory() as folder:
         environment = os.environ | tools(Path(folder), target) | {"SHIFTSVD_KERNELS": "require"}
         environment["SETUPTOOLS_EXT_SUFFIX"] = suffix
