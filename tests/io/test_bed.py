@@ -156,8 +156,8 @@ def test_what_lies_beside_must_be_there_and_have_names(beside: str, tmp_path: Pa
     path = tmp_path / "a.bed"
     write(path)
     other = path.with_suffix(beside)
-    other.write_text("one two\nthree\n")
-    refused(path, "must have at least two fields in each line, got 1 in line 2", beside)
+    other.write_text("one two 0 0 1 2\nthree\n")
+    refused(path, "must have 6 fields in each line, got 1 in line 2", beside)
     other.unlink()
     refused(path, "No such file", beside)
 

@@ -63,7 +63,7 @@ def surroundings(A: Operator, columns: int) -> int:
 
 def long_vectors(A: Operator, k: int) -> int:
     """Bytes of k right vectors while they are made orthonormal, where they are the long ones."""
-    return 0 if A.shape[0] >= A.shape[1] else int(8 * 1.7 * k * A.shape[1])
+    return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])
 
 
 class Work(NamedTuple):
