@@ -42,13 +42,6 @@ _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
 
 
-# What helps where values are missing here and there, by what was said of them: of modes of one field, and of others.
-_REMEDIES: Final = {
-    "error": 'or say missing="mean" or "em"',
-    "none": 'as da.fillna(reconstruct(pca(da, missing="em"))) does',
-}
-
-
 class Stacked(NamedTuple):
     """A field as a matrix: the cells and samples that are present, and where they belong."""
 
@@ -104,6 +97,19 @@ def stacked(da: Any, dim: Hashable | Sequence[Hashable], missing: str = "error")
     return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing)
 
 
+def at_rows(field: Stacked, rows: Mask) -> Stacked:
+    """A field at some of its samples, without cells that have no values there; a read of a field with gaps."""
+    keep = rows[field.rows]
+    if keep.all():
+        return field
+    X, cells = field.X[keep], field.cells.copy()
+    if not field.n_missing:
+        return field._replace(X=X, rows=rows)
+    _, there, n_missing = _present(X, "mean")
+    cells[cells] = there
+    return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
+
+
 def matrix(da: Any, over: Dims, space: Dims) -> Any:
     """The field as a matrix, samples x cells, lazy where the field is."""
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
@@ -127,10 +133,11 @@ def _present(X: Any, how: str) -> tuple[Mask, Mask, int]:
     partly = cells & (gaps > 0)
     if not rows.any():
         raise ValueError("da has no values, all are missing")
-    if partly.any() and how in _REMEDIES:
+    if partly.any() and how == "error":
         raise ValueError(
             f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, {_REMEDIES[how]}"
+            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, "
+            'or say missing="mean" or "em"'
         )
     return rows, cells, int(gaps[partly].sum())
 

@@ -8,12 +8,14 @@ import numpy as np
 from shiftsvd.algebra.analytic import AnalyticSignal
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.front import svd
-from shiftsvd.names import SolverName
+from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Operator, Product
 from shiftsvd.runs.memory import Resources
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Gram, Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import all_there, anomalies, check_modes, steps
+from shiftsvd.xarray.preparing import Asked
 from shiftsvd.xarray.results import modes_of, scores_of, told_of_fit
 
 DECAY = 0.2
@@ -33,8 +35,13 @@ def hilbert(
     weights: Any = None,
     center: bool = True,
     standardize: bool = False,
+    missing: MissingName = "error",
+    groups: Any = None,
+    covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -61,10 +68,16 @@ def hilbert(
         Subtract the mean over the samples.
     standardize : bool
         Divide by the standard deviation over the samples, before the weights.
+    missing : "error", "mean" or "em"
+        As in `pca`; with "em" the model has twice as many components as `n_modes`: what travels takes two.
+    groups, covariates : optional
+        What is removed before the transform, as in `pca`.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
+    penalty, max_iter : optional
+        Of the completion with ``missing="em"``, as in `pca`.
     rng : int, Generator or None
         Seed of the solver; the same seed gives the same bits. None is fresh entropy.
     n_threads : int, optional
@@ -114,19 +127,23 @@ def hilbert(
         raise ValueError(f'padding must be "exp" or None, got {padding!r}')
     if not decay > 0:
         raise ValueError(f"decay must be positive, got {decay}")
+    resources = Resources(memory_limit, n_threads)
+    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
+    asked.check()
     da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
-    field = fields.stacked(da, dim, "none")
+    field = fields.stacked(da, dim, missing)
     all_there(field, "a Hilbert transform")
-    of = anomalies(da, field, weights, center, standardize, Resources(memory_limit, n_threads))
-    m, n = of.A.shape
-    check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
+    check_modes(n_modes, min(field.X.shape), f"{len(field.X)} samples of {field.X.shape[1]} cells")
+    random = generator(rng)
+    of = anomalies(da, field, asked, 2 * n_modes, random)
+    m = len(field.rows)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
     chosen, given = by_steps(solver, tol, m)
-    F = svd(C, n_modes, solver=chosen, rng=rng, n_threads=n_threads, memory_limit=memory_limit, **given)
+    F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
-    told = told_of_fit(F.info) | {"padding": str(padding)} | ({"decay": decay} if padding else {})
+    told = told_of_fit(F.info, of) | asked.told | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     return found.assign_attrs(told)
 
 

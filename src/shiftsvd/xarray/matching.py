@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.xarray.fields import Mask, Stacked, as_field
+from shiftsvd.xarray.fields import Mask, Stacked, as_field, at_rows
 
 
 def is_several(data: Any) -> bool:
@@ -60,10 +60,4 @@ def at_common(stacked: Sequence[Stacked]) -> list[Stacked]:
     rows: Mask = reduce(np.logical_and, (field.rows for field in stacked))
     if np.count_nonzero(rows) < 2:
         raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
-    return [_at(field, rows) for field in stacked]
-
-
-def _at(field: Stacked, rows: Mask) -> Stacked:
-    """A field at some of its samples."""
-    keep = rows[field.rows]
-    return field if keep.all() else field._replace(X=field.X[keep], rows=rows)
+    return [at_rows(field, rows) for field in stacked]

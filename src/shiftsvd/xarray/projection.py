@@ -9,9 +9,9 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import Resources
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.fitting import gaps_within
 from shiftsvd.xarray.grids import on_grid
 from shiftsvd.xarray.matching import as_fields, in_order
+from shiftsvd.xarray.preparing import gaps_within
 from shiftsvd.xarray.removed import Removed, without
 from shiftsvd.xarray.samples import Samples
 from shiftsvd.xarray.sides import names_of, renamed, side
@@ -72,7 +72,9 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     duals = with_modes(eofs.duals, "duals") if "duals" in eofs else components
     V = np.asarray(fields.matrix(duals, ("mode",), eofs.mean_field.dims))[:, cells]  # they may be lazy
     missing = eofs.attrs.get("missing", "error")
-    scores = (_regressed if missing == "em" else _multiplied)(anomalies, V, eofs, missing)
+    # What values that are there say of the others is known of modes of `pca` alone.
+    regressed = missing == "em" and "standard_deviation" in eofs
+    scores = (_regressed if regressed else _multiplied)(anomalies, V, eofs, missing)
     return fields.labelled(scores.T, da, over, mode=components.mode, name="scores", attrs=dict(eofs.scores.attrs))
 
 
@@ -178,7 +180,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     True
     """
     if names := names_of(eofs):
-        return _all_reconstructed(eofs, names, scores, modes)
+        return _all_reconstructed(eofs, names, scores, modes, groups, covariates)
     check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
@@ -199,11 +201,12 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     return field.assign_attrs(eofs.mean_field.attrs)
 
 
-def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any) -> Any:
+def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any, groups: Any, covariates: Any) -> Any:
     """All fields that the modes make up, in one Dataset, on the coordinates that the modes have."""
     from shiftsvd.xarray.dataset import Dataset
 
-    made = {name: reconstruct(side(eofs, name), scores, modes=modes) for name in names}
+    known = {"groups": groups, "covariates": covariates}
+    made = {name: reconstruct(side(eofs, name), scores, modes=modes, **known) for name in names}
     return Dataset({name: renamed(eofs, name, field) for name, field in made.items()})
 
 
