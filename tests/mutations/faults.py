@@ -670,7 +670,7 @@ FAULTS = (
     ),
     fault(
         "the weights in a reconstruction",
-        "xarray/projection.py",
+        "xarray/reconstruction.py",
         '"c" else made) / eofs.weights',
         '"c" else made) * eofs.weights',
     ),

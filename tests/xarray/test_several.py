@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, side
+from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
 
 xarray = pytest.importorskip("xarray")
 
@@ -310,7 +310,7 @@ class TestHilbert:
         assert (modes.attrs["padding"], modes.attrs["decay"]) == ("exp", 0.2)
         xarray.testing.assert_allclose(reconstruct(modes), da, rtol=1e-9)
         with pytest.raises(ValueError, match="eofs must be real modes, got those of an analytic signal"):
-            project(modes, da)
+            rotate(modes)
 
     def test_a_wave_that_travels_is_one_mode_and_its_phase_runs(self) -> None:
         t, x = np.arange(72)[:, None], np.arange(12)
@@ -372,7 +372,7 @@ class TestExtended:
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
         with pytest.raises(ValueError, match="eofs must be modes of single steps, got modes with lags"):
-            project(modes, X)
+            reconstruct(modes)
 
     def test_chunked_fields_give_the_same(self) -> None:
         pytest.importorskip("dask.array")

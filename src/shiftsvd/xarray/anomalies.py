@@ -101,11 +101,11 @@ def steps(da: Any, dim: Dim, what: str) -> Hashable:
     return names[0]
 
 
-def all_there(field: fields.Stacked, what: str) -> None:
+def all_there(rows: fields.Mask, what: str) -> None:
     """Refuse samples without values, between which time would be cut out."""
-    if absent := int(np.count_nonzero(~field.rows)):
+    if absent := int(np.count_nonzero(~rows)):
         raise ValueError(
-            f"{what} needs values at every step, {absent} of {len(field.rows)} samples have none; fill them, or take a "
+            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, or take a "
             "stretch without them"
         )
 

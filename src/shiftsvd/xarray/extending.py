@@ -78,7 +78,8 @@ def extended(
     -------
     xarray.Dataset
         The variables of `pca`, with ``components (mode, lag, *space)`` of length 1 over all lags, and ``scores (mode,
-        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps.
+        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps; ``score_means
+        (mode)`` is what was subtracted from them.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def extended(
         raise ValueError("the name lag is taken by the result; rename that dimension")
     dim = steps(da, dim, "a lag")
     field = fields.stacked(da, dim, missing)
-    all_there(field, "a lag")
+    all_there(field.rows, "a lag")
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
@@ -131,8 +132,10 @@ def extended(
     C = Deflated(E, level) if center else E
     chosen, given = by_steps(solver, tol, n)
     F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
-    squares = float(E.column_squares().sum()) - (float(np.linalg.norm(E.matmat(level))) ** 2 if center else 0.0)  # type: ignore[union-attr]
-    return _dataset(of, F, taken, squares).assign_attrs(told_of_fit(F.info, of) | asked.told)
+    centre = E.matmat(level) if center else np.zeros((E.shape[0], 1))
+    squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
+    found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
+    return found.assign_attrs(told_of_fit(F.info, of) | asked.told)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:

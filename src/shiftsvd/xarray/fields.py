@@ -34,6 +34,7 @@ RESULTS: Final = (
     "duals",
     "structure",
     "score_correlations",
+    "score_means",
     "other",
 )
 # How the CF conventions say that stored numbers stand for others.

@@ -90,7 +90,8 @@ def hilbert(
     xarray.Dataset
         The variables of `pca`; ``components`` and ``scores`` are complex: ``abs`` of them are amplitudes, and
         ``numpy.angle`` phases. The largest entry of each component is real and positive. The weighted anomalies are the
-        real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's.
+        real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's. ``score_means
+        (mode)`` is what was subtracted from the scores, whose mean is 0.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def hilbert(
     da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
     field = fields.stacked(da, dim, missing)
-    all_there(field, "a Hilbert transform")
+    all_there(field.rows, "a Hilbert transform")
     check_modes(n_modes, min(field.X.shape), f"{len(field.X)} samples of {field.X.shape[1]} cells")
     random = generator(rng)
     of = anomalies(da, field, asked, 2 * n_modes, random)
@@ -144,7 +145,9 @@ def hilbert(
     F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
     told = told_of_fit(F.info, of) | asked.told | {"padding": str(padding)} | ({"decay": decay} if padding else {})
-    return found.assign_attrs(told)
+    # Anomalies that were centred have no mean left.
+    means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
+    return found.assign(score_means=("mode", means)).assign_attrs(told)
 
 
 def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:

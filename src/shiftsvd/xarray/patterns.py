@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from shiftsvd.xarray.projection import check_fit
+from shiftsvd.xarray.known import check_fit
 
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
 

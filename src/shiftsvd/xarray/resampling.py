@@ -14,8 +14,8 @@ from shiftsvd.runs.memory import affordable
 from shiftsvd.sketch import generator
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.fields import Dims
+from shiftsvd.xarray.known import anomalies_of, check_fit, with_modes
 from shiftsvd.xarray.persistence import Places, time_of
-from shiftsvd.xarray.projection import anomalies_of, check_fit, with_modes
 from shiftsvd.xarray.sampling import north
 
 

@@ -8,7 +8,7 @@ from shiftsvd.estimators.rotation import Method
 from shiftsvd.estimators.rotation import rotate as rotated
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.xarray.projection import check_fit, in_cells
+from shiftsvd.xarray.known import check_fit, in_cells
 
 
 def rotate(

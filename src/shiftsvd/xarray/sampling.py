@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.xarray.known import check_fit, with_modes
 from shiftsvd.xarray.persistence import Places, effective_size, neighbours, unbiased
-from shiftsvd.xarray.projection import check_fit, with_modes
 
 
 def north(eofs: Any, *, along: Hashable | None = None) -> Any:
