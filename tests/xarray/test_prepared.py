@@ -191,3 +191,52 @@ def test_what_cannot_be_is_refused(call: Any) -> None:
         joint([with_gaps(da, 0.1)], 0.9, missing="em")
     with pytest.raises(ValueError, match=r'leading must be an integer with missing="em", got 0\.9'):
         coupled(da, da, 2, method="cca", leading=(0.9, 3), missing="em")
+
+
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_infinite_values_are_no_gaps(call: Any, missing: Any) -> None:
+    da = with_gaps(monthly(), 0.1)
+    corner = (da.lat < -60) & (da.lon > 300)
+    for bad, count in ((da.where(~corner, np.inf), 96), (da.where(~corner | (da.time.dt.year < 2008), -np.inf), 12)):
+        with pytest.raises(ValueError, match=f"must be finite or missing, {count} values are infinite; mask them"):
+            call(bad, da.rename("slp"), missing=missing)
+
+
+@pytest.mark.parametrize("name", ["hilbert", "extended"])
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_steps_without_values_are_gaps_as_any_where_time_goes_on(name: str, missing: Any) -> None:
+    da = monthly()
+    holes = da.where(~da.time.isin(da.time[[7, 40]]))
+    found = CALLS[name](holes, missing=missing, tol=1e-9, rng=0)
+    assert found.attrs["n_missing"] == 2 * int(da[0].notnull().sum())
+    same_modes(found, CALLS[name](holes.fillna(holes.mean("time")), tol=1e-9, rng=0), 2e-3)
+    with pytest.raises(ValueError, match=r'2 of 96 samples have none; .* or say missing="mean" or "em" in the fit'):
+        CALLS[name](holes)
+
+
+@pytest.mark.parametrize("name", ["hilbert", "extended"])
+def test_times_that_are_there_twice_are_no_steps(name: str) -> None:
+    da = monthly()
+    with pytest.raises(ValueError, match="needs samples in order, time has labels twice"):
+        CALLS[name](da.assign_coords(time=np.repeat(da.time.values[:48], 2)))
+
+
+@pytest.mark.parametrize("part", [{"time": slice(0)}, {"lat": slice(0)}])
+def test_fields_without_samples_or_cells_are_refused(call: Any, part: Any) -> None:
+    da = monthly().isel(part)
+    with pytest.raises(ValueError, match="must have samples and cells, got sizes"):
+        call(da, da.rename("slp"))
+
+
+def test_what_is_wrong_with_one_of_several_fields_is_told_with_its_name() -> None:
+    da = monthly()
+    times = xarray.Dataset({"u": da, "flag": ("time", np.arange(96.0))})
+    with pytest.raises(ValueError, match=r"dim must be one or some of the dimensions \('time',\) of flag, but not all"):
+        joint(times, 2)
+    texts = xarray.Dataset({"u": da, "name": ("lat", list("abcdefgh"))})
+    with pytest.raises(ValueError, match="name must hold real numbers, got <U1"):
+        joint(texts, 2)
+    with pytest.raises(ValueError, match="slp has no values, all are missing"):
+        joint([da, other(da) * np.nan], 2)
+    with pytest.raises(ValueError, match="Y must be finite or missing, 1 values are infinite"):
+        coupled(da, other(with_gaps(da, 0.1)).where(da.time != da.time[3], np.inf)[:, :1, :1], 1, missing="mean")

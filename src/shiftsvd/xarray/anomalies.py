@@ -96,6 +96,10 @@ def steps(da: Any, dim: Dim, what: str) -> Hashable:
     if len(names) != 1:
         raise ValueError(f"{what} needs one dimension of samples that follow each other, got dim={dim!r}")
     index = da.indexes.get(names[0]) if hasattr(da, "indexes") else None
+    if index is not None and not index.is_unique:
+        raise ValueError(
+            f"{what} needs samples in order, {names[0]} has labels twice; da.drop_duplicates({names[0]!r})"
+        )
     if index is not None and not index.is_monotonic_increasing:
         raise ValueError(f"{what} needs samples in order, {names[0]} is not ascending; da = da.sortby({names[0]!r})")
     return names[0]
@@ -105,8 +109,8 @@ def all_there(rows: fields.Mask, what: str) -> None:
     """Refuse samples without values, between which time would be cut out."""
     if absent := int(np.count_nonzero(~rows)):
         raise ValueError(
-            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, or take a "
-            "stretch without them"
+            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
+            'without them, or say missing="mean" or "em" in the fit'
         )
 
 

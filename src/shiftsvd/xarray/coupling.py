@@ -147,9 +147,11 @@ def coupled(
         for w, c, z, gaps in zip(*map(_pair, (weights, center, standardize, missing)), strict=True)
     ]
     ranks = [_rank(of, n_modes, method, k) for of, k in zip(asked, _pair(leading), strict=True)]
-    X, Y = fields.as_field(X), fields.as_field(Y)
+    X, Y = fields.as_field(X, "X"), fields.as_field(Y, "Y")
     Y = in_order(X, Y, dim, ("X", "Y"))
-    both = at_common([fields.stacked(da, dim, of.missing) for da, of in zip((X, Y), asked, strict=True)])
+    both = at_common(
+        [fields.stacked(da, dim, of.missing, name) for da, of, name in zip((X, Y), asked, "XY", strict=True)]
+    )
     check_modes(n_modes, *_most(both))
     given = {"solver": solver, "rng": generator(rng), **vars(resources)}
     if not isinstance(solver, Solver):

@@ -44,7 +44,7 @@ def extended(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps, none of them without values.
+        As for `pca`; its samples follow each other in equal steps.
     n_modes : int
         How many modes to find.
     lags : int, or sequence of them
@@ -58,7 +58,7 @@ def extended(
     standardize : bool
         Divide by the standard deviation over the samples, before the weights.
     missing : "error", "mean" or "em"
-        As in `pca`.
+        As in `pca`, of steps without any values, too.
     groups, covariates : optional
         What is removed before lags are taken, as in `pca`.
     solver : str or Solver
@@ -119,7 +119,7 @@ def extended(
     if "lag" in da.dims:
         raise ValueError("the name lag is taken by the result; rename that dimension")
     dim = steps(da, dim, "a lag")
-    field = fields.stacked(da, dim, missing)
+    field = fields.stacked(da, dim, missing, every=True)
     all_there(field.rows, "a lag")
     m, cells = field.X.shape
     taken = _lags(lags, m)

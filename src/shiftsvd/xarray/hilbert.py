@@ -51,7 +51,7 @@ def hilbert(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps, none of them without values.
+        As for `pca`; its samples follow each other in equal steps.
     n_modes : int
         How many modes to find.
     dim : hashable
@@ -69,7 +69,8 @@ def hilbert(
     standardize : bool
         Divide by the standard deviation over the samples, before the weights.
     missing : "error", "mean" or "em"
-        As in `pca`; with "em" the model has twice as many components as `n_modes`: what travels takes two.
+        As in `pca`, of steps without any values, too; with "em" the model has twice as many components as `n_modes`:
+        what travels takes two.
     groups, covariates : optional
         What is removed before the transform, as in `pca`.
     solver : str or Solver
@@ -133,7 +134,7 @@ def hilbert(
     asked.check()
     da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
-    field = fields.stacked(da, dim, missing)
+    field = fields.stacked(da, dim, missing, every=True)
     all_there(field.rows, "a Hilbert transform")
     check_modes(n_modes, min(field.X.shape), f"{len(field.X)} samples of {field.X.shape[1]} cells")
     random = generator(rng)

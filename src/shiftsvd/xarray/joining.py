@@ -130,7 +130,7 @@ def joint(
     times = _of_each(factors or {}, list(given), 1.0, "factors")
     first = next(iter(given))
     given = {name: in_order(given[first], da, dim, (first, name)) for name, da in given.items()}
-    stacked = at_common([fields.stacked(da, dim, asked[name].missing) for name, da in given.items()])
+    stacked = at_common([fields.stacked(da, dim, asked[name].missing, name) for name, da in given.items()])
     _check_modes(n_modes, [of.X.shape for of in stacked], asked.values())
     random = generator(rng)
     parts = {

@@ -30,7 +30,7 @@ def as_fields(data: Any) -> dict[str, Any]:
         raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
     if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
         raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
-    return dict(zip(names, (as_field(da) for _, da in pairs), strict=True))
+    return dict(zip(names, (as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)), strict=True))
 
 
 def in_order(first: Any, other: Any, dim: Any, names: tuple[str, str]) -> Any:
