@@ -6,7 +6,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, side
+from shiftsvd.xarray import (
+    bootstrap,
+    coupled,
+    extended,
+    hilbert,
+    joint,
+    north,
+    patterns,
+    pca,
+    project,
+    reconstruct,
+    rotate,
+    side,
+)
 from tests.support.fields import monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -240,3 +253,10 @@ def test_what_is_wrong_with_one_of_several_fields_is_told_with_its_name() -> Non
         joint([da, other(da) * np.nan], 2)
     with pytest.raises(ValueError, match="Y must be finite or missing, 1 values are infinite"):
         coupled(da, other(with_gaps(da, 0.1)).where(da.time != da.time[3], np.inf)[:, :1, :1], 1, missing="mean")
+
+
+@pytest.mark.parametrize("ask", [north, rotate, patterns, lambda eofs: bootstrap(eofs, monthly(), 5)])
+def test_what_asks_for_variances_refuses_pairs(ask: Any) -> None:
+    da = monthly()
+    with pytest.raises(ValueError, match="eofs must be modes with variances of their own, got one side of pairs"):
+        ask(side(coupled(da, other(da), 2), "x"))

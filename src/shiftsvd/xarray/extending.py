@@ -60,7 +60,7 @@ def extended(
     missing : "error", "mean" or "em"
         As in `pca`, of steps without any values, too.
     groups, covariates : optional
-        What is removed before lags are taken, as in `pca`.
+        What is removed before lags are taken, as in `pca`; `project` has to be given those that are no coordinates.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float

@@ -36,7 +36,10 @@ def multiplied(anomalies: Any, V: Panel, missing: str) -> Panel:
     scores, rows = found["scores"], found["lost"] < V.shape[1]
     count = 0 if missing == "mean" else int(found["lost"][rows].sum())
     if count:
-        raise ValueError(f"the field must have values wherever the components have, {count} are missing; fill them")
+        raise ValueError(
+            f"the field must have values wherever the components have, {count} are missing; fill them, "
+            'as da.fillna(reconstruct(pca(da, missing="em"))) does'
+        )
     if count := int(found["infinite"]):
         raise ValueError(f"the field must be finite wherever the components have values, {count} are inf; fill them")
     scores[~rows] = np.nan
@@ -96,6 +99,13 @@ def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
         raise ValueError("eofs must be modes of single steps, got modes with lags; choose one: isel(lag=0, drop=True)")
     if eofs.components.dtype.kind not in kinds:
         raise ValueError("eofs must be real modes, got those of an analytic signal, which only make up the field again")
+
+
+def check_variances(eofs: Any) -> None:
+    """Whether this is what `pca` gives, with the variances that pairs of patterns do not have."""
+    check_fit(eofs)
+    if "explained_variance" not in eofs:
+        raise ValueError("eofs must be modes with variances of their own, got one side of pairs; find them by pca(da)")
 
 
 def with_modes(values: Any, name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.xarray.known import check_fit, with_modes
+from shiftsvd.xarray.known import check_variances, with_modes
 from shiftsvd.xarray.persistence import Places, effective_size, neighbours, of_variance, unbiased
 
 
@@ -71,7 +71,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     >>> bars.separated.values.tolist(), bool(np.all(bars.effective_size > 100))
     ([False, True, True], True)
     """
-    check_fit(eofs)
+    check_variances(eofs)
     if "rotation" in eofs.attrs:
         raise ValueError("eofs must be the modes of pca: variances of rotated modes are no eigenvalues")
     if not 0 < level < 1:
