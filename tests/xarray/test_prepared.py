@@ -29,7 +29,7 @@ KNOWN: Any = {"groups": "time.month", "covariates": "time"}
 
 def other(da: Any) -> Any:
     """A second field that shares the series of the first, on fewer latitudes."""
-    return (da.isel(lat=slice(1, 6)) * 2 - 100).rename("slp")
+    return (da.sel(lat=monthly().lat[1:6]) * 2 - 100).rename("slp")
 
 
 def of_two(method: Any) -> Any:
@@ -260,3 +260,56 @@ def test_what_asks_for_variances_refuses_pairs(ask: Any) -> None:
     da = monthly()
     with pytest.raises(ValueError, match="eofs must be modes with variances of their own, got one side of pairs"):
         ask(side(coupled(da, other(da), 2), "x"))
+
+
+def packed(da: Any) -> Any:
+    """The field as whole numbers of a file."""
+    whole = ((da - 290) / 1e-4).round().fillna(-(2**31)).astype(np.int32)
+    return whole.assign_attrs(scale_factor=1e-4, add_offset=290.0, _FillValue=np.int32(-(2**31)))
+
+
+LAYOUTS: dict[str, Any] = {
+    "dimensions in another order": lambda da: da.transpose("lon", "time", "lat"),
+    "rising latitudes": lambda da: da.sortby("lat"),
+    "longitudes from -180": lambda da: da.assign_coords(lon=(da.lon + 180) % 360 - 180).sortby("lon"),
+    "uneven chunks": lambda da: da.chunk(time=(1, 90, 5), lat=4, lon=3),
+    "single precision": lambda da: da.astype(np.float32),
+    "packed": packed,
+    "packed, in chunks": lambda da: packed(da).chunk(time=31),
+}
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_modes_do_not_depend_on_how_a_field_is_laid_out(call: Any, layout: str) -> None:
+    if "chunks" in layout:
+        pytest.importorskip("dask.array")
+    da = monthly()
+    given = LAYOUTS[layout](da)
+    slp = other(given) if "tudes" in layout else LAYOUTS[layout](other(da))
+    how: Any = {"groups": "time.month", "weights": "coslat", "tol": 1e-6 if "single" in layout else 1e-9, "rng": 0}
+    found, exact = call(given, slp, **how), call(da, other(da), **how)
+    back = found.assign_coords(lon=found.lon % 360).sortby("lon").sel(lat=da.lat, lon=da.lon)
+    same_modes(back.transpose(*exact.components.dims, ...), exact.transpose(*exact.components.dims, ...), 5e-4)
+
+
+@pytest.mark.parametrize(("name", "calendar"), [("mca", "noleap"), ("joint", "360_day"), ("hilbert", "noleap")])
+def test_calendars_of_models_have_months_and_trends(name: str, calendar: str) -> None:
+    pytest.importorskip("cftime")
+    call = CALLS[name]
+    da = monthly(season=5, trend=1e-3)
+    months = xarray.date_range("2001-01-01", periods=96, freq="MS", calendar=calendar, use_cftime=True)
+    found, exact = call(da.assign_coords(time=months), **KNOWN), call(da, **KNOWN)
+    same_modes(found.drop_vars("time"), exact.drop_vars("time"), 0.01)
+
+
+@pytest.mark.parametrize("name", ["joint", "extended"])
+def test_files_that_follow_each_other_are_read_lazily(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("dask.array")
+    pytest.importorskip("h5netcdf")
+    da = monthly()
+    code = {"sst": {"dtype": "int32", "scale_factor": 1e-4, "add_offset": 290.0, "_FillValue": -(2**31)}}
+    for i, years in enumerate((slice(0, 40), slice(40, 70), slice(70, None))):
+        da[years].to_netcdf(tmp_path / f"{i}.nc", engine="h5netcdf", encoding=code)
+    with xarray.open_mfdataset(sorted(tmp_path.glob("*.nc")), engine="h5netcdf", chunks={"time": 15}) as data:
+        found = CALLS[name](data.sst, **KNOWN, tol=1e-9, rng=0)
+        same_modes(found, CALLS[name](da, **KNOWN, tol=1e-9, rng=0), 5e-4)
