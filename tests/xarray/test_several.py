@@ -1,6 +1,7 @@
 """Several fields: pairs that vary together, modes of all of them, modes with lags, and modes that travel."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import numpy as np
 import pytest
 from scipy import signal
 
+from shiftsvd.algebra.analytic import AnalyticSignal
+from shiftsvd.backends import as_operator
+from shiftsvd.operators import Product
 from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
 
 xarray = pytest.importorskip("xarray")
@@ -329,6 +333,24 @@ class TestHilbert:
         assert lazy.components.dtype == lazy.scores.dtype == np.complex64
         np.testing.assert_allclose(lazy.explained_variance, modes.explained_variance, rtol=1e-5)
         np.testing.assert_allclose(np.abs(lazy.components), np.abs(modes.components), atol=1e-4)
+
+    def test_the_total_variance_of_more_steps_than_are_formed_is_the_same(self, monkeypatch: Any) -> None:
+        modes = hilbert(wave(), 2, tol=1e-9)
+        monkeypatch.setattr(sys.modules["shiftsvd.xarray.hilbert"], "FORMED", 50)
+        blocks = hilbert(wave(), 2, tol=1e-9, solver="exact")
+        np.testing.assert_allclose(blocks.explained_variance_ratio, modes.explained_variance_ratio, rtol=1e-8)
+
+    def test_the_total_variance_of_a_field_in_chunks_is_found_without_the_field_in_memory(self) -> None:
+        import tracemalloc
+
+        dask_array = pytest.importorskip("dask.array")
+        steps, cells = 60, 20_000
+        A = as_operator(dask_array.random.RandomState(0).standard_normal((steps, cells), chunks=(steps, 1_000)))
+        tracemalloc.start()
+        sys.modules["shiftsvd.xarray.hilbert"].total_squares(Product(AnalyticSignal(steps, 0.2, np.complex128), A))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * steps * cells / 2
 
     def test_what_cannot_be_transformed_is_refused(self) -> None:
         da = wave()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from shiftsvd.algebra.analytic import AnalyticSignal
-from shiftsvd.algebra.generic import row_blocks
+from shiftsvd.algebra.generic import gram_matrix, row_blocks
 from shiftsvd.front import svd
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Operator, Product
@@ -159,8 +159,14 @@ def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:
 
 
 def total_squares(C: Product) -> float:
-    """The sum of all squared entries, from dense blocks of cells; one read of the field."""
+    """The sum of all squared entries; one read of the field.
+
+    ``trace(T G T^H)`` with the Gram matrix G between steps, or of very many steps from dense blocks of cells.
+    """
     T, A = C.A, C.B
+    if T.shape[0] <= FORMED:
+        half = T.matmat(gram_matrix(A.H))
+        return float(np.trace(T.matmat(half.conj().T)).real)
     columns = max(1, ENTRIES // T.shape[0])
     return float(sum(np.linalg.norm(T.matmat(block)) ** 2 for block in _cells(A, columns)))
 
