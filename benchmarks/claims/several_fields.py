@@ -4,6 +4,11 @@ Each line: the largest relative difference of values and of patterns up to a sig
 The second table: peak growth of a process that finds extended EOFs, beside the field and beside its stacked lags.
 Run: python -m benchmarks.claims.several_fields [compare] [peak]; `compare` needs xeofs and statsmodels, as in the
 environment "fields" of benchmarks.peers.companions.
+
+| field | it, GB | its lags stacked, GB | growth of the process, GB | of that the result | passes |
+|---|---:|---:|---:|---:|---:|
+| 600 x 60,000, 60 lags | 0.14 | 7.79 | 0.37 | 0.07 | 1 |
+| 2,000 x 100,000, 24 lags | 0.80 | 18.98 | 0.30 | 0.05 | 2 |
 """
 
 import subprocess

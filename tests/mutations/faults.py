@@ -662,6 +662,27 @@ FAULTS = (
         "xarray/test_sampling.py",
     ),
     fault(
+        "the bias of autocorrelations of lesser modes",
+        "xarray/persistence.py",
+        "taken = 3 + 2 * np.minimum",
+        "taken = 3 + 0 * np.minimum",
+        "xarray/test_sampling.py",
+    ),
+    fault(
+        "the means of sequences",
+        "xarray/series.py",
+        "enumerate(lags.tolist())) - _means(eofs)",
+        "enumerate(lags.tolist()))",
+        "xarray/test_series.py",
+    ),
+    fault(
+        "infinite values among gaps",
+        "xarray/fields.py",
+        "np.isinf(X).sum()",
+        "np.isinf(X).sum() * 0",
+        "xarray/test_prepared.py",
+    ),
+    fault(
         "the mean of a group with gaps",
         "xarray/removed.py",
         'mean + np.where(found["M"][:g] > 0, means, 0)',
@@ -670,7 +691,7 @@ FAULTS = (
     ),
     fault(
         "the weights in a reconstruction",
-        "xarray/projection.py",
+        "xarray/reconstruction.py",
         '"c" else made) / eofs.weights',
         '"c" else made) * eofs.weights',
     ),

@@ -1,6 +1,7 @@
 """Several fields: pairs that vary together, modes of all of them, modes with lags, and modes that travel."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, side
+from shiftsvd.algebra.analytic import AnalyticSignal
+from shiftsvd.backends import as_operator
+from shiftsvd.operators import Product
+from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
 
 xarray = pytest.importorskip("xarray")
 
@@ -243,8 +247,8 @@ class TestJoint:
         X, Y = fields()
         modes = joint([X, Y], 2, weights="coslat", tol=1e-9, rng=0)
         xarray.testing.assert_identical(pca([X, Y], 2, weights="coslat", tol=1e-9, rng=0), modes)
-        with pytest.raises(ValueError, match="of several fields only whole anomalies are taken"):
-            pca({"x": X, "y": Y}, 2, missing="mean")
+        how: Any = {"missing": "mean", "covariates": np.arange(TIMES), "weights": "coslat", "rng": 0}
+        xarray.testing.assert_identical(pca([X, Y], 2, tol=1e-9, **how), joint([X, Y], 2, tol=1e-9, **how))
 
     def test_chunked_fields_and_arrays_go_together(self) -> None:
         pytest.importorskip("dask.array")
@@ -310,7 +314,7 @@ class TestHilbert:
         assert (modes.attrs["padding"], modes.attrs["decay"]) == ("exp", 0.2)
         xarray.testing.assert_allclose(reconstruct(modes), da, rtol=1e-9)
         with pytest.raises(ValueError, match="eofs must be real modes, got those of an analytic signal"):
-            project(modes, da)
+            rotate(modes)
 
     def test_a_wave_that_travels_is_one_mode_and_its_phase_runs(self) -> None:
         t, x = np.arange(72)[:, None], np.arange(12)
@@ -329,6 +333,24 @@ class TestHilbert:
         assert lazy.components.dtype == lazy.scores.dtype == np.complex64
         np.testing.assert_allclose(lazy.explained_variance, modes.explained_variance, rtol=1e-5)
         np.testing.assert_allclose(np.abs(lazy.components), np.abs(modes.components), atol=1e-4)
+
+    def test_the_total_variance_of_more_steps_than_are_formed_is_the_same(self, monkeypatch: Any) -> None:
+        modes = hilbert(wave(), 2, tol=1e-9)
+        monkeypatch.setattr(sys.modules["shiftsvd.xarray.hilbert"], "FORMED", 50)
+        blocks = hilbert(wave(), 2, tol=1e-9, solver="exact")
+        np.testing.assert_allclose(blocks.explained_variance_ratio, modes.explained_variance_ratio, rtol=1e-8)
+
+    def test_the_total_variance_of_a_field_in_chunks_is_found_without_the_field_in_memory(self) -> None:
+        import tracemalloc
+
+        dask_array = pytest.importorskip("dask.array")
+        steps, cells = 60, 20_000
+        A = as_operator(dask_array.random.RandomState(0).standard_normal((steps, cells), chunks=(steps, 1_000)))
+        tracemalloc.start()
+        sys.modules["shiftsvd.xarray.hilbert"].total_squares(Product(AnalyticSignal(steps, 0.2, np.complex128), A))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * steps * cells / 2
 
     def test_what_cannot_be_transformed_is_refused(self) -> None:
         da = wave()
@@ -372,7 +394,7 @@ class TestExtended:
         np.testing.assert_allclose(modes.singular_values, np.linalg.svd(E)[1][:2], rtol=1e-8)
         assert not modes.mean_field.fillna(0).any()
         with pytest.raises(ValueError, match="eofs must be modes of single steps, got modes with lags"):
-            project(modes, X)
+            reconstruct(modes)
 
     def test_chunked_fields_give_the_same(self) -> None:
         pytest.importorskip("dask.array")
@@ -412,9 +434,8 @@ class TestExtended:
 def test_values_that_are_missing_here_and_there_are_refused_with_a_remedy(call: Any) -> None:
     da = wave()
     da[3, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"but 1 of 12 miss some, 1 values in all; .*fillna\(reconstruct\(pca"):
+    with pytest.raises(ValueError, match=r'but 1 of 12 miss some, 1 values in all; .*or say missing="mean" or "em"'):
         call(da)
-    call(da.fillna(reconstruct(pca(da, 2, missing="em", rng=0))))
 
 
 def test_attributes_can_be_written_to_files() -> None:

@@ -10,7 +10,8 @@ from shiftsvd.xarray.joining import joint
 from shiftsvd.xarray.maps import correlation
 from shiftsvd.xarray.modes import pca
 from shiftsvd.xarray.patterns import patterns
-from shiftsvd.xarray.projection import project, reconstruct
+from shiftsvd.xarray.projection import project
+from shiftsvd.xarray.reconstruction import reconstruct
 from shiftsvd.xarray.resampling import bootstrap
 from shiftsvd.xarray.rotation import rotate
 from shiftsvd.xarray.sampling import north

@@ -1,4 +1,4 @@
-"""A field as the operator of its anomalies: centred, divided and weighted inside its products, never copied."""
+"""A field as the operator of its anomalies: centred, divided and weighted inside its products."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -6,20 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends import as_operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.runs.memory import Resources
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.areas import cell_weights
+from shiftsvd.xarray.preparing import Asked, filled_in, observed, removed_by, whole
+from shiftsvd.xarray.removed import Removed, as_variables
+from shiftsvd.xarray.samples import Samples
 
 Dim = Hashable | Sequence[Hashable]
 
 
 @dataclass(frozen=True, eq=False)
 class Anomalies:
-    """The anomalies of a field at the samples and cells that are present.
+    """The anomalies of a field at the samples and cells that are present; never copied where no values are missing.
 
     Attributes
     ----------
@@ -27,17 +28,29 @@ class Anomalies:
     field : Stacked
     A : Operator of shape (m, n)
         The anomalies, divided and weighted.
-    mean : array of shape (n,)
+    removed : Removed
         What was subtracted, in the units of the field.
+    mean : array of shape (n,)
+        The mean of each cell.
     weights : array of shape (n,)
         What the rest was multiplied by.
+    known : Samples
+        What is known of all samples, the absent ones too.
+    said : dict
+        What the result says of this field alone.
+    converged : bool
+        Whether a completion did, if there was one.
     """
 
     da: Any
     field: fields.Stacked
     A: Operator
+    removed: Removed
     mean: Vector
     weights: Vector
+    known: Samples
+    said: dict[str, Any]
+    converged: bool = True
 
     def in_space(self, values: Panel, mode: Any = None) -> Any:
         """Values of the cells, one row for each mode, or a single one, as a DataArray of the space."""
@@ -49,32 +62,32 @@ class Anomalies:
         return fields.labelled(fields.filled(Z.T, self.field.rows), self.da, self.field.over, mode)
 
     def subtracted(self) -> dict[str, Any]:
-        """The mean field with what the field says of itself, and the weights."""
+        """What was removed, with what the field says of itself, and the weights."""
         mean = self.in_space(self.mean).assign_attrs(fields.told_of(self.da))
-        return {"mean_field": mean, "weights": self.in_space(self.weights)}
-
-    @property
-    def told(self) -> dict[str, str]:
-        """What the field is called, if anything."""
-        return {} if self.da.name is None else {"field": str(self.da.name)}
+        plain = {"mean_field": mean, "weights": self.in_space(self.weights)}
+        return plain | as_variables(self.removed, self.da, self.field, self.known)
 
 
-def anomalies(
-    da: Any, field: fields.Stacked, weights: Any, center: bool, standardize: bool, resources: Resources
-) -> Anomalies:
-    """The anomalies of a stacked field; one pass for means and deviations."""
-    applied = cell_weights(da, weights, field)
-    A = as_operator(field.X, **vars(resources))
-    moments = A.moments()
-    scale = np.ones(A.shape[1])
-    if standardize:
-        scale = np.sqrt(moments.variance(ddof=0))
-        scale[scale == 0] = 1
-    scale = scale if applied is None else scale / applied
-    plain = applied is None and not standardize
-    prepared = Preparation("mean" if center else None, None if plain else scale).learn(A, moments)
-    mean = moments.mean if center else np.zeros(A.shape[1])
-    return Anomalies(da, field, prepared.of_own, mean, 1 / scale)
+def anomalies(da: Any, field: fields.Stacked, asked: Asked, rank: Any, rng: np.random.Generator) -> Anomalies:
+    """The anomalies of a stacked field; a completion, if one is asked for, is of this rank.
+
+    One pass for means and deviations, one more for groups and covariates.
+    """
+    known = Samples.of(da, field.over, asked.groups, asked.covariates)
+    samples, applied = known.at(field.rows), cell_weights(da, asked.weights, field)
+    said: dict[str, Any] = {"missing": asked.missing} | ({} if da.name is None else {"field": str(da.name)})
+    if not field.n_missing:
+        prepared = whole(field.X, samples, applied, asked).prepared
+        removed, scale = removed_by(prepared, samples, asked), prepared.scale
+        weights = np.ones(len(removed.means[0])) if scale is None else 1 / scale
+        mean = prepared.column_means if asked.center else removed.means[0]
+        return Anomalies(da, field, prepared.of_own, removed, mean, weights, known, said)
+    seen = observed(field.X, samples, applied, asked)
+    filled = filled_in(seen.Y, rank, asked, rng)
+    prepared = Preparation("mean" if asked.center else None).learn(filled.A)
+    removed, mean = seen.off(prepared.column_means if asked.center else np.zeros(len(seen.mean)))
+    said |= {"n_missing": field.n_missing} | filled.told
+    return Anomalies(da, field, prepared.of_own, removed, mean, 1 / seen.scale, known, said, filled.converged)
 
 
 def steps(da: Any, dim: Dim, what: str) -> Hashable:
@@ -83,17 +96,21 @@ def steps(da: Any, dim: Dim, what: str) -> Hashable:
     if len(names) != 1:
         raise ValueError(f"{what} needs one dimension of samples that follow each other, got dim={dim!r}")
     index = da.indexes.get(names[0]) if hasattr(da, "indexes") else None
+    if index is not None and not index.is_unique:
+        raise ValueError(
+            f"{what} needs samples in order, {names[0]} has labels twice; da.drop_duplicates({names[0]!r})"
+        )
     if index is not None and not index.is_monotonic_increasing:
         raise ValueError(f"{what} needs samples in order, {names[0]} is not ascending; da = da.sortby({names[0]!r})")
     return names[0]
 
 
-def all_there(field: fields.Stacked, what: str) -> None:
+def all_there(rows: fields.Mask, what: str) -> None:
     """Refuse samples without values, between which time would be cut out."""
-    if absent := int(np.count_nonzero(~field.rows)):
+    if absent := int(np.count_nonzero(~rows)):
         raise ValueError(
-            f"{what} needs values at every step, {absent} of {len(field.rows)} samples have none; fill them, or take a "
-            "stretch without them"
+            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
+            'without them, or say missing="mean" or "em" in the fit'
         )
 
 

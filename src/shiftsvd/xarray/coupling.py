@@ -8,7 +8,7 @@ import numpy as np
 
 from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.front import svd
-from shiftsvd.names import SolverName
+from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
 from shiftsvd.operators import Operator, Panel, Product, panel_dtype
@@ -19,7 +19,8 @@ from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
 from shiftsvd.xarray.matching import at_common, in_order
-from shiftsvd.xarray.results import mode_labels, told_of_fit
+from shiftsvd.xarray.preparing import Asked
+from shiftsvd.xarray.results import mode_labels, told_of_each, told_of_fit
 from shiftsvd.xarray.sides import together
 
 PROBES = 64  # random vectors that a total is estimated from where it would cost more than the modes
@@ -36,8 +37,13 @@ def coupled(
     weights: Any = None,
     center: bool | tuple[bool, bool] = True,
     standardize: bool | tuple[bool, bool] = False,
+    missing: MissingName | tuple[MissingName, MissingName] = "error",
+    groups: Any = None,
+    covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -66,10 +72,17 @@ def coupled(
         Subtract the mean over the samples.
     standardize : bool, or a tuple of two
         Divide by the standard deviation over the samples, before the weights.
+    missing : "error", "mean" or "em", or a tuple of two
+        As in `pca`. With "em" each field is completed by itself, by a model of rank `n_modes`, or with "cca" of as many
+        components as `leading` says.
+    groups, covariates : optional
+        Of the samples, as in `pca`, of both fields.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
+    penalty, max_iter : optional
+        Of the completion with ``missing="em"``, as in `pca`.
     rng : int, Generator or None
         Seed of the solver; the same seed gives the same bits. None is fresh entropy.
     n_threads : int, optional
@@ -82,7 +95,8 @@ def coupled(
     xarray.Dataset
         For each field, with x or y before the name: ``x_components (mode, *space)``, ``x_scores (mode, dim)``,
         ``x_explained_variance_ratio (mode)``, ``x_homogeneous (mode, *space)`` and ``x_heterogeneous``: correlations of
-        its cells with its own scores and with those of the other field, ``x_mean_field`` and ``x_weights``. With "cca"
+        its cells with its own scores and with those of the other field, ``x_mean_field`` and ``x_weights``, and what
+        `pca` gives with `groups` and `covariates`. With "cca"
         components are the patterns that go with scores of variance 1, and ``x_duals`` what the field is multiplied by
         for them. For both: ``correlation (mode)`` of the scores, and with "mca" ``covariance (mode)`` and
         ``squared_covariance_fraction (mode)``. Coordinates that differ between the fields have ``_x`` and ``_y`` after
@@ -126,17 +140,41 @@ def coupled(
     """
     if method not in ("mca", "cca"):
         raise ValueError(f'method must be "mca" or "cca", got {method!r}')
-    X, Y = fields.as_field(X), fields.as_field(Y)
-    Y = in_order(X, Y, dim, ("X", "Y"))
-    both = at_common([fields.stacked(da, dim, "none") for da in (X, Y)])
     resources = Resources(memory_limit, n_threads)
-    settings = zip(_pair(weights), _pair(center), _pair(standardize), strict=True)
-    x, y = (anomalies(*of, *how, resources) for of, how in zip(zip((X, Y), both, strict=True), settings, strict=True))
+    shared = {"groups": groups, "covariates": covariates, "penalty": penalty, "max_iter": max_iter}
+    asked = [
+        Asked(weights=w, center=c, standardize=z, missing=gaps, **shared, resources=resources)
+        for w, c, z, gaps in zip(*map(_pair, (weights, center, standardize, missing)), strict=True)
+    ]
+    ranks = [_rank(of, n_modes, method, k) for of, k in zip(asked, _pair(leading), strict=True)]
+    X, Y = fields.as_field(X, "X"), fields.as_field(Y, "Y")
+    Y = in_order(X, Y, dim, ("X", "Y"))
+    both = at_common(
+        [fields.stacked(da, dim, of.missing, name) for da, of, name in zip((X, Y), asked, "XY", strict=True)]
+    )
+    check_modes(n_modes, *_most(both))
     given = {"solver": solver, "rng": generator(rng), **vars(resources)}
     if not isinstance(solver, Solver):
         given["tol"] = tol
+    x, y = (anomalies(*of, given["rng"]) for of in zip((X, Y), both, asked, ranks, strict=True))
     found = _covariances(x, y, n_modes, given) if method == "mca" else _correlations(x, y, n_modes, leading, given)
-    return _dataset(x, y, found, method)
+    return _dataset(x, y, found, method).assign_attrs(asked[0].told)
+
+
+def _rank(asked: Asked, n_modes: Any, method: str, leading: Any) -> Any:
+    """The rank of the model that completes a field; checked."""
+    asked.check()
+    rank = n_modes if method == "mca" else leading
+    if asked.missing == "em" and (isinstance(rank, bool) or not isinstance(rank, int | np.integer)):
+        name = "n_modes" if method == "mca" else "leading"
+        raise ValueError(f'{name} must be an integer with missing="em", got {rank!r}')
+    return rank
+
+
+def _most(both: Sequence[fields.Stacked]) -> tuple[int, str]:
+    """How many pairs there can be, and of what."""
+    m, (p, q) = len(both[0].X), (of.X.shape[1] for of in both)
+    return min(m, p, q), f"{m} samples of {p} and {q} cells"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +191,12 @@ class Pairs:
 def _covariances(x: Anomalies, y: Anomalies, n_modes: int, given: dict[str, Any]) -> Pairs:
     """The singular vectors of ``X^H Y``."""
     C, m = Product(x.A.H, y.A), x.A.shape[0]
-    check_modes(n_modes, min(m, *C.shape), f"{m} samples of {C.shape[0]} and {C.shape[1]} cells")
     F = svd(C, n_modes, **given)
     U, V = F.U, F.Vh.conj().T
     total, how = _total(C, F, given["rng"])
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
     shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares}
-    told = told_of_fit(F.info) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
+    told = told_of_fit(F.info, x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
     return Pairs((U, V), (x.A.matmat(U), y.A.matmat(V)), None, shared, told)
 
 
@@ -172,7 +209,7 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given:
     fx, fy = fits
     root, signs = np.sqrt(m - 1), phases((Qh[:n_modes] * fy.S) @ fy.Vh)
     px, py = P[:, :n_modes] * signs, Qh[:n_modes].T * signs
-    accounts = [told_of_fit(F.info) for F in fits]
+    accounts = [told_of_fit(F.info, of) for F, of in zip(fits, (x, y), strict=True)]
     told = {
         "solver": accounts[0]["solver"],
         "n_passes": sum(account["n_passes"] for account in accounts),
@@ -185,12 +222,13 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given:
 
 
 def _leading(A: Operator, k: Any, given: dict[str, Any]) -> SVDResult:
-    """The leading components of a field, without those that are 0."""
+    """The leading components of a field, without those that are 0; in memory, those of a Dask array too."""
     most = min(A.shape)
     F = svd(A, k if isinstance(k, float) else min(k, most), **given)
     if F.info.rank == 0:
         raise ValueError("a field must vary along its samples, all anomalies are 0")
-    return F.truncate(F.info.rank)
+    F = F.truncate(F.info.rank)
+    return SVDResult(np.asarray(F.U), F.S, np.asarray(F.Vh), F.info)
 
 
 def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
@@ -230,8 +268,9 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs, method: str) -> Any:
             **of.subtracted(),
             **({} if found.duals is None else {"duals": of.in_space(found.duals[i].T, modes)}),
         }
-    named = {f"field_{name}": of.told["field"] for name, of in (("x", x), ("y", y)) if of.told}
-    return together(parts, shared, modes, x.field.over, found.told | {"method": method} | named)
+    return together(
+        parts, shared, modes, x.field.over, found.told | {"method": method} | told_of_each({"x": x, "y": y})
+    )
 
 
 def _norms(A: Operator) -> Vector:

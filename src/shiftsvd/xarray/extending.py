@@ -1,19 +1,21 @@
 """Extended EOFs: modes of a field together with itself some steps later, whose lags are never stacked."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.algebra.lagged import Lagged
 from shiftsvd.front import svd
-from shiftsvd.names import SolverName
+from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.runs.memory import Resources
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import all_there, anomalies, check_modes, steps
 from shiftsvd.xarray.hilbert import by_steps
+from shiftsvd.xarray.preparing import Asked
 from shiftsvd.xarray.results import mode_labels, scores_of, told_of_fit, variances
 
 
@@ -26,8 +28,13 @@ def extended(
     weights: Any = None,
     center: bool = True,
     standardize: bool = False,
+    missing: MissingName = "error",
+    groups: Any = None,
+    covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -37,7 +44,7 @@ def extended(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps, none of them without values.
+        As for `pca`; its samples follow each other in equal steps.
     n_modes : int
         How many modes to find.
     lags : int, or sequence of them
@@ -50,10 +57,16 @@ def extended(
         Subtract the mean over the samples.
     standardize : bool
         Divide by the standard deviation over the samples, before the weights.
+    missing : "error", "mean" or "em"
+        As in `pca`, of steps without any values, too.
+    groups, covariates : optional
+        What is removed before lags are taken, as in `pca`; `project` has to be given those that are no coordinates.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
+    penalty, max_iter : optional
+        Of the completion with ``missing="em"``, as in `pca`.
     rng : int, Generator or None
         Seed of the solver; the same seed gives the same bits. None is fresh entropy.
     n_threads : int, optional
@@ -65,7 +78,8 @@ def extended(
     -------
     xarray.Dataset
         The variables of `pca`, with ``components (mode, lag, *space)`` of length 1 over all lags, and ``scores (mode,
-        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps.
+        dim)`` at the first step of each sequence, of which there are ``max(lags)`` fewer than steps; ``score_means
+        (mode)`` is what was subtracted from them.
 
     Raises
     ------
@@ -98,24 +112,30 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
+    resources = Resources(memory_limit, n_threads)
+    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
+    asked.check()
     da = fields.as_field(da)
     if "lag" in da.dims:
         raise ValueError("the name lag is taken by the result; rename that dimension")
     dim = steps(da, dim, "a lag")
-    field = fields.stacked(da, dim, "none")
-    all_there(field, "a lag")
-    m = len(field.rows)
+    field = fields.stacked(da, dim, missing, every=True)
+    all_there(field.rows, "a lag")
+    m, cells = field.X.shape
     taken = _lags(lags, m)
-    of = anomalies(da, field, weights, center, standardize, Resources(memory_limit, n_threads))
+    n = m - max(taken)
+    check_modes(n_modes, min(cells * len(taken), n), f"{n} sequences of {len(taken)} lags of {cells} cells")
+    random = generator(rng)
+    of = anomalies(da, field, asked, n_modes, random)
     E = Lagged(of.A.H, taken)
-    p, n = E.shape
-    check_modes(n_modes, min(p, n), f"{n} sequences of {len(taken)} lags of {of.A.shape[1]} cells")
     level = np.full((n, 1), n**-0.5)
     C = Deflated(E, level) if center else E
     chosen, given = by_steps(solver, tol, n)
-    F = svd(C, n_modes, solver=chosen, rng=rng, n_threads=n_threads, memory_limit=memory_limit, **given)
-    squares = float(E.column_squares().sum()) - (float(np.linalg.norm(E.matmat(level))) ** 2 if center else 0.0)  # type: ignore[union-attr]
-    return _dataset(of, F, taken, squares).assign_attrs(told_of_fit(F.info))
+    F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
+    centre = E.matmat(level) if center else np.zeros((E.shape[0], 1))
+    squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
+    found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
+    return found.assign_attrs(told_of_fit(F.info, of) | asked.told)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
@@ -140,8 +160,9 @@ def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
     modes, n = mode_labels(len(F.S)), F.Vh.shape[1]
     patterns = F.U.T.reshape(len(F.S), len(lags), -1)
     each = [of.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
-    starts = of.da.isel({of.field.over[0]: slice(0, n)})
-    scores = fields.labelled(scores_of(F.H).conj().T, starts, of.field.over, modes)
-    found = {"components": concat(each, "lag"), "scores": scores}
-    found |= variances(F.S, n, squares) | of.subtracted()
-    return Dataset(found, coords={"mode": modes}, attrs=of.told)
+    first = {of.field.over[0]: slice(0, n)}
+    scores = fields.labelled(scores_of(F.H).conj().T, of.da.isel(first), of.field.over, modes)
+    found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
+    # Groups and covariates at the first steps of sequences alone, where there are scores.
+    found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
+    return Dataset(found, coords={"mode": modes}, attrs=of.said)

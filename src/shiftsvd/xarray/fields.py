@@ -34,19 +34,13 @@ RESULTS: Final = (
     "duals",
     "structure",
     "score_correlations",
+    "score_means",
     "other",
 )
 # How the CF conventions say that stored numbers stand for others.
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
 # What else is said of stored numbers, and not of the field that they are.
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
-
-
-# What helps where values are missing here and there, by what was said of them: of modes of one field, and of others.
-_REMEDIES: Final = {
-    "error": 'or say missing="mean" or "em"',
-    "none": 'as da.fillna(reconstruct(pca(da, missing="em"))) does',
-}
 
 
 class Stacked(NamedTuple):
@@ -72,16 +66,16 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
 
 
-def check_field(da: Any) -> None:
+def check_field(da: Any, name: str = "da") -> None:
     """Refuse what is no field, or has a dimension of a name that the result needs."""
-    check_labelled(da, "da")
+    check_labelled(da, name)
     if taken := [dim for dim in da.dims if dim in RESULTS]:
         raise ValueError(f"the name {taken[0]} is taken by the result; rename that dimension")
 
 
-def as_field(da: Any) -> Any:
+def as_field(da: Any, name: str = "da") -> Any:
     """The field, checked; numbers that are still packed as in a file (CF conventions) become those that they mean."""
-    check_field(da)
+    check_field(da, name)
     if not any(name in da.attrs for name in _PACKED):
         return da
     from xarray import decode_cf
@@ -90,18 +84,39 @@ def as_field(da: Any) -> Any:
     return decode_cf(packed, decode_times=False)["field"].assign_coords(da.coords).rename(da.name)
 
 
-def stacked(da: Any, dim: Hashable | Sequence[Hashable], missing: str = "error") -> Stacked:
-    """The field as a matrix without samples and cells that have no values; `missing` is as in `pca`."""
-    check_field(da)
+def stacked(
+    da: Any, dim: Hashable | Sequence[Hashable], missing: str = "error", name: str = "da", every: bool = False
+) -> Stacked:
+    """The field as a matrix without samples and cells that have no values; `missing` is as in `pca`.
+
+    With `every`, samples without values are kept as gaps, unless those are an error.
+    """
+    check_field(da, name)
     over = (dim,) if isinstance(dim, str) or not isinstance(dim, Iterable) else tuple(dim)
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
-        raise ValueError(f"dim must be one or some of the dimensions {da.dims}, but not all of them, got {dim!r}")
+        of = "" if name == "da" else f" of {name}"
+        raise ValueError(f"dim must be one or some of the dimensions {da.dims}{of}, but not all of them, got {dim!r}")
+    if not da.size:
+        raise ValueError(f"{name} must have samples and cells, got sizes {dict(da.sizes)}")
     X = matrix(da, over, space)
-    rows, cells, n_missing = _present(X, missing)
+    rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
         X = X[rows]
     return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing)
+
+
+def at_rows(field: Stacked, rows: Mask) -> Stacked:
+    """A field at some of its samples, without cells that have no values there; a read of a field with gaps."""
+    keep = rows[field.rows]
+    if keep.all():
+        return field
+    X, cells = field.X[keep], field.cells.copy()
+    if not field.n_missing:
+        return field._replace(X=X, rows=rows)
+    _, there, n_missing = _present(X, "mean")
+    cells[cells] = there
+    return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
 
 
 def matrix(da: Any, over: Dims, space: Dims) -> Any:
@@ -117,20 +132,27 @@ def at_once(**found: Any) -> dict[str, Any]:
     return {name: known[name].values for name in found}
 
 
-def _present(X: Any, how: str) -> tuple[Mask, Mask, int]:
+def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[Mask, Mask, int]:
     """Which samples and which cells have values, and how many of theirs are missing; none may be with "error"."""
     missing = np.isnan(X)
-    found = at_once(lost=("row", missing.sum(axis=1)), gaps=("cell", missing.sum(axis=0)))
+    asked = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
+    # What is infinite would be missing once a mean is subtracted. Without gaps the operator looks for it.
+    found = at_once(**asked, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
+    if count := int(found.get("infinite", 0)):
+        raise ValueError(f"{name} must be finite or missing, {count} values are infinite; mask them with NaN")
     rows = found["lost"] < X.shape[1]
+    if not rows.any():
+        raise ValueError(f"{name} has no values, all are missing")
+    if every and how != "error":
+        rows = np.ones_like(rows)
     gaps = found["gaps"] - np.count_nonzero(~rows)
     cells: Mask = gaps < np.count_nonzero(rows)
     partly = cells & (gaps > 0)
-    if not rows.any():
-        raise ValueError("da has no values, all are missing")
-    if partly.any() and how in _REMEDIES:
+    if partly.any() and how == "error":
         raise ValueError(
             f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, {_REMEDIES[how]}"
+            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, "
+            'or say missing="mean" or "em"'
         )
     return rows, cells, int(gaps[partly].sum())
 

@@ -6,14 +6,16 @@ from typing import Any, Literal
 import numpy as np
 
 from shiftsvd.algebra.analytic import AnalyticSignal
-from shiftsvd.algebra.generic import row_blocks
+from shiftsvd.algebra.generic import gram_matrix, row_blocks
 from shiftsvd.front import svd
-from shiftsvd.names import SolverName
+from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Operator, Product
 from shiftsvd.runs.memory import Resources
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Gram, Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import all_there, anomalies, check_modes, steps
+from shiftsvd.xarray.preparing import Asked
 from shiftsvd.xarray.results import modes_of, scores_of, told_of_fit
 
 DECAY = 0.2
@@ -33,8 +35,13 @@ def hilbert(
     weights: Any = None,
     center: bool = True,
     standardize: bool = False,
+    missing: MissingName = "error",
+    groups: Any = None,
+    covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -44,7 +51,7 @@ def hilbert(
     Parameters
     ----------
     da : xarray.DataArray
-        As for `pca`; its samples follow each other in equal steps, none of them without values.
+        As for `pca`; its samples follow each other in equal steps.
     n_modes : int
         How many modes to find.
     dim : hashable
@@ -61,10 +68,17 @@ def hilbert(
         Subtract the mean over the samples.
     standardize : bool
         Divide by the standard deviation over the samples, before the weights.
+    missing : "error", "mean" or "em"
+        As in `pca`, of steps without any values, too; with "em" the model has twice as many components as `n_modes`:
+        what travels takes two.
+    groups, covariates : optional
+        What is removed before the transform, as in `pca`.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
+    penalty, max_iter : optional
+        Of the completion with ``missing="em"``, as in `pca`.
     rng : int, Generator or None
         Seed of the solver; the same seed gives the same bits. None is fresh entropy.
     n_threads : int, optional
@@ -77,7 +91,8 @@ def hilbert(
     xarray.Dataset
         The variables of `pca`; ``components`` and ``scores`` are complex: ``abs`` of them are amplitudes, and
         ``numpy.angle`` phases. The largest entry of each component is real and positive. The weighted anomalies are the
-        real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's.
+        real part of ``sum over modes of scores * components``, which are the conjugates of xeofs's. ``score_means
+        (mode)`` is what was subtracted from the scores, whose mean is 0.
 
     Raises
     ------
@@ -114,20 +129,26 @@ def hilbert(
         raise ValueError(f'padding must be "exp" or None, got {padding!r}')
     if not decay > 0:
         raise ValueError(f"decay must be positive, got {decay}")
+    resources = Resources(memory_limit, n_threads)
+    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
+    asked.check()
     da = fields.as_field(da)
     dim = steps(da, dim, "a Hilbert transform")
-    field = fields.stacked(da, dim, "none")
-    all_there(field, "a Hilbert transform")
-    of = anomalies(da, field, weights, center, standardize, Resources(memory_limit, n_threads))
-    m, n = of.A.shape
-    check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
+    field = fields.stacked(da, dim, missing, every=True)
+    all_there(field.rows, "a Hilbert transform")
+    check_modes(n_modes, min(field.X.shape), f"{len(field.X)} samples of {field.X.shape[1]} cells")
+    random = generator(rng)
+    of = anomalies(da, field, asked, 2 * n_modes, random)
+    m = len(field.rows)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
     chosen, given = by_steps(solver, tol, m)
-    F = svd(C, n_modes, solver=chosen, rng=rng, n_threads=n_threads, memory_limit=memory_limit, **given)
+    F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
-    told = told_of_fit(F.info) | {"padding": str(padding)} | ({"decay": decay} if padding else {})
-    return found.assign_attrs(told)
+    told = told_of_fit(F.info, of) | asked.told | {"padding": str(padding)} | ({"decay": decay} if padding else {})
+    # Anomalies that were centred have no mean left.
+    means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
+    return found.assign(score_means=("mode", means)).assign_attrs(told)
 
 
 def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:
@@ -138,8 +159,14 @@ def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:
 
 
 def total_squares(C: Product) -> float:
-    """The sum of all squared entries, from dense blocks of cells; one read of the field."""
+    """The sum of all squared entries; one read of the field.
+
+    ``trace(T G T^H)`` with the Gram matrix G between steps, or of very many steps from dense blocks of cells.
+    """
     T, A = C.A, C.B
+    if T.shape[0] <= FORMED:
+        half = T.matmat(gram_matrix(A.H))
+        return float(np.trace(T.matmat(half.conj().T)).real)
     columns = max(1, ENTRIES // T.shape[0])
     return float(sum(np.linalg.norm(T.matmat(block)) ** 2 for block in _cells(A, columns)))
 

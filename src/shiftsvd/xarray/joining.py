@@ -1,20 +1,22 @@
 """Modes of several fields together, each on its own grid, normalised and weighted by itself."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from shiftsvd.front import svd
-from shiftsvd.names import SolverName
+from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Operator, Scaled, beside
 from shiftsvd.runs.memory import Resources
+from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
 from shiftsvd.xarray.matching import as_fields, at_common, in_order
-from shiftsvd.xarray.results import mode_labels, scores_of, told_of_fit, variances
+from shiftsvd.xarray.preparing import Asked
+from shiftsvd.xarray.results import mode_labels, scores_of, told_of_each, told_of_fit, variances
 from shiftsvd.xarray.sides import together
 
 
@@ -28,8 +30,13 @@ def joint(
     standardize: bool | Mapping[str, bool] = False,
     normalize: bool = True,
     factors: Mapping[str, float] | None = None,
+    missing: MissingName | Mapping[str, MissingName] = "error",
+    groups: Any = None,
+    covariates: Any = None,
     solver: SolverName | Solver = "auto",
     tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
     rng: int | np.random.Generator | None = None,
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
@@ -57,10 +64,16 @@ def joint(
         fields have as much to say, whatever their units and the number of their cells.
     factors : mapping from names to float, optional
         What the anomalies of fields are multiplied by after that: 2 is four times the variance of another field.
+    missing : "error", "mean" or "em", or mapping from names to them
+        As in `pca`. With "em" each field is completed by itself, by a model of rank `n_modes`.
+    groups, covariates : optional
+        Of the samples, as in `pca`, of all fields.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
         Relative accuracy of the singular values.
+    penalty, max_iter : optional
+        Of the completion with ``missing="em"``, as in `pca`.
     rng : int, Generator or None
         Seed of the solver; the same seed gives the same bits. None is fresh entropy.
     n_threads : int, optional
@@ -74,8 +87,9 @@ def joint(
         ``scores (mode, dim)``, ``explained_variance (mode)``, ``explained_variance_ratio (mode)`` and
         ``singular_values (mode)`` of all fields together. For each field, with its name before theirs:
         ``name_components (mode, *space)``, whose squares sum to 1 over all fields, ``name_mean_field``,
-        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance. Coordinates that differ
-        between fields have the name of the field after theirs: `side` gives what is of one field, under its own names.
+        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance, and what `pca` gives
+        with `groups` and `covariates`. Coordinates that differ between fields have the name of the
+        field after theirs: `side` gives what is of one field, under its own names.
 
     Raises
     ------
@@ -106,16 +120,43 @@ def joint(
     (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
     """
     given = as_fields(data)
+    resources = Resources(memory_limit, n_threads)
+    asked = _asked_of_each(
+        list(given),
+        {"weights": (weights, None), "center": (center, True), "standardize": (standardize, False)}
+        | {"missing": (missing, "error")},
+        {"groups": groups, "covariates": covariates, "penalty": penalty, "max_iter": max_iter, "resources": resources},
+    )
+    times = _of_each(factors or {}, list(given), 1.0, "factors")
     first = next(iter(given))
     given = {name: in_order(given[first], da, dim, (first, name)) for name, da in given.items()}
-    stacked = dict(zip(given, at_common([fields.stacked(da, dim, "none") for da in given.values()]), strict=True))
-    w = _of_each(weights, list(given), None, "weights")
-    c = _of_each(center, list(given), True, "center")
-    z = _of_each(standardize, list(given), False, "standardize")
-    resources = Resources(memory_limit, n_threads)
-    parts = {name: anomalies(da, stacked[name], w[name], c[name], z[name], resources) for name, da in given.items()}
-    times = _of_each(factors or {}, list(given), 1.0, "factors")
-    return _modes(parts, n_modes, times, normalize, (solver, tol, rng), resources)
+    stacked = at_common([fields.stacked(da, dim, asked[name].missing, name) for name, da in given.items()])
+    _check_modes(n_modes, [of.X.shape for of in stacked], asked.values())
+    random = generator(rng)
+    parts = {
+        name: anomalies(da, field, asked[name], n_modes, random)
+        for (name, da), field in zip(given.items(), stacked, strict=True)
+    }
+    found = _modes(parts, n_modes, times, normalize, (solver, tol, random), resources)
+    return found.assign_attrs(asked[first].told)
+
+
+def _asked_of_each(names: list[str], own: Mapping[str, tuple[Any, Any]], shared: Mapping[str, Any]) -> dict[str, Asked]:
+    """How each field is to be prepared; of settings of its own there are values and defaults."""
+    each = {what: _of_each(setting, names, default, what) for what, (setting, default) in own.items()}
+    asked = {name: Asked(**{what: values[name] for what, values in each.items()}, **shared) for name in names}
+    for settings in asked.values():
+        settings.check()
+    return asked
+
+
+def _check_modes(n_modes: Any, shapes: list[tuple[int, int]], asked: Iterable[Asked]) -> None:
+    """Refuse what cannot be a number of modes, or a share."""
+    m, n = shapes[0][0], sum(shape[1] for shape in shapes)
+    if not isinstance(n_modes, float):
+        check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
+    elif any(settings.missing == "em" for settings in asked):
+        raise ValueError(f'n_modes must be an integer with missing="em", got {n_modes!r}')
 
 
 def _modes(
@@ -131,8 +172,6 @@ def _modes(
     squares = {name: _squares(of.A) for name, of in parts.items()}
     times = {name: _factor(factors[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
     A = beside([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()])
-    if not isinstance(n_modes, float):
-        check_modes(n_modes, min(A.shape), f"{m} samples of {A.shape[1]} cells")
     solver, tol, rng = how
     tolerance: dict[str, Any] = {} if isinstance(solver, Solver) else {"tol": tol}
     F = svd(A, n_modes, solver=solver, rng=rng, **vars(resources), **tolerance)
@@ -145,8 +184,7 @@ def _modes(
         own = Vh[:, lo : lo + of.A.shape[1]]
         found[name] = _part(of, own, F.S, times[name], squares[name], modes)
         lo += of.A.shape[1]
-    named = {f"field_{name}": of.told["field"] for name, of in parts.items() if of.told}
-    return together(found, shared, modes, first.field.over, told_of_fit(F.info) | named)
+    return together(found, shared, modes, first.field.over, told_of_fit(F.info, *parts.values()) | told_of_each(parts))
 
 
 def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, modes: Any) -> dict[str, Any]:

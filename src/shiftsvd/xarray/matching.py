@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.xarray.fields import Mask, Stacked, as_field
+from shiftsvd.xarray.fields import Mask, Stacked, as_field, at_rows
 
 
 def is_several(data: Any) -> bool:
@@ -30,7 +30,7 @@ def as_fields(data: Any) -> dict[str, Any]:
         raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
     if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
         raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
-    return dict(zip(names, (as_field(da) for _, da in pairs), strict=True))
+    return dict(zip(names, (as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)), strict=True))
 
 
 def in_order(first: Any, other: Any, dim: Any, names: tuple[str, str]) -> Any:
@@ -60,10 +60,4 @@ def at_common(stacked: Sequence[Stacked]) -> list[Stacked]:
     rows: Mask = reduce(np.logical_and, (field.rows for field in stacked))
     if np.count_nonzero(rows) < 2:
         raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
-    return [_at(field, rows) for field in stacked]
-
-
-def _at(field: Stacked, rows: Mask) -> Stacked:
-    """A field at some of its samples."""
-    keep = rows[field.rows]
-    return field if keep.all() else field._replace(X=field.X[keep], rows=rows)
+    return [at_rows(field, rows) for field in stacked]

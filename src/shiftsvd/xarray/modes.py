@@ -1,20 +1,22 @@
 """Modes of one field: what is removed, the fit, and the result with names, coordinates and units."""
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from shiftsvd.missing import check_unused
+from shiftsvd.estimators.pca import PCA
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.areas import cell_weights
-from shiftsvd.xarray.fitting import Asked, Fitted, fit_observed, fit_whole
+from shiftsvd.xarray.fitting import Fitted, fit_observed, fit_whole
 from shiftsvd.xarray.joining import joint
 from shiftsvd.xarray.matching import is_several
+from shiftsvd.xarray.preparing import Asked
+from shiftsvd.xarray.removed import as_variables
 from shiftsvd.xarray.results import told_of_fit
 from shiftsvd.xarray.samples import Samples
 
@@ -144,29 +146,30 @@ def pca(
     >>> shiftsvd.xarray.pca(gaps, 2, missing="mean", groups=seasons).group.values
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
-    if missing not in get_args(MissingName):
-        raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
-    check_unused(missing, penalty, max_iter)
+    resources = Resources(memory_limit, n_threads)
     if is_several(da):
-        if missing != "error" or groups is not None or covariates is not None:
-            raise ValueError(
-                "of several fields only whole anomalies are taken; leave out missing, groups and covariates"
-            )
-        how: dict[str, Any] = {"solver": solver, "tol": tol, "rng": rng}
-        how |= {"n_threads": n_threads, "memory_limit": memory_limit}
-        return joint(da, n_modes, dim=dim, weights=weights, center=center, standardize=standardize, **how)
+        how: dict[str, Any] = {"solver": solver, "tol": tol, "rng": rng, **vars(resources)}
+        how |= {"penalty": penalty, "max_iter": max_iter, "groups": groups, "covariates": covariates}
+        more = {"weights": weights, "center": center, "standardize": standardize, "missing": missing}
+        return joint(da, n_modes, dim=dim, **more, **how)
+    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
+    asked.check()
     da = fields.as_field(da)
     field = fields.stacked(da, dim, missing)
     _check_modes(n_modes, field.X.shape, missing)
     known = Samples.of(da, field.over, groups, covariates)
     samples = known.at(field.rows)
-    if not center and (samples.known or missing == "mean"):
-        raise ValueError('center=False subtracts nothing; leave out groups, covariates, and missing="mean"')
-    settings = {"solver": solver, "tol": tol, "random_state": rng, "penalty": penalty, "max_iter": max_iter}
-    resources, applied = Resources(memory_limit, n_threads), cell_weights(da, weights, field)
-    asked = Asked(center, standardize, applied, missing, resources, settings)
-    fitted = (fit_observed if field.n_missing else fit_whole)(field.X, samples, n_modes, asked)
-    said = {"missing": missing} | ({"groups": groups} if isinstance(groups, str) else {})
+    settings: dict[str, Any] = {
+        "solver": solver,
+        "tol": tol,
+        "random_state": rng,
+        "penalty": penalty,
+        "max_iter": max_iter,
+    }
+    model = PCA(n_modes, **settings, **vars(resources))
+    fit = fit_observed if field.n_missing else fit_whole
+    fitted = fit(field.X, samples, cell_weights(da, weights, field), asked, model)
+    said = {"missing": missing} | asked.told
     return _dataset(da, field, fitted, known, _units(da, weights, standardize)).assign_attrs(said)
 
 
@@ -222,24 +225,4 @@ def _dataset(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples, uni
     told |= {"field": str(da.name)} if da.name is not None else {}
     told |= {"n_missing": field.n_missing, "noise_variance": model.noise_variance_} if field.n_missing else {}
     told |= {} if info.heldout_r2 is None else {"heldout_r2": info.heldout_r2}
-    return Dataset(found | _of_samples(da, field, fitted, known), coords={"mode": modes}, attrs=told)
-
-
-def _of_samples(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples) -> dict[str, Any]:
-    """What is known of the samples, and what of the field goes with it."""
-    from xarray import DataArray
-
-    removed, parts, attrs = fitted.removed, dict[str, Any](), fields.told_of(da)
-    if removed.levels is not None:
-        group = DataArray(removed.levels, dims="group", name="group")
-        means = fields.filled(removed.means, field.cells)
-        parts["group_means"] = fields.labelled(means, da, field.space, group, attrs=attrs)
-        parts["groups"] = fields.labelled(np.asarray(known.labels), da, field.over)
-    if removed.names:
-        names = DataArray(list(removed.names), dims="covariate", name="covariate")
-        slopes = fields.filled(removed.slopes, field.cells)
-        per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.told_of(da, "units")
-        parts["slopes"] = fields.labelled(slopes, da, field.space, names, attrs=per)
-        parts["covariate_means"] = DataArray(removed.centre, dims="covariate")
-        parts["covariates"] = fields.labelled(known.numbers.T, da, field.over, names)
-    return parts
+    return Dataset(found | as_variables(fitted.removed, da, field, known), coords={"mode": modes}, attrs=told)

@@ -4,7 +4,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from shiftsvd.xarray.projection import check_fit
+from shiftsvd.xarray.known import check_variances
 
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
 
@@ -53,7 +53,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     >>> bool(np.allclose(maps[0], xarray.corr(eofs.scores[0], da, "time")))
     True
     """
-    check_fit(eofs)
+    check_variances(eofs)
     if scaling not in get_args(Scaling):
         choices = ", ".join(map(repr, get_args(Scaling)))
         raise ValueError(f"scaling must be one of {choices}, got {scaling!r}")

@@ -12,6 +12,8 @@ from shiftsvd.xarray.fields import Dims
 Places = npt.NDArray[np.intp]
 # No series is taken to resemble itself more than this: a trend, say, has no number of independent samples.
 MOST = 0.99
+# Of how many larger modes, as a share of the samples, a score is freed: with more, what is known of r would be noise.
+CORRECTED = 0.1
 
 
 def neighbours(da: Any, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
@@ -34,9 +36,28 @@ def time_of(da: Any, over: Dims, along: Hashable | None) -> Hashable:
     return (dated or named or list(over[-1:]))[0]
 
 
-def unbiased(r: Any, n: Any) -> Vector:
-    """Lag-one autocorrelations without the bias of series of n values about their own mean (Marriott & Pope 1954)."""
-    return np.asarray(np.clip((n * r + 1) / np.maximum(n - 3, 1), -MOST, MOST))
+def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
+    """Lag-one autocorrelations without the bias of series of n values about their own mean (Marriott & Pope 1954).
+
+    Scores are also made uncorrelated with those of so many `larger` modes. What goes with each such series, if it is as
+    red, takes 2 r / n more: ``(n - 3 - 2 larger) r / n - 1 / n`` is left.
+    """
+    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
+    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
+
+
+def of_variance(n: int, r: float) -> tuple[float, float]:
+    """(expected share, degrees of freedom) of the variance of a red series of n values about their own mean.
+
+    Of ``x^T C x / (n - 1)``, where C centres and x has the correlations ``R = [r^|i - j|]``: ``tr(CR) / (n - 1)``, and
+    ``tr(CR)^2 / tr(CRCR)`` as of the chi-square distribution with the same mean and variance (Satterthwaite 1946).
+    """
+    k, i = np.arange(1, n), np.arange(n)
+    rows = (2 - r ** (i + 1) - r ** (n - i)) / (1 - r) - 1  # R 1
+    of_mean = float(rows.sum()) / n
+    squares = n + 2 * float(np.sum((n - k) * r ** (2 * k)))
+    left = n - of_mean
+    return left / (n - 1), left**2 / (squares - 2 / n * float(np.sum(rows**2)) + of_mean**2)
 
 
 def effective_size(n: Any, product: Any) -> Vector:

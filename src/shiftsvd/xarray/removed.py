@@ -10,7 +10,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.xarray.fields import at_once
+from shiftsvd.xarray.fields import Stacked, at_once, filled, labelled, told_of
 from shiftsvd.xarray.samples import Samples
 
 # Covariates of a cell whose squares, beside the others, are a smaller share than this tell nothing.
@@ -43,6 +43,11 @@ class Removed:
         """L of shape (m, p) and R of shape (p, n): ``L R`` is subtracted from these samples."""
         L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
         return L, np.vstack([self.means, self.slopes])
+
+
+def mean_alone(mean: Vector) -> Removed:
+    """What is subtracted where nothing is known of the samples."""
+    return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
 def design(samples: Samples) -> Panel:
@@ -83,6 +88,26 @@ def from_observed(Y: Any, samples: Samples, mean: Vector) -> Removed:
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
     means = within - np.einsum("agn,an->gn", P, slopes) / counts
     return Removed(levels, mean + np.where(found["M"][:g] > 0, means, 0), slopes, centre, samples.names)
+
+
+def as_variables(removed: Removed, da: Any, field: Stacked, known: Samples) -> dict[str, Any]:
+    """What is known of the samples of a field, and what of the field goes with it, with coordinates and units."""
+    from xarray import DataArray
+
+    parts, attrs = dict[str, Any](), told_of(da)
+    if removed.levels is not None:
+        group = DataArray(removed.levels, dims="group", name="group")
+        means = filled(removed.means, field.cells)
+        parts["group_means"] = labelled(means, da, field.space, group, attrs=attrs)
+        parts["groups"] = labelled(np.asarray(known.labels), da, field.over)
+    if removed.names:
+        names = DataArray(list(removed.names), dims="covariate", name="covariate")
+        slopes = filled(removed.slopes, field.cells)
+        per = {"long_name": "change by 1 of the covariate, by a day of times"} | told_of(da, "units")
+        parts["slopes"] = labelled(slopes, da, field.space, names, attrs=per)
+        parts["covariate_means"] = DataArray(removed.centre, dims="covariate")
+        parts["covariates"] = labelled(known.numbers.T, da, field.over, names)
+    return parts
 
 
 def _products(C: Panel) -> Panel:

@@ -14,8 +14,8 @@ from shiftsvd.runs.memory import affordable
 from shiftsvd.sketch import generator
 from shiftsvd.xarray import fields
 from shiftsvd.xarray.fields import Dims
+from shiftsvd.xarray.known import anomalies_of, check_variances, with_modes
 from shiftsvd.xarray.persistence import Places, time_of
-from shiftsvd.xarray.projection import anomalies_of, check_fit, with_modes
 from shiftsvd.xarray.sampling import north
 
 
@@ -93,7 +93,7 @@ def bootstrap(
     >>> drawn.component_error.dims, bool(np.all(drawn.lower < drawn.upper))
     (('mode', 'lat', 'lon'), True)
     """
-    check_fit(eofs)
+    check_variances(eofs)
     if "rotation" in eofs.attrs:
         raise ValueError("eofs must be the modes of pca; drawn fields are not rotated")
     _check(n_samples, level, block)

@@ -1,5 +1,6 @@
 """The Dataset of modes that did not come from an estimator."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,16 @@ def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: flo
     modes = mode_labels(len(S))
     found = {"components": of.in_space(components, modes), "scores": of.in_time(Z, modes)}
     found |= variances(S, len(Z), squares) | of.subtracted()
-    return Dataset(found, coords={"mode": modes}, attrs=of.told)
+    return Dataset(found, coords={"mode": modes}, attrs=of.said)
 
 
-def told_of_fit(info: Info) -> dict[str, Any]:
-    """How modes came about; where all digits were computed there was nothing to converge."""
+def told_of_fit(info: Info, *of: Anomalies) -> dict[str, Any]:
+    """How modes came about; where all digits were computed there was nothing to converge but what stands for gaps."""
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
-    return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged)}
+    filled = all(each.converged for each in of)
+    return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
+
+
+def told_of_each(parts: Mapping[str, Anomalies]) -> dict[str, Any]:
+    """What is said of each of several fields alone, with the name of the field behind."""
+    return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.said.items()}

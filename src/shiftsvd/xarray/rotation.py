@@ -8,7 +8,7 @@ from shiftsvd.estimators.rotation import Method
 from shiftsvd.estimators.rotation import rotate as rotated
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
-from shiftsvd.xarray.projection import check_fit, in_cells
+from shiftsvd.xarray.known import check_variances, in_cells
 
 
 def rotate(
@@ -71,7 +71,7 @@ def rotate(
     >>> bool(np.allclose(sx.reconstruct(turned), sx.reconstruct(eofs)))
     True
     """
-    check_fit(eofs)
+    check_variances(eofs)
     if "duals" in eofs:
         raise ValueError("eofs must be the modes of pca, got rotated ones; rotate those that they were made of")
     there = eofs.sizes.get("mode", 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 from shiftsvd.xarray.fields import Dims
 
+_SAID = ("field", "missing", "n_missing", "heldout_r2")  # attributes that each field has for itself
 Parts = Mapping[str, Mapping[str, Any]]  # DataArrays by the name of the field and of the variable
 
 
@@ -76,10 +77,9 @@ def side(result: Any, name: str) -> Any:
         if own or not key.startswith(prefixes):
             da = da.drop_vars([coord for coord in da.coords if coord in foreign])
             found[key.removeprefix(f"{name}_") if own else key] = da.rename(_of(da, back[name]))
-    of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", "field") for other in names))
+    of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", *_SAID) for other in names))
     told = {key: value for key, value in result.attrs.items() if key not in of_fields}
-    if f"field_{name}" in result.attrs:
-        told["field"] = result.attrs[f"field_{name}"]
+    told |= {key: result.attrs[f"{key}_{name}"] for key in _SAID if f"{key}_{name}" in result.attrs}
     return Dataset(found, attrs=told)
 
 

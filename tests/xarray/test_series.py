@@ -1,0 +1,87 @@
+"""Other fields on modes in time: on those of analytic signals, and on sequences of patterns."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shiftsvd.xarray import extended, hilbert, project, reconstruct
+from tests.support.fields import monthly, with_gaps
+
+xarray = pytest.importorskip("xarray")
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("lags", [4, [2], range(1, 12, 5)])
+def test_sequences_of_the_fit_and_parts_of_it_have_its_scores(lags: Any, center: bool) -> None:
+    da = monthly()
+    modes = extended(da, 3, lags=lags, center=center, weights="coslat", rng=0)
+    atol = 1e-9 * float(abs(modes.scores).max())
+    np.testing.assert_allclose(project(modes, da), modes.scores, atol=atol)
+    some = project(modes, da[20:60])
+    np.testing.assert_allclose(some, modes.scores.sel(time=some.time), atol=atol)
+    np.testing.assert_array_equal(some.time, da.time[20 : 60 - max(range(lags) if lags == 4 else lags)])
+    one = project(modes.sel(mode=2), da[:, ::-1, ::-1])
+    np.testing.assert_allclose(one, modes.scores.sel(mode=[2]), atol=atol)
+
+
+@pytest.mark.parametrize("padding", ["exp", None])
+@pytest.mark.parametrize("center", [True, False])
+def test_a_signal_of_the_fit_has_its_scores(padding: Any, center: bool) -> None:
+    da = monthly()
+    modes = hilbert(da, 3, padding=padding, center=center, weights="coslat", rng=0)
+    atol = 1e-9 * float(abs(da).max())
+    np.testing.assert_allclose(project(modes, da), modes.scores, atol=atol)
+    np.testing.assert_allclose(project(modes, da[:, ::-1]).sel(mode=2), modes.scores.sel(mode=2), atol=atol)
+
+
+def test_a_stretch_of_a_travelling_wave_has_its_amplitude_and_phase() -> None:
+    t, x = np.arange(120)[:, None], np.arange(12)
+    wave = np.cos(2 * np.pi * (t / 20 - x / 12))
+    da = xarray.DataArray(wave, dims=("time", "lon"), coords={"time": np.arange(120)})
+    modes = hilbert(da, 1, padding=None)
+    stretch = project(modes, da[17:57])
+    np.testing.assert_allclose(stretch, modes.scores.sel(time=stretch.time), atol=1e-9)
+
+
+def test_the_level_of_a_stretch_stays_in_the_field_that_its_scores_make_up() -> None:
+    da = monthly(noise=0)
+    modes = hilbert(da, 6, weights="coslat")
+    xarray.testing.assert_allclose(reconstruct(modes, project(modes, da[:30])), da[:30], atol=1e-5)
+
+
+@pytest.mark.parametrize("call", [hilbert, lambda da, k, **how: extended(da, k, lags=3, **how)])
+def test_seasons_gaps_chunks_and_files_go_along(call: Any, tmp_path: Path) -> None:
+    pytest.importorskip("dask.array")
+    da = with_gaps(monthly(season=5, trend=1e-3), 0.1)
+    modes = call(da, 2, missing="mean", groups="time.month", covariates="time", weights="coslat", tol=1e-9, rng=0)
+    np.testing.assert_allclose(project(modes, da.chunk(time=30, lat=3)), modes.scores, atol=1e-6)
+    if not np.iscomplexobj(modes.scores):
+        pytest.importorskip("h5netcdf")
+        modes.to_netcdf(tmp_path / "modes.nc", engine="h5netcdf")
+        with xarray.open_dataset(tmp_path / "modes.nc", engine="h5netcdf") as again:
+            np.testing.assert_allclose(project(again, da), modes.scores, atol=1e-6)
+
+
+def test_a_step_without_values_has_no_sequence_and_no_signal() -> None:
+    da = monthly()
+    modes = extended(da, 2, lags=[0, 3])
+    found = project(modes, da.where(da.time != da.time[10]))
+    assert np.flatnonzero(np.isnan(found[0])).tolist() == [7, 10]
+    with pytest.raises(ValueError, match="a Hilbert transform needs values at every step, 1 of 96 samples have none"):
+        project(hilbert(da, 2), da.where(da.time != da.time[10]))
+
+
+def test_what_is_no_series_is_refused() -> None:
+    da = monthly()
+    sequences, signals = extended(da, 2, lags=5), hilbert(da, 2)
+    for modes in (sequences, signals):
+        with pytest.raises(ValueError, match="a mode in time needs samples in order, time is not ascending"):
+            project(modes, da[::-1])
+        with pytest.raises(ValueError, match="a mode in time needs one dimension of samples"):
+            project(modes, da.expand_dims(member=2))
+        with pytest.raises(ValueError, match="must have values wherever the components have, 1 are missing"):
+            project(modes, da.where((da.time != da.time[3]) | (da.lat > -70) | (da.lon > 0)))
+    with pytest.raises(ValueError, match="the field must have at least 5 steps for these lags, got 4"):
+        project(sequences, da[:4])
