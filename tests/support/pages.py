@@ -14,28 +14,37 @@ from shiftsvd.cli import main
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # Pages that are one walk, from their first line to their last, and make files on their way.
 WALKS = ["tutorial", "recipes"]
+# Of these, those whose sections stand alone: what one has made is not there in the next.
+APART = ["recipes"]
 BLOCK = re.compile(r"^\.\. code-block:: (python|pycon|console)\n(?:   :.*\n)*\n((?:   .*\n|\n)+)", re.MULTILINE)
+TITLE = re.compile(r"^-{4,}$", re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """What a page shows: `kind` is the language, `line` where it begins."""
+    """What a page shows: `kind` is the language, `line` where it begins, `section` how many titles are above it."""
 
     kind: str
     text: str
     line: int
+    section: int
 
 
 def blocks(page: Path) -> list[Block]:
     """What a page shows, in its order."""
     text = page.read_text(encoding="utf-8")
-    return [Block(m[1], dedent(m[2]), text[: m.start()].count("\n") + 3) for m in BLOCK.finditer(text)]
+    above = ((m, text[: m.start()]) for m in BLOCK.finditer(text))
+    return [Block(m[1], dedent(m[2]), before.count("\n") + 3, len(TITLE.findall(before))) for m, before in above]
 
 
 def play(page: Path) -> int:
-    """Run all that a page shows in the folder that is current, with one set of names; how many lines were entered."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+    """Run all that a page shows in the folder that is current; how many lines were entered.
+
+    The names are those of the page, or, where sections stand alone, of the section.
+    """
+    known: dict[int, dict[str, Any]] = {}
     entered = 0
     for block in blocks(page):
+        names = known.setdefault(block.section if page.stem in APART else 0, {"__name__": "__main__"})
         if block.kind == "python":
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
             entered += 1

@@ -94,7 +94,11 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 @under(
     "Output",
     click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"),
-    click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file."),
+    click.option(
+        "--scores",
+        type=click.Choice(["parquet", "csv", "npy", "none"]),
+        help="Kind of scores file.  [default: parquet if pyarrow is there, else csv]",
+    ),
     click.option(
         "--components",
         type=click.Choice(["csv", "parquet", "none"]),
