@@ -39,6 +39,6 @@ def advise_scale(A: Any, names: Names, options: Any) -> None:
     ratio = spread[most] / spread[least]
     say(
         f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.3g} times as much as {called[1]}, and "
-        "counts as much more; --scale gives all the same weight (--scale none: as it is, without this line)",
+        "weighs as much more; --scale gives all columns the same weight (--scale none: as they are, without this line)",
         options.quiet,
     )

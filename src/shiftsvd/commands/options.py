@@ -223,7 +223,9 @@ solver = under(
 )
 tol = under(
     "Components",
-    click.option("--tol", callback=_tolerance, default=TOL, show_default=True, help="Largest relative error of a singular value."),
+    click.option(
+        "--tol", callback=_tolerance, default=TOL, show_default=True, help="Largest relative error of a singular value."
+    ),
 )
 force = under("Output", click.option("--force", is_flag=True, help="Replace outputs that exist."))
 as_json = under("Output", click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout."))

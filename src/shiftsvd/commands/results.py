@@ -183,8 +183,8 @@ def _chosen_by(features: dict[str, Any]) -> str:
 
 def missed(level: float, last: float) -> str:
     """What is known of the values that are not shown, of which none exceeds a level."""
-    above = f"{level / last:.4g} sigma_k" if last > 0 else f"{level:.4g}"
-    return f"no value that is not shown exceeds {above}, with probability 1 - 1e-9"
+    above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
+    return f"no singular value that is not shown exceeds {above}, with probability 1 - 1e-9"
 
 
 def _gap_lines(told: dict[str, Any]) -> list[str]:
