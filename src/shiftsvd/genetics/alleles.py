@@ -1,18 +1,16 @@
 """Who the samples are and what the variants are: .fam and .bim."""
 
-import sys
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import Labels, reading
-from shiftsvd.io.limits import bounded_lines, labels, open_bytes
+from shiftsvd.io.base import Labels
+from shiftsvd.io.formats.plink_rows import fields
+from shiftsvd.io.limits import labels
 
 Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are
-
-_N_FIELDS: Final = 6
 
 
 class Samples(NamedTuple):
@@ -96,25 +94,12 @@ class Variants(NamedTuple):
 
 def read_samples(path: Path) -> Samples:
     """Families and names of the samples that a .fam file lists."""
-    rows = _fields(path, (0, 1))
+    rows = fields(path, (0, 1))
     return Samples(*(labels(path, column, None) for column in rows))
 
 
 def read_variants(path: Path) -> Variants:
     """Chromosomes, names, positions and alleles of the variants that a .bim file lists."""
-    *told, first, second = _fields(path, (0, 1, 3, 4, 5))
+    *told, first, second = fields(path, (0, 1, 3, 4, 5))
     chromosomes, names, positions = (labels(path, column, None) for column in told)
     return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))
-
-
-def _fields(path: Path, wanted: tuple[int, ...]) -> list[list[str]]:
-    """Some of the six fields of each line, field by field."""
-    columns: list[list[str]] = [[] for _ in wanted]
-    with reading(path), open_bytes(path) as stream:
-        for number, line in enumerate(bounded_lines(path, stream, None), 1):
-            row = line.decode("utf-8-sig").split()
-            if len(row) < _N_FIELDS:
-                raise ValueError(f"{path} must have {_N_FIELDS} fields in each line, got {len(row)} in line {number}")
-            for column, place in zip(columns, wanted, strict=True):
-                column.append(sys.intern(row[place]))
-    return columns

@@ -1,5 +1,6 @@
 """Genotypes in a file for each chromosome: the variants of all files side by side, of the same samples."""
 
+from collections import Counter
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -18,6 +19,7 @@ from shiftsvd.io.formats.pvar import table_of
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.stacking import stacked
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.runs.warned import notice
 
 Beds = str | PathLike[str] | Sequence[str | PathLike[str]]  # one file, or one for each chromosome
 _SUFFIXES: Final = (".bed", ".pgen")
@@ -67,7 +69,16 @@ def samples_of(paths: Sequence[Path]) -> Samples:
     first = _samples(paths[0])
     for path in paths[1:]:
         _order(paths[0], first, path)
+    _tell_of_twins(paths[0], first)
     return first
+
+
+def _tell_of_twins(path: Path, samples: Samples) -> None:
+    """Tell which samples have one family and name, as PLINK lets them: nothing but their order tells them apart."""
+    counts = Counter(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
+    twice = [" ".join(sample) for sample, count in counts.items() if count > 1]
+    if twice:
+        notice(f"{path} has {len(twice)} names that several samples share, {twice[0]} first: outputs have their order")
 
 
 def _order(reference: Path, first: Samples, path: Path) -> Places:

@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.formats.genotypes import Calls, Genotypes, Places
-from shiftsvd.io.limits import bounded_lines, labels, open_bytes, plausible_shape
+from shiftsvd.io.formats.plink_rows import fields
+from shiftsvd.io.limits import labels, plausible_shape
 
 _MAGIC = b"\x6c\x1b"
 _VARIANTS_FIRST = b"\x01"
@@ -27,7 +28,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     optional("bed_reader", "genetics")
     samples = _samples(path.with_suffix(".fam"), memory_limit)
     bim = path.with_suffix(".bim")
-    variants = labels(bim, [row[1] for row in _first_fields(bim, memory_limit)], memory_limit)
+    variants = labels(bim, fields(bim, (1,), memory_limit)[0], memory_limit)
     shape = len(variants), len(samples)
     plausible_shape(path, shape, memory_limit)
     expected, size = 3 + shape[0] * -(-shape[1] // 4), path.stat().st_size
@@ -41,20 +42,10 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 def _samples(path: Path, memory_limit: int | str | None) -> Labels:
     """Names of the samples: within the family, or with it where that is not enough."""
-    fields = _first_fields(path, memory_limit)
-    names = [row[1] for row in fields]
-    unique = len(set(names)) == len(names)
-    return labels(path, names if unique else ["_".join(row) for row in fields], memory_limit)
-
-
-def _first_fields(path: Path, memory_limit: int | str | None) -> list[list[str]]:
-    """The first two fields of each line; the other fields are not read."""
-    with reading(path), open_bytes(path) as stream:
-        fields = [line.decode("utf-8-sig").split(None, 2)[:2] for line in bounded_lines(path, stream, memory_limit)]
-    for number, row in enumerate(fields, 1):
-        if len(row) != 2:
-            raise ValueError(f"{path} must have at least two fields in each line, got {len(row)} in line {number}")
-    return fields
+    families, names = fields(path, (0, 1), memory_limit)
+    if len(set(names)) < len(names):
+        names = ["_".join(pair) for pair in zip(families, names, strict=True)]
+    return labels(path, names, memory_limit)
 
 
 class BedGenotypes(Genotypes):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from shiftsvd.io.base import optional, reading
-from shiftsvd.io.limits import bounded_lines, open_bytes
+from shiftsvd.io.formats.plink_rows import rows
+from shiftsvd.io.limits import open_bytes
 
 _FIRST: Final = {".pvar": ("#CHROM",), ".zst": ("#CHROM",), ".psam": ("#FID", "#IID")}
 
@@ -29,10 +30,9 @@ def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None 
     head: list[str] = []
     found: dict[str, list[str]] = {}
     with reading(path), _open(path) as stream:
-        for number, line in enumerate(bounded_lines(path, stream, memory_limit), 1):
-            if line.startswith(b"##"):
+        for number, row in rows(path, stream, memory_limit):
+            if row[0].startswith("##"):
                 continue
-            row = line.decode("utf-8").split()
             if not head:
                 head = _head(path, row)
                 found = {name: [] for name in wanted if name in head}
