@@ -99,7 +99,7 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == 7
     for line in lines:
-        result = CliRunner().invoke(main, [*shlex.split(line)[1:], *(["--no-report"] if " fit " in line else [])])
+        result = CliRunner().invoke(main, [*shlex.split(line, comments=True)[1:], *(["--no-report"] if " fit " in line else [])])
         assert result.exit_code == 0, f"{line}: {result.output}"
     assert len(Path("new.csv").read_text().splitlines()) == 21
     with catch_warnings():
