@@ -148,6 +148,14 @@ def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch:
     assert shown["names"].features.tolist() == ["age", "weight", "sex=F", "sex=M"]
 
 
+def test_oldest_versions_on_the_page_are_those_of_the_package() -> None:
+    page = (DOCS / "stability.rst").read_text(encoding="utf-8").replace("\n", " ")
+    project = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8")
+    for package, name in (("numpy", "NumPy"), ("scipy", "SciPy"), ("scikit-learn", "scikit-learn")):
+        oldest = re.search(rf'^    "{package}>=([\d.]+)', project, re.MULTILINE)
+        assert oldest and f"{name} {oldest[1]}" in page
+
+
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
 
 
