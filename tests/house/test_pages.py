@@ -153,7 +153,8 @@ def test_oldest_versions_on_the_page_are_those_of_the_package() -> None:
     project = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8")
     for package, name in (("numpy", "NumPy"), ("scipy", "SciPy"), ("scikit-learn", "scikit-learn")):
         oldest = re.search(rf'^    "{package}>=([\d.]+)', project, re.MULTILINE)
-        assert oldest and f"{name} {oldest[1]}" in page
+        assert oldest is not None
+        assert f"{name} {oldest[1]}" in page
 
 
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
