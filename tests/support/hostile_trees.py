@@ -1,5 +1,6 @@
 """Hostile files of HDF5 and Zarr: each function writes one, by its generator, into a folder."""
 
+import bz2
 import gzip
 import json
 import os
@@ -383,8 +384,14 @@ def zarr_pickle(folder: Path, rng: Rng, canary: Path) -> Path:
 
 def zarr_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
     pytest.importorskip("zarr")
-    path = zarr_folder(folder, rng, zarr_format=2, compressors=pytest.importorskip("numcodecs").GZip())
-    chunks_of(path)[0].write_bytes(zeros_by_gzip() * int(rng.integers(10, 20)))
+    codecs = pytest.importorskip("numcodecs")
+    made = {"blosc": codecs.Blosc("zstd"), "bz2": codecs.BZ2(), "gzip": codecs.GZip(), "lz4": codecs.LZ4()}
+    made |= {"lzma": codecs.LZMA(), "zlib": codecs.Zlib(), "zstd": codecs.Zstd()}
+    name = str(rng.choice(list(made)))
+    path = zarr_folder(folder, rng, zarr_format=2, compressors=made[name])
+    many = {"gzip": lambda: zeros_by_gzip() * 15, "bz2": lambda: bz2.compress(bytes(1 << 24)) * 100}
+    zeros = many.get(name, lambda: made[name].encode(bytes(1 << 29)))
+    chunks_of(path)[0].write_bytes(zeros())
     return path
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from shiftsvd.io.base import optional
-from shiftsvd.io.storage.packed import refuse_bomb
+from shiftsvd.io.storage.zarr_codecs import METADATA, Packings
 from shiftsvd.runs.external import external_allowed
 from shiftsvd.runs.memory import limit_of
 
-_METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
 _LONGEST: Final = 1 << 26  # bytes of metadata
 _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
 
@@ -20,13 +19,14 @@ _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they re
 def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
     """The array or group of a folder, which was looked through."""
     zarr = optional("zarr", "zarr")
-    root, limit = Path(os.path.realpath(path)), limit_of(memory_limit)
+    root, limit, packings = Path(os.path.realpath(path)), limit_of(memory_limit), Packings(path)
     for file in _files(path):
         _refuse_others(path, root, file)
-        if file.name in _METADATA:
+        if file.name in METADATA:
             _refuse_codecs(path, Path(file.path))
-        elif file.is_file():
-            refuse_bomb(Path(file.path), file.stat().st_size, limit)
+    for file in _files(path):  # now that the metadata are known to be some
+        if file.name not in METADATA and file.is_file():
+            packings.refuse_bomb(Path(file.path), file.stat().st_size, limit)
     return zarr.open(str(path), mode="r")
 
 
