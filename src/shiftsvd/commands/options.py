@@ -218,7 +218,7 @@ solver = under(
         type=click.Choice(SOLVERS),
         default="auto",
         show_default=True,
-        help="What finds them; auto: the cheapest that bounds its errors.",
+        help="What finds them; auto: the cheapest of lanczos, gram and exact.",
     ),
 )
 tol = under(
