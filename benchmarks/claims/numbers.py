@@ -131,6 +131,7 @@ CLAIMS = [
     Claim(
         "docs/migrate/from_plink.rst", "Mosaics of twelve haplotypes", "1.06, 1.13, 1.07", script("claims.projection")
     ),
+    Claim("docs/migrate/from_scanpy.rst", "50 components to 1e-4", "some steps more", script("claims.middle")),
     Claim("docs/migrate/from_scanpy.rst", "`tol`, 1e-6 here and 1e-4", "value", SETTING),
     Claim("docs/migrate/from_scanpy.rst", "On 10,000 blood cells", "that agree to 3e-7", script("peers.tutorial")),
 ]

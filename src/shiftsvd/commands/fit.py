@@ -124,8 +124,9 @@ def fit(**given: Any) -> None:
     the folder gets model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components
     that did not converge are named in a warning.
 
-    With --missing the model keeps how missing entries are treated, and `transform` treats them alike. Shares of the variance are then of the matrix with its gaps filled; with --missing em,
-    "heldout_r2" says how much better than the means the model predicts entries that it has not seen.
+    With --missing the model keeps how missing entries are treated, and `transform` treats them alike. Shares of the
+    variance are then of the matrix with its gaps filled; with --missing em, "heldout_r2" says how much
+    better than the means the model predicts entries that it has not seen.
 
     --preprocess changes the entries block by block as they are read: the file keeps raw counts, nothing becomes dense,
     and `transform` does the same to other samples by what was learned from these. The shift, the scale and the
