@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import WALKS, blocks, play
+from tests.support.pages import WALKS, blocks, pasted, play, understood
 from tests.support.places import DOCS
 
 
@@ -14,3 +14,10 @@ def test_page_runs_as_it_is_printed(name: str, tmp_path: Path, monkeypatch: pyte
     page = DOCS / f"{name}.rst"
     assert page.read_text(encoding="utf-8").count(".. code-block:: ") == len(blocks(page))
     assert play(page) > 3
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_page_can_be_pasted_into_a_plain_python(name: str) -> None:
+    for block in blocks(DOCS / f"{name}.rst"):
+        if block.kind == "pycon":
+            understood(pasted(block))

@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+from codeop import compile_command
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ def session(block: Block, page: Path, names: dict[str, Any]) -> int:
 
 
 def terminal(block: Block, page: Path, names: dict[str, Any]) -> int:
-    """Commands of shiftsvd end well, and print what is shown below them, if anything is: with their messages or without."""
+    """Commands of shiftsvd end well, and print what is shown below them, if anything is, with messages or without."""
     commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", block.text, re.MULTILINE)
     for line, shown in commands:
         words = shlex.split(line, comments=True)
@@ -77,3 +78,19 @@ def terminal(block: Block, page: Path, names: dict[str, Any]) -> int:
             same = any(doctest.OutputChecker().check_output(shown.strip() + "\n", text, FLAGS) for text in texts)
             assert same, f"{page.name}: {line} prints\n{result.output}"
     return len(commands)
+
+
+def pasted(block: Block) -> list[str]:
+    """The lines that the button of a box copies: what is behind a prompt, and empty lines, but no output."""
+    lines = block.text.splitlines()
+    return [line[4:] for line in lines if not line or re.match(r">>> |\.\.\. ?", line)]
+
+
+def understood(lines: list[str]) -> None:
+    """A plain Python takes these lines one after the other, as they are pasted; a SyntaxError if it does not."""
+    waiting: list[str] = []
+    for line in [*lines, ""]:
+        waiting.append(line)
+        if compile_command("\n".join(waiting), symbol="single") is not None:
+            waiting = []
+    assert not "".join(waiting).strip(), waiting
