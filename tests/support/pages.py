@@ -86,11 +86,15 @@ def pasted(block: Block) -> list[str]:
     return [line[4:] for line in lines if not line or re.match(r">>> |\.\.\. ?", line)]
 
 
-def understood(lines: list[str]) -> None:
-    """A plain Python takes these lines one after the other, as they are pasted; a SyntaxError if it does not."""
+def understood(lines: list[str], where: str) -> None:
+    """A plain Python takes these lines one after the other, as they are pasted."""
     waiting: list[str] = []
     for line in [*lines, ""]:
         waiting.append(line)
-        if compile_command("\n".join(waiting), symbol="single") is not None:
+        try:
+            whole = compile_command("\n".join(waiting), where, symbol="single")
+        except SyntaxError as error:
+            raise AssertionError(f"{where}: an empty line is missing before {line!r}") from error
+        if whole is not None:
             waiting = []
-    assert not "".join(waiting).strip(), waiting
+    assert not "".join(waiting).strip(), f"{where}: {waiting}"
