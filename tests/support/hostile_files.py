@@ -249,6 +249,14 @@ def arrow_damaged(folder: Path, rng: Rng, canary: Path) -> Path:
     return flipped(path, rng)
 
 
+def arrow_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
+    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    path, column = folder / "a.feather", pa.array(np.zeros(4_000_000))
+    how = {"compression": ["lz4", "zstd"][rng.integers(2)], "chunksize": 4_000_000}
+    feather.write_feather(pa.table({f"c{j}": column for j in range(8)}), path, **how)
+    return path
+
+
 def bed_sizes(folder: Path, rng: Rng, canary: Path) -> Path:
     pytest.importorskip("bed_reader").to_bed(folder / "a.bed", rng.integers(0, 3, (30, 12)).astype(float))
     part = folder / ["a.bed", "a.fam", "a.bim"][rng.integers(3)]
@@ -381,6 +389,7 @@ FILES: dict[str, Case] = {
     "Parquet: damaged": parquet_damaged,
     "Parquet: bomb": parquet_bomb,
     "Arrow: damaged": arrow_damaged,
+    "Arrow: bomb": arrow_bomb,
     "bed: sizes, damaged, links": bed_sizes,
     "pgen: damaged": pgen_damaged,
     "10x folder: damaged": tenx_folder,

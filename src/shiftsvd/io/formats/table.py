@@ -10,6 +10,7 @@ import numpy.typing as npt
 from shiftsvd.io.base import Labels, Opened, Unfit, optional, reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats import parquet, text_rows, triplets
+from shiftsvd.io.formats.arrow_messages import largest_batch
 from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.telling import tell, tell_header, tell_label
@@ -47,6 +48,8 @@ def _read_arrow(
 ) -> Opened:
     """The table of an Arrow file (Feather) or stream."""
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
+    with path.open("rb") as raw:
+        bounded(f"{path}: a batch, unpacked,", largest_batch(raw, stream), memory_limit)
     with pa.OSFile(str(path)) as source:
         table = ipc.open_stream(source) if stream else ipc.open_file(source)
         batches: Iterable[Any] = map(
