@@ -82,9 +82,11 @@ def _terminate(number: int, frame: Any) -> None:
 )
 @click.version_option(package_name="shiftsvd")
 def main() -> None:
-    """Singular vectors and principal components of a matrix minus a shift, without forming it.
+    """Principal component analysis (PCA) of a file: a table, a sparse matrix, single cells, genotypes.
 
-    Data go to stdout, everything else to stderr. Exit codes: 0 done, 1 data, input or output, or a check that failed,
+    To begin: shiftsvd fit table.csv -k 2 -o out/, and open out/report.html in a browser.
+
+    Results go to stdout, messages to stderr. Exit codes: 0 done, 1 data, input or output, or a check that failed,
     2 usage or option values, 130 interrupted, 141 nobody reads on.
     """
 

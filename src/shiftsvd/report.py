@@ -244,7 +244,10 @@ def _missed(fit: Fit) -> dict[str, Any]:
     S = np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64)
     if level is None or not len(S):
         return {"level": None, "far": False}
-    return {"level": f"{level / S[-1]:.4g} σ_k" if S[-1] > 0 else number(level), "far": level > FAR * S[-1]}
+    return {
+        "level": f"{level / S[-1]:.4g} times the last one" if S[-1] > 0 else number(level),
+        "far": level > FAR * S[-1],
+    }
 
 
 def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:

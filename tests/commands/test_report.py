@@ -144,11 +144,14 @@ def test_the_table_holds_every_component(bare: Page) -> None:
 
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
-    assert f"No value that is not shown exceeds {level:.4g} σ_k, with probability 1 − 10" in bare.text
+    assert (
+        f"No singular value that is not shown exceeds {level:.4g} times the last one, with probability 1 − 10"
+        in bare.text
+    )
     assert "may have been missed" not in bare.text
     far = ss.PCA(n_components=5, random_state=0).fit(X)
     far.info_ = replace(PCA.info_, converged=False, missed_below=float(2 * PCA.singular_values_[-1]))
-    assert "Values up to 2 σ_k may have been missed" in page(tmp_path, far).text
+    assert "Singular values up to 2 times the last one may have been missed" in page(tmp_path, far).text
     far.info_ = replace(PCA.info_, missed_below=None, vector_errors=None)  # as in files of older models
     assert "that is not shown" not in page(tmp_path, far).text
 

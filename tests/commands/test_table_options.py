@@ -310,7 +310,7 @@ def noticed(caplog: pytest.LogCaptureFixture, path: Path, **settings) -> list[st
 
 def test_why_a_column_names_the_rows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = text(tmp_path, "who,a\nx,1\ny,2\n")
-    assert noticed(caplog, path) == ["the first column 'who' names the rows: it is text, and every row has another"]
+    assert noticed(caplog, path) == ["the first column 'who' names the rows: it is text, and no two rows have the same"]
     assert noticed(caplog, path, ids="who") == []
     assert noticed(caplog, text(tmp_path, ",a\n7,1\n8,2\n")) == ["the first column names the rows: it has no name"]
     message = "the first column names the rows: the header has no name for it"

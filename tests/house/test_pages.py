@@ -99,7 +99,8 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(lines) == 7
     for line in lines:
-        result = CliRunner().invoke(main, [*shlex.split(line)[1:], *(["--no-report"] if " fit " in line else [])])
+        words = shlex.split(line, comments=True)[1:]
+        result = CliRunner().invoke(main, [*words, *(["--no-report"] if " fit " in line else [])])
         assert result.exit_code == 0, f"{line}: {result.output}"
     assert len(Path("new.csv").read_text().splitlines()) == 21
     with catch_warnings():
@@ -108,6 +109,19 @@ def test_commands_and_code_on_single_cells_run_as_they_are_printed(
     scores = np.loadtxt("new.csv", delimiter=",", skiprows=1, usecols=range(1, 11))
     size = np.abs(scores).max()
     np.testing.assert_allclose(scope["new"].obsm["X_pca"], scores, atol=1e-4 * size)
+
+
+def test_code_on_highly_variable_genes_runs_as_it_is_printed() -> None:
+    pytest.importorskip("anndata")
+    from tests.support.cells import annotated, counts
+
+    adata = annotated(counts(90), seed=0)
+    adata.layers["counts"] = adata.X.copy()
+    adata.obs["donor"] = np.repeat(["d1", "d2", "d3"], 30)
+    code = python_of(DOCS / "guide" / "genes.rst", but="scanpy as sc").replace("2000", str(wanted := adata.n_vars // 2))
+    exec(compile(code, "genes.rst", "exec"), {"adata": adata})
+    assert adata.var["highly_variable"].sum() == wanted
+    assert adata.uns["pca"]["variance"].shape == adata.obsm["X_pca"].shape[1:]
 
 
 def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +146,15 @@ def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch:
     shown: dict[str, Any] = {}
     exec(python_of(page, but="pandas"), shown)
     assert shown["names"].features.tolist() == ["age", "weight", "sex=F", "sex=M"]
+
+
+def test_oldest_versions_on_the_page_are_those_of_the_package() -> None:
+    page = (DOCS / "stability.rst").read_text(encoding="utf-8").replace("\n", " ")
+    project = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8")
+    for package, name in (("numpy", "NumPy"), ("scipy", "SciPy"), ("scikit-learn", "scikit-learn")):
+        oldest = re.search(rf'^    "{package}>=([\d.]+)', project, re.MULTILINE)
+        assert oldest is not None
+        assert f"{name} {oldest[1]}" in page
 
 
 SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pages import WALKS, blocks, play
+from tests.support.pages import WALKS, blocks, pasted, play, understood
 from tests.support.places import DOCS
 
 
@@ -14,3 +14,10 @@ def test_page_runs_as_it_is_printed(name: str, tmp_path: Path, monkeypatch: pyte
     page = DOCS / f"{name}.rst"
     assert page.read_text(encoding="utf-8").count(".. code-block:: ") == len(blocks(page))
     assert play(page) > 3
+
+
+def test_every_page_can_be_pasted_into_a_plain_python() -> None:
+    for page in (page for page in DOCS.rglob("*.rst") if not {"auto_gallery", "generated", "uses"} & {*page.parts}):
+        for block in blocks(page):
+            if block.kind == "pycon":
+                understood(pasted(block), f"{page.name}, line {block.line}")

@@ -38,7 +38,7 @@ def advise_scale(A: Any, names: Names, options: Any) -> None:
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
     say(
-        f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.3g} times as much as {called[1]}, and "
-        "counts as much more; --scale gives all the same weight (--scale none: as it is, without this line)",
+        f"columns differ by orders of magnitude: {called[0]} varies {ratio:,.0f} times as much as {called[1]}, and "
+        "weighs as much more; --scale gives all columns the same weight (--scale none: as they are, without this line)",
         options.quiet,
     )

@@ -77,7 +77,9 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 @options.tol
 @under(
     "Components",
-    click.option("--certify/--no-certify", default=None, help="Bound errors also where a solver has no stopping rule."),
+    click.option(
+        "--certify/--no-certify", default=None, help="Bound errors also where the solver does not, as randomized."
+    ),
     click.option(
         "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits."
     ),
@@ -94,7 +96,11 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 @under(
     "Output",
     click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"),
-    click.option("--scores", type=click.Choice(["parquet", "csv", "npy", "none"]), help="Kind of scores file."),
+    click.option(
+        "--scores",
+        type=click.Choice(["parquet", "csv", "npy", "none"]),
+        help="Kind of scores file.  [default: parquet if pyarrow is there, else csv]",
+    ),
     click.option(
         "--components",
         type=click.Choice(["csv", "parquet", "none"]),
@@ -112,13 +118,15 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 def fit(**given: Any) -> None:
     """Find the principal components of a file.
 
-    FILE ("-": standard input) is a matrix in any format that `shiftsvd info` reads; sparse data stay sparse, and
-    data larger than --memory are read in blocks, with --scheduler or --workers by processes that all see FILE under
-    its path. Without -o a table is printed; with it the folder gets
-    model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components that did not
-    converge are named in a warning. With --missing the model keeps how missing entries are treated, and `transform`
-    treats them alike. Shares of the variance are then of the matrix with its gaps filled; with --missing em,
-    "heldout_r2" says how much better than the means the model predicts entries that it has not seen.
+    FILE ("-": standard input) is a table with a sample in each row, or a matrix in any other format that `shiftsvd
+    info` reads. Sparse data stay sparse, and data larger than --memory are read in blocks, with --scheduler or
+    --workers by processes that all see FILE under its path. Without -o a table of the components is printed; with it
+    the folder gets model.safetensors, scores, components.csv, variances.csv, result.json and report.html. Components
+    that did not converge are named in a warning.
+
+    With --missing the model keeps how missing entries are treated, and `transform` treats them alike. Shares of the
+    variance are then of the matrix with its gaps filled; with --missing em, "heldout_r2" says how much
+    better than the means the model predicts entries that it has not seen.
 
     --preprocess changes the entries block by block as they are read: the file keeps raw counts, nothing becomes dense,
     and `transform` does the same to other samples by what was learned from these. The shift, the scale and the

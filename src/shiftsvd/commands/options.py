@@ -218,12 +218,14 @@ solver = under(
         type=click.Choice(SOLVERS),
         default="auto",
         show_default=True,
-        help="What finds them; auto: the cheapest that bounds its errors.",
+        help="What finds them; auto: the cheapest of lanczos, gram and exact.",
     ),
 )
 tol = under(
     "Components",
-    click.option("--tol", callback=_tolerance, default=TOL, show_default=True, help="Relative accuracy of the values."),
+    click.option(
+        "--tol", callback=_tolerance, default=TOL, show_default=True, help="Largest relative error of a singular value."
+    ),
 )
 force = under("Output", click.option("--force", is_flag=True, help="Replace outputs that exist."))
 as_json = under("Output", click.option("--json", "json_out", is_flag=True, help="Print one JSON object on stdout."))

@@ -156,7 +156,7 @@ def printed(result: Result) -> str:
     if regressed := told.get("regressed_out"):
         lines.append(f"less what {', '.join(regressed['columns'])} explain")
     lines += _gap_lines(told)
-    lines.append(f"{told['solver']}; {told['n_passes']} passes, {told['seconds']:.2f} s\n")
+    lines.append(f"{told['solver']}; {told['n_passes']} passes over the data, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
         lines.append(
@@ -183,8 +183,8 @@ def _chosen_by(features: dict[str, Any]) -> str:
 
 def missed(level: float, last: float) -> str:
     """What is known of the values that are not shown, of which none exceeds a level."""
-    above = f"{level / last:.4g} sigma_k" if last > 0 else f"{level:.4g}"
-    return f"no value that is not shown exceeds {above}, with probability 1 - 1e-9"
+    above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
+    return f"no singular value that is not shown exceeds {above}, with probability 1 - 1e-9"
 
 
 def _gap_lines(told: dict[str, Any]) -> list[str]:
@@ -192,8 +192,9 @@ def _gap_lines(told: dict[str, Any]) -> list[str]:
     if told["n_missing"] is None:
         return []
     m, n = told["shape"]
+    entries = "entry" if told["n_missing"] == 1 else "entries"
     lines = [
-        f"{told['n_missing']:,} missing entries ({told['n_missing'] / (m * n):.1%})",
+        f"{told['n_missing']:,} missing {entries} ({told['n_missing'] / (m * n):.1%})",
         f"shares are of {told['variance_of']}",
     ]
     if told["completed"] is not None:

@@ -82,7 +82,7 @@ def _label(
     if all(is_gap(cell) or marks.is_number(cell) for cell in cells):
         return None, None
     if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
-        return 0, "it is text, and every row has another"
+        return 0, "it is text, and no two rows have the same"
     return (0, "it is text, and called so") if says_names(name) else (None, None)
 
 
