@@ -37,8 +37,9 @@ if preprocess:
 some = np.arange(900.0).reshape(30, 30) % 7
 ss.PCA(2, solver=solver, preprocess=preprocess).fit(sparse.csr_array(some))  # imports, threads
 foreseen = ss.estimate(X, k, solver, preprocess=preprocess).peak_bytes
-# What `estimate` is not told of, as it says: weights, and an indicator of each row and group.
-foreseen += 8 * X.shape[0] * (6 * ("weights" in how) + 5 * 30 * ("groups" in how))
+# What `estimate` is not told of, as it says: weights, and what groups are and their means.
+m, n = X.shape
+foreseen += 8 * (6 * m * ("weights" in how) + 30 * (5 * m + 2 * n) * ("groups" in how))
 Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
 before = status("VmRSS")
 weights = rng.random(X.shape[0]) if "weights" in how else None

@@ -147,7 +147,7 @@ class Estimate:
         With its ``reason`` if it was chosen automatically.
     peak_bytes : int
         Memory beyond X that holding the operator, the solver, and the right singular vectors takes. Weights take some
-        six numbers a row more, and groups up to five numbers for each row and group.
+        six numbers a row more, and groups up to five for each row and group and two for each column and group.
     n_passes : int
         Reads of the data that are expected.
     passes_range : (int, int)
