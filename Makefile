@@ -125,7 +125,7 @@ test-emulated: $(TOOLS) ## the wheel for ARM in dist/, under qemu-user: kernels,
 
 check-dist: $(TOOLS) ## what is in dist/: metadata, what it needs of a system, contents, sizes
 	@$(BIN)/twine check --strict dist/*
-	@for wheel in dist/*.whl; do case $$wheel in *linux*) $(BIN)/auditwheel show $$wheel;; esac; done
+	@for wheel in dist/*.whl; do case $$wheel in *manylinux*) $(BIN)/auditwheel show $$wheel;; esac; done
 	@for wheel in dist/*abi3*.whl; do [ ! -e "$$wheel" ] || $(BIN)/abi3audit --report $$wheel >&2; done
 	@$(BIN)/python tools/contents.py dist/*
 

@@ -13,6 +13,7 @@ import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, Projection, Variants, oadp, pca
 from shiftsvd.genetics import projection as module
+from shiftsvd.genetics.least_squares import covariances, solved
 from shiftsvd.genetics.stretches import stretches
 from tests.support.cohort import linked, write
 from tests.support.populations import Cohort
@@ -331,3 +332,18 @@ def test_stretches_are_neighbours_on_one_chromosome_whatever_the_order_of_the_fi
         assert 12 <= len(own) <= 20
     nowhere = Variants(place.astype(str), names, np.full(n, "x"), texts, texts)  # a chromosome for each of them
     assert stretches(nowhere, used).max() < 50
+
+
+def test_standard_errors_of_few_variants_take_the_freedom_of_the_fit_into_account() -> None:
+    rng, (n, k, m) = np.random.default_rng(0), (40, 6, 20_000)
+    V = np.linalg.qr(rng.standard_normal((n, k)))[0]
+    there = np.arange(n) < 30
+    E = rng.standard_normal((m, n))  # what components do not tell, of equal variances
+    gram, products = np.broadcast_to(V[there].T @ V[there], (m, k, k)), E[:, there] @ V[there]
+    counts = np.full(m, float(there.sum()))
+    found = solved(gram, products, (E[:, there] ** 2).sum(axis=1), counts)
+    left = E[:, there] - found.scores @ V[there].T
+    spread = np.einsum("ij,ja,jb->iab", left**2, V[there], V[there])
+    stated = np.einsum("ikk->ik", covariances(found, spread, counts)).mean(axis=0)
+    observed = ((found.scores - E @ V) ** 2).mean(axis=0)
+    np.testing.assert_allclose(stated, observed, rtol=0.12)
