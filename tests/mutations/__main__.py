@@ -21,6 +21,7 @@ from tests.mutations.sources import Tree, checkout, fits, moved
 from tests.support.places import ROOT
 
 CAP = 180.0  # seconds of the processor for the tests of one fault
+GRACE = 10  # seconds of the processor between being told to end and being killed
 SEEN = (1, 2)  # exit codes of pytest: a test has failed, or cannot be collected any more
 
 
@@ -99,7 +100,12 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
     """The first test that fails, the seconds of the processor, and whether the tests came to their end."""
     environment = os.environ | {"SHIFTSVD_KERNELS": "require", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(tree.python), "-m", "pytest", "-q", "-x", "-m", "not long", "-p", "no:cacheprovider", *paths]
-    limited = ["prlimit", f"--cpu={max(1, round(left))}", *command]
+    seconds = max(1, round(left))
+    limited = [
+        "prlimit",
+        f"--cpu={seconds}:{seconds + GRACE}",
+        *command,
+    ]
     before = os.times()
     done = subprocess.run(
         limited,

@@ -597,7 +597,7 @@ FAULTS = (
         "runs/memory.py",
         "if limit is not None and needed > limit:",
         "if limit is None and needed > 0:",
-        "runs/test_memory.py",
+        "runs/test_resources.py",
         "runs",
         "estimators",
     ),
@@ -754,7 +754,7 @@ FAULTS = (
         "commands/results.py",
         "e is not None and e <= self.tol",
         "e is not None",
-        "commands/test_fit.py",
+        "commands/test_results.py",
         "commands",
     ),
     fault(

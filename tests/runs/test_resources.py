@@ -13,7 +13,7 @@ import shiftsvd as ss
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.io import open_matrix
 from shiftsvd.missing.gaps.opening import open_with_gaps
-from shiftsvd.runs.memory import Resources
+from shiftsvd.runs.memory import Resources, affordable
 
 X = np.random.default_rng(0).standard_normal((40, 12))
 HOLED = sparse.csr_array(np.where(np.arange(12) == np.arange(40)[:, None], np.nan, X))
@@ -119,3 +119,15 @@ def test_resources_are_what_was_given(given: dict[str, Any]) -> None:
     assert hash(Resources(**given)) == hash(Resources(**given))
     for kind in (ss.PCA, ss.TruncatedSVD, ss.CorrespondenceAnalysis, ss.LSA):
         assert kind(2, **given)._resources == Resources(**given)
+
+
+def test_a_step_is_refused_beyond_the_limit_and_not_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    affordable(10**6, "1MB", "a step")
+    with pytest.raises(ValueError, match=r"a step needs about 1\.0+1 MB, more than the limit of 1 MB.*fewer samples"):
+        affordable(10**6 + 1, "1MB", "a step", "samples")
+    monkeypatch.setattr("shiftsvd.runs.memory.available_memory", lambda: 2 * 10**6)
+    affordable(10**6, None, "a step")
+    with pytest.raises(ValueError, match="a step needs about"):
+        affordable(10**6 + 1, None, "a step")
+    monkeypatch.setattr("shiftsvd.runs.memory.available_memory", lambda: None)  # where the system does not tell
+    affordable(10**15, None, "a step")
