@@ -86,7 +86,7 @@ def mutations(sound: Path, folder: Path) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are those of Linux")
-@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.filterwarnings("ignore:The (data type|codec)")
 @pytest.mark.parametrize("kind", sorted({name.partition(",")[0] for name in FORMATS}))
 def test_damage_is_named_or_harmless(kind: str, tmp_path: Path) -> None:
     """One process reads all files of a kind, since its start takes long."""

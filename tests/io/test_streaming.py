@@ -80,7 +80,7 @@ def same(A: Any, X: Any) -> bool:
     )
 
 
-@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.filterwarnings("ignore:The (data type|codec)")
 @pytest.mark.parametrize("stream", [False, True, None])
 @pytest.mark.parametrize("orient", [None, "rows", "columns"])
 def test_a_file_gives_back_its_matrix_and_names(tmp_path: Path, case: Case, orient: Any, stream: bool | None) -> None:
@@ -98,7 +98,7 @@ def test_a_file_gives_back_its_matrix_and_names(tmp_path: Path, case: Case, orie
         assert isinstance(A if isinstance(A, DiskRows) else A.H, DiskRows)
 
 
-@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.filterwarnings("ignore:The (data type|codec)")
 def test_a_source_gives_the_same_rows_however_it_is_cut(tmp_path: Path, case: Case) -> None:
     source = read_file(case.write(tmp_path), None, None, None).matrix
     assert isinstance(source, RowSource)
@@ -116,7 +116,7 @@ def test_a_source_gives_the_same_rows_however_it_is_cut(tmp_path: Path, case: Ca
     assert source.stored == (source.read(0, source.shape[0]).nnz if source.sparse else whole.size)
 
 
-@pytest.mark.filterwarnings("ignore::zarr.errors.UnstableSpecificationWarning")
+@pytest.mark.filterwarnings("ignore:The (data type|codec)")
 def test_a_source_can_be_sent_to_another_process(tmp_path: Path, case: Case) -> None:
     source = read_file(case.write(tmp_path), None, None, None).matrix
     again = pickle.loads(pickle.dumps(source))
