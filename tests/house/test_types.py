@@ -67,12 +67,14 @@ def test_help_opens_with_a_signature_that_can_be_read(name: str) -> None:
 
 
 def test_help_of_svd_opens_with_its_names_and_what_it_does() -> None:
-    page = pydoc.plain(pydoc.render_doc(shiftsvd.svd)).splitlines()
-    assert page[2].startswith(
-        "svd(X: 'Any', k: 'int | float', *, shift: 'ShiftName | VectorLike | Operator | Shift | None' ="
-    )
-    assert page[3].strip().startswith("The k leading singular triplets of")
-    assert len(page[2]) < 700
+    page = " ".join(
+        pydoc.plain(pydoc.render_doc(shiftsvd.svd)).split()
+    )  # the newest Python breaks the line at each name
+    head, said, _ = page.partition("The k leading singular triplets of")
+    head = head.replace("( X", "(X")
+    assert "svd(X: 'Any', k: 'int | float', *, shift: 'ShiftName | VectorLike | Operator | Shift | None' =" in head
+    assert said
+    assert len(head) < 800
 
 
 def test_the_names_of_the_types_are_those_that_there_are() -> None:
