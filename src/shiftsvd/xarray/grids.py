@@ -50,7 +50,7 @@ def _places(labels: Any, own: Any, around: bool) -> npt.NDArray[np.intp] | None:
     """Where the labels are among the field's own ones; None where some are not, or not just once."""
     if not (labels.is_unique and own.is_unique):
         return None
-    if not (np.issubdtype(labels.dtype, np.number) and np.issubdtype(own.dtype, np.number)):
+    if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy does not know those of pandas
         places = np.asarray(own.get_indexer(labels))
         return None if np.any(places < 0) else places
     wanted, there = (np.asarray(each, np.float64) for each in (labels, own))
