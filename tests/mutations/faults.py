@@ -257,8 +257,8 @@ FAULTS = (
     fault(
         "the conjugate of the right vectors",
         "solvers/reading.py",
-        "return Factors(U, self.S, self.V.conj().T,",
-        "return Factors(U, self.S, self.V.T,",
+        "return Factors(U, self.S, V.conj().T,",
+        "return Factors(U, self.S, V.T,",
         "solvers/test_solvers.py",
         "solvers",
     ),

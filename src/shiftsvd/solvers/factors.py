@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, unshifted
+from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, placed, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
-from shiftsvd.numerics.panels import to_spare
+from shiftsvd.numerics.places import on_host, to_spare
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Lazy
 
@@ -45,8 +45,9 @@ def long_factor(A: Operator, V: Panel) -> Panel:
     lazy: Panel | None = lazy_basis(A, V)
     if lazy is not None:
         return lazy
+    V = placed(A, V)
     Y = matmat_in_double(A, V)
-    return graded_basis(Y, overwrite=to_spare(Y, V))
+    return on_host(graded_basis(Y, to_spare(Y, V)))
 
 
 def rounding(A: Operator, eps: float) -> float:
