@@ -27,7 +27,7 @@ class DevicePanel(Elsewhere):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """How many rows and columns there are."""
         return int(self.x.shape[0]), int(self.x.shape[1])
 
     @property
