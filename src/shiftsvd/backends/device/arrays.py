@@ -96,8 +96,8 @@ class Arrays(ABC):
         """The sums of the columns of a dense array."""
 
     @abstractmethod
-    def largest(self, x: Any) -> float:
-        """The largest number of a dense array; NaN where there is one."""
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of a dense array; NaN where there is one."""
 
     @abstractmethod
     def qr(self, x: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.panels import DevicePanel
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, panel_dtype
 
 # Entries of a piece of a block that is made dense in double precision.
@@ -122,6 +124,26 @@ class DeviceBlocks(Blocked):
         w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
+
+    def column_exponents(self) -> Vector:
+        """Powers of two of the largest entries of the columns, from dense pieces."""
+        pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
+        parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for D in pieces)
+        return exponents_of(reduce(np.maximum, parts))
+
+    def row_exponents(self) -> Vector:
+        """Powers of two of the largest entries of the rows: of the columns of the adjoint."""
+        return self.turned().column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DeviceBlocks | None":
+        """A copy with its numbers multiplied, in double precision; None of single ones, whose range is another."""
+        X = self.times(rows, cols) if self.dtype == self.double else None
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
+
+    @abstractmethod
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """``diag(2^rows) X diag(2^cols)`` of the stored numbers; None where that cannot be had."""
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, on the host."""

@@ -65,9 +65,9 @@ class CupyArrays(Arrays):
         """The sums of the columns of an array."""
         return x.sum(axis=0)
 
-    def largest(self, x: Any) -> float:
-        """The largest number of an array."""
-        return float(x.max())
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of an array."""
+        return x.max(axis=0)
 
     def qr(self, x: Any) -> tuple[Any, Any]:
         """Q and R of an array."""

@@ -11,7 +11,9 @@ from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel, field_of
 
 # Entries of a block: 64 MiB in double precision.
@@ -43,6 +45,13 @@ class DeviceRows(DeviceBlocks):
         """A range of stored rows in double precision."""
         X = self.arrays.in_dtype(self.X[rows[0] : rows[1], :], self.double)
         return self.arrays.adjoint(X).T if self.conjugate else X
+
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """The stored array in double precision, times powers of two."""
+        X = self.arrays.in_dtype(self.X, self.double)
+        for e, shape in ((rows, (-1, 1)), (cols, (1, -1))):
+            X = X * self.arrays.up(np.reshape(two_to(e), shape)) if np.any(e) else X
+        return X
 
     def block(self, rows: Rows, dtype: np.dtype[Any]) -> Any:
         """A range of shifted rows in some precision."""
@@ -96,6 +105,7 @@ class DeviceRows(DeviceBlocks):
         w = np.ones(self.shape[1]) if weights is None else weights
         return self._moments(self.piece(rows).T, w)
 
+    @unwarned
     def _moments(self, D: Any, w: Vector) -> Moments:
         """Moments of the columns of a dense array on the device."""
         total, up = float(w.sum()), self.up(w[None, :])
@@ -107,11 +117,13 @@ class DeviceRows(DeviceBlocks):
         shift, M2 = self.arrays.down(correction)[0], self.arrays.down(squares)[0]
         return Moments(total, self.arrays.down(mean)[0] + shift, np.maximum(M2 - total * np.abs(shift) ** 2, 0))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms of the shifted blocks, or from the moments where they are known."""
         known = self.known_squares() if weights is None else None
         return self.squares_of_pieces(weights) if known is None else known
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms of the shifted blocks."""
         return self.row_squares_of_pieces(weights)

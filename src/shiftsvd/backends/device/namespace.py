@@ -73,9 +73,9 @@ class NamespaceArrays(Arrays):
         """The sums of the columns of an array."""
         return self.xp.sum(x, axis=0)
 
-    def largest(self, x: Any) -> float:
-        """The largest number of an array."""
-        return float(self.xp.max(x))
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of an array."""
+        return self.xp.max(x, axis=0)
 
     def qr(self, x: Any) -> tuple[Any, Any]:
         """Q and R of an array, by the extension of the standard for linear algebra."""

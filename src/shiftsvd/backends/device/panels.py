@@ -44,10 +44,10 @@ class DevicePanel(Elsewhere):
         return self.shape[0]
 
     def __getitem__(self, part: Any) -> "DevicePanel":
-        return self._new(self.x[part] if isinstance(part, tuple) else self.x[part, :])
+        return self._new(self.x[self._inside(part)])
 
     def __setitem__(self, part: Any, values: "DevicePanel") -> None:
-        self.x[part if isinstance(part, tuple) else (part, slice(None))] = self.arrays.in_dtype(values.x, self.dtype)
+        self.x[self._inside(part)] = self.arrays.in_dtype(values.x, self.dtype)
 
     def __matmul__(self, C: Any) -> "DevicePanel":
         B, C = self._alike(C)
@@ -112,7 +112,7 @@ class DevicePanel(Elsewhere):
 
     def largest(self) -> float:
         """The largest size of an entry."""
-        return self.arrays.largest(abs(self.x))
+        return float(np.max(self.arrays.down(self.arrays.column_largest(abs(self.x)))))
 
     def lengths(self) -> Vector:
         """Norms of the columns, by sums in double precision."""
@@ -165,6 +165,12 @@ class DevicePanel(Elsewhere):
         return self.qr()[1]
 
     # -----------------------------------------------------------------------------------------------------------------
+
+    def _inside(self, part: Any) -> tuple[slice, ...]:
+        """A range of rows, and one of columns, that end where the panel does: others the standard does not know."""
+        rows, columns = part if isinstance(part, tuple) else (part, slice(None))
+        ranges = zip((rows, columns), self.shape, strict=True)
+        return tuple(slice(*wanted.indices(size)[:2]) for wanted, size in ranges)
 
     @property
     def _double(self) -> np.dtype[Any]:

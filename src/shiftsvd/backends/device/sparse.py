@@ -15,7 +15,9 @@ from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
 from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.sparse import CANCELLED
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel, field_of
 
 # Rows of a block, and its most entries, which places of 32 bits can count.
@@ -204,6 +206,17 @@ class DeviceCSR(DeviceBlocks):
                 sums = added(sums, self._backward(at, Y, dtype))
             return self.beside(V, self.arrays.in_dtype(self._ended(sums), dtype))
 
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """The stored matrix in double precision, times powers of two; None where these differ from row to row."""
+        if np.ndim(rows):
+            return None
+        data, indices, _ = self.arrays.parts(self.X)
+        data = self.arrays.in_dtype(data, self.double)
+        for e in (rows, cols):
+            factors = self.arrays.up(np.reshape(two_to(e), -1))
+            data = data * (factors[indices] if np.ndim(e) else factors)
+        return self.arrays.with_data(self.X, data)
+
     def stored_dense(self, rows: Rows) -> Any:
         """A range of stored rows, dense."""
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
@@ -230,6 +243,7 @@ class DeviceCSR(DeviceBlocks):
         found = self._moments(block.columns, block.rows, np.ones(self.shape[1]) if weights is None else weights)
         return Moments(found.count, found.mean.conj(), found.M2)
 
+    @unwarned
     def _moments(self, X: Any, Xh: Any, w: Vector) -> Moments:
         """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
         total, up = float(w.sum()), self.up(w[:, None])
@@ -247,6 +261,7 @@ class DeviceCSR(DeviceBlocks):
         mean = self.arrays.down(means)[:, 0].conj()
         return Moments(total, mean, np.maximum(M2 + np.maximum(total - stored, 0) * np.abs(mean) ** 2, 0))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms, from moments or sums over the entries; from dense pieces where they cancel."""
         known = self.known_squares() if weights is None else None
@@ -273,6 +288,7 @@ class DeviceCSR(DeviceBlocks):
         found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
         return np.asarray(sum(found, np.zeros(len(self._full))))
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms: from sums over the entries, or from dense pieces where there is a shift."""
         if self.shift is not None:

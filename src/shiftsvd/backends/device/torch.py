@@ -96,9 +96,9 @@ class TorchArrays(Arrays):
         """The sums of the columns of a tensor."""
         return x.sum(dim=0)
 
-    def largest(self, x: Any) -> float:
-        """The largest number of a tensor."""
-        return float(x.max())
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of a tensor."""
+        return x.amax(dim=0)
 
     def qr(self, x: Any) -> tuple[Any, Any]:
         """Q and R of a tensor."""
