@@ -36,18 +36,18 @@ class Factors(NamedTuple):
 
 
 def _adjoint(F: Lazy) -> Lazy:
-    """The conjugate transpose, as lazy as F."""
-    return (lambda: F().conj().T) if callable(F) else F.conj().T
+    """The conjugate transpose, as lazy as F, on the host."""
+    return (lambda: on_host(F()).conj().T) if callable(F) else F.conj().T
 
 
 def long_factor(A: Operator, V: Panel) -> Panel:
-    """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
+    """U of ``A V = U diag(S)``, where A multiplies; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = lazy_basis(A, V)
     if lazy is not None:
         return lazy
     V = placed(A, V)
     Y = matmat_in_double(A, V)
-    return on_host(graded_basis(Y, to_spare(Y, V)))
+    return graded_basis(Y, overwrite=to_spare(Y, V))
 
 
 def rounding(A: Operator, eps: float) -> float:

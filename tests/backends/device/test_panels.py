@@ -258,3 +258,31 @@ def test_errors_of_sixty_spectra_are_within_their_bounds() -> None:
         exact = np.linalg.svd(X.astype(np.float64), compute_uv=False)[:5]
         assert F.info.converged
         assert np.all(np.abs(F.S - exact) / exact <= F.info.value_errors + 1e-14)
+
+
+@kinds
+@pytest.mark.parametrize("solver", ["lanczos", "gram", "exact"])
+def test_left_vectors_of_a_tall_matrix_are_made_where_it_lies(make: Any, solver: str) -> None:
+    X = numbers((150, 24), "f4")
+    A = ss.as_operator(make(X))
+    F, G = (ss.svd(given, 4, shift="mean", solver=solver, rng=0) for given in (make(X), X))
+    U = places.on_host(DevicePanel(F.U, A.arrays))  # type: ignore[attr-defined]
+    assert U.dtype == np.float32
+    assert np.allclose(np.abs(np.sum(U * G.U, axis=0)), 1, atol=1e-3)
+    assert np.allclose(np.sum(U * G.U, axis=0) > 0, True)  # the signs, too
+    assert np.array_equal(F.to_host().U, U)  # type: ignore[attr-defined]
+    part = F.truncate(2)
+    assert np.array_equal(places.on_host(DevicePanel(part.U, A.arrays)), U[:, :2])  # type: ignore[attr-defined]
+    assert F.shape == (150, 24)
+
+
+def test_left_vectors_cross_where_the_host_asks_for_them_alone() -> None:
+    X = Far(numbers((150, 24), "f4"))
+    A = ss.as_operator(X)
+    crossings = A.arrays.crossings  # type: ignore[attr-defined]
+    F = ss.svd(A, 4, shift="mean", solver="lanczos", rng=0)
+    crossings.clear()
+    assert F.truncate(3).shape == (150, 24)
+    assert (150, 4) not in crossings
+    assert F.U.shape == (150, 4)
+    assert crossings.count((150, 4)) == 1
