@@ -46,7 +46,7 @@ class Scaled(Derived):
 
     rows: Vector | None = None
     cols: Vector | None = None
-    _weighed: tuple[Vector | None, Vector | None] = field(init=False)  # weights of rows, and what came of them
+    _weighed: tuple[Vector | None, Vector | None] | None = field(default=None, init=False)  # weights, what came of them
 
     def __post_init__(self) -> None:
         for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
@@ -110,9 +110,11 @@ class Scaled(Derived):
         """What `gram` weighs the rows of A with: made once, and sent to a device once, where nobody can change it."""
         if weights is not None and weights.flags.writeable:
             return power(self.rows, weights)
-        if "_weighed" not in vars(self) or self._weighed[0] is not weights:
-            vars(self)["_weighed"] = weights, read_only(power(self.rows, weights))
-        return self._weighed[1]
+        known = self._weighed
+        if known is None or known[0] is not weights:
+            known = weights, read_only(power(self.rows, weights))
+            vars(self)["_weighed"] = known
+        return known[1]
 
     def placed(self, V: Panel) -> Panel:
         """The panel where A multiplies.

@@ -106,14 +106,12 @@ class Arrays(ABC):
     def column(self, x: Vector, dtype: np.dtype[Any]) -> Any:
         """A vector of the host as a column on the device; one that is read-only is sent once."""
         place = x.__array_interface__["data"][0], x.size, x.strides[0], dtype
-        if x.flags.writeable or place not in self._kept:
-            there = self.up(np.ascontiguousarray(x.reshape(-1, 1), dtype))
-            if x.flags.writeable:
-                return there
-            if len(self._kept) == KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[place] = x, there
-        return self._kept[place][1]
+        known = None if x.flags.writeable else self._kept.get(place)
+        if known is None:
+            known = x, self.up(np.ascontiguousarray(x.reshape(-1, 1), dtype))
+            if not x.flags.writeable:
+                self._kept = dict([*self._kept.items(), (place, known)][-KEPT:])
+        return known[1]
 
     @contextmanager
     def exact(self) -> Iterator[None]:
