@@ -1,0 +1,187 @@
+"""Our own products of sparse rows on a card: entries in chunks of rows, by rows and by columns; the same bits anywhere.
+
+The order of every sum follows from the data and the width of the panel, whatever the card: see chunks.cu. The sums of a
+row, and of a column inside of a chunk, are in the precision of the panel; everything from there on is double.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.card import Card, Options
+
+# Rows of a chunk: with the widest rows of a panel, of 128 bytes, they fill what shared memory every card has since
+# 2020. Threads of a block, of which two fit on a processor then.
+ROWS, THREADS = 768, 512
+ROW_BYTES = (32, 64, 128)
+# Blocks of threads, each with sums of its own: enough for any card, on every card as many; fewer where the sums would
+# take more than this many bytes and than an eighth of the entries.
+BLOCKS, SUMS = 256, 2**26
+DOUBLE = np.dtype(np.float64)
+NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "unsigned short"}
+
+
+class Chunks:
+    """The entries of a CSR matrix without duplicates on a card, and their products.
+
+    Parameters
+    ----------
+    card : Card
+    parts : three arrays on the card
+        Entries of float32 or float64, their columns, and where rows begin, in int64.
+    types : (dtype, dtype)
+        Of the entries, and of the columns.
+    shape : (int, int)
+    rows, threads : int
+        Of a chunk, and of a block.
+
+    Notes
+    -----
+    An error of a product is at most ``(h + 2) eps |X|^T |w| |X| |V|``, with eps of the panels' precision, of sums that
+    have at most h terms in it: a share of a row's entries, 1/4 to 1/16 by the width of the panel, and of a chunk's
+    rows. However many rows there are, h does not grow: the sums of chunks are double.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        parts: tuple[Any, Any, Any],
+        types: tuple[np.dtype[Any], np.dtype[Any]],
+        shape: tuple[int, int],
+        *,
+        rows: int = ROWS,
+        threads: int = THREADS,
+    ) -> None:
+        self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
+        self.data, _, self.begins = parts
+        self.dtype, self.index = types
+        (m, n), stored = shape, int(self.data.shape[0])
+        self.chunks = -(-m // rows)
+        self.named = np.dtype(np.uint16 if n <= 2**16 else np.int32)
+        self.columns = card.empty((stored,), self.named)
+        self.by_columns, self.rows_of = card.empty((stored,), self.dtype), card.empty((stored,), np.dtype(np.uint16))
+        self.ends = card.empty((self.chunks, n), np.dtype(np.uint32))
+        self.bytes = stored * (2 * self.dtype.itemsize + 2 + self.named.itemsize)
+        arrays = (*parts, self.columns, self.by_columns, self.rows_of, self.ends)
+        options = self._options(self.dtype, ROW_BYTES[1] // self.dtype.itemsize)
+        card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, m, n)
+
+    def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
+        """``[X D] V`` in the precision of the panels V, which are given one under the other; D are the sides."""
+        return self._multiplied(V, sides, dtype, kept=True)
+
+    def scattered(self, W: Any, sides: Any, dtype: np.dtype[Any]) -> Any:
+        """``[X D]^T W`` in double precision."""
+        return self._multiplied([W], sides, dtype, given=True)
+
+    def gram(self, V: Sequence[Any], sides: Any, weights: Any, dtype: np.dtype[Any]) -> Any:
+        """``[X D]^T diag(weights) [X D] V`` in double precision, from one read."""
+        return self._multiplied(V, sides, dtype, weights=weights)
+
+    def _multiplied(
+        self,
+        panels: Sequence[Any],
+        sides: Any,
+        dtype: np.dtype[Any],
+        *,
+        weights: Any = None,
+        given: bool = False,
+        kept: bool = False,
+    ) -> Any:
+        """A product, some columns of the panels after the other."""
+        wide, height = int(panels[0].shape[1]), self.shape[0] if kept else self.shape[1] + width_of(sides)
+        product = self.card.empty((height, wide), dtype if kept else DOUBLE)
+        for lo, hi, width in cut(wide, dtype):
+            here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
+            operands = (None, sides, weights, here) if given else (here, sides, weights, None)
+            part = self._rows(operands, width, dtype) if kept else self._sums(operands, (height, width), dtype)
+            product[:, lo:hi] = part[:, : hi - lo]
+        return product
+
+    def _stacked(self, panels: Sequence[Any], width: int, dtype: np.dtype[Any]) -> Any:
+        """Panels one under the other, with columns of zeros up to a width."""
+        stacked = self.card.empty((sum(int(panel.shape[0]) for panel in panels), width), dtype)
+        stacked[:, width_of(panels[0]) :] = 0
+        lo = 0
+        for panel in panels:
+            hi = lo + int(panel.shape[0])
+            stacked[lo:hi, : width_of(panel)] = panel
+            lo = hi
+        return stacked
+
+    def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
+        """``[X D] V``."""
+        found = self.card.empty((self.shape[0], width), dtype)
+        self._launch(min(self.chunks, BLOCKS), (*operands, found, None), width, dtype)
+        return found
+
+    def _sums(self, operands: tuple[Any, ...], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        """``[X D]^T Y``: of each block of threads, and then of all, in their order."""
+        count = shape[0] * shape[1]
+        blocks = max(1, min(self.chunks, BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
+        sums, total = self.card.empty((blocks, *shape), DOUBLE), self.card.empty(shape, DOUBLE)
+        self._launch(blocks, (*operands, None, sums), shape[1], dtype)
+        options, adding = self._options(dtype, shape[1]), -(-count // self.threads)
+        self.card.launch(options, "add_up", adding, self.threads, 0, sums, total, blocks, count)
+        return total
+
+    def _launch(self, blocks: int, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> None:
+        """The kernel on all chunks."""
+        data = self.data, self.columns, self.begins, self.by_columns, self.rows_of, self.ends
+        sizes, shared = (*self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
+        self.card.launch(
+            self._options(dtype, width), "multiply", blocks, self.threads, shared, *data, *operands, *sizes
+        )
+
+    def _options(self, dtype: np.dtype[Any], width: int) -> Options:
+        """What the kernels are compiled with: kinds of numbers, and sizes."""
+        kinds = {"DATA": self.dtype, "PANEL": dtype, "INDEX": self.index, "COLUMN": self.named}
+        sizes = {"WIDTH": width, "ROWS": self.rows, "THREADS": self.threads}
+        named = {key: NAMES[kind.str[1:]] for key, kind in kinds.items()} | sizes
+        return tuple(f"-D{key}={value}" for key, value in named.items())
+
+
+def width_of(panel: Any) -> int:
+    """The columns of a panel; none of None."""
+    return 0 if panel is None else int(panel.shape[1])
+
+
+def cut(wide: int, dtype: np.dtype[Any]) -> list[tuple[int, int, int]]:
+    """Ranges of columns, and how wide the rows of a panel are made for each: the narrowest that hold what is left."""
+    widths, found, lo = [row // dtype.itemsize for row in ROW_BYTES], [], 0
+    while lo < wide:
+        width = next((width for width in widths if width >= wide - lo), widths[-1])
+        found.append((lo, min(lo + width, wide), width))
+        lo += width
+    return found
+
+
+def own(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
+    """Our own products of a CSR matrix; None where it lies on no card, or the library's pay better, or are asked for.
+
+    ``SHIFTSVD_KERNELS`` says here what it says of the kernels of the host: "off" are the library's products, and with
+    "require" it is an error where ours cannot be compiled; else that is one line in the log.
+    """
+    card, wanted = arrays.card(), os.environ.get("SHIFTSVD_KERNELS", "auto")
+    (m, n), (data, indices, indptr) = X.shape, arrays.parts(X)
+    types = arrays.dtype_of(data), arrays.dtype_of(indices)
+    if card is None or wanted == "off" or types[0].str[1:] not in ("f4", "f8") or not pays(int(m), int(n), stored):
+        return None
+    begins = arrays.up(np.asarray(arrays.down(indptr), np.int64))
+    try:
+        return Chunks(card, (data, indices, begins), types, (int(m), int(n)))
+    except (OSError, RuntimeError) as error:
+        if wanted == "require":
+            raise
+        line = str(error).partition("\n")[0]
+        logging.getLogger("shiftsvd").warning(f"products on the card are those of its library: {line}")
+        return None
+
+
+def pays(m: int, n: int, stored: int) -> bool:
+    """Whether there are more entries than places where columns of chunks end: of fewer, these places take longest."""
+    return stored >= -(-m // ROWS) * n

@@ -1,0 +1,200 @@
+// A card made of the host: the text of our CUDA kernels, run by fibers, behind the names of the CUDA driver.
+//
+// Every thread of a block is a fiber. They run one at a time, each up to its next barrier or shuffle, in an order that
+// `turns` chooses: forwards, backwards, or at random. A barrier that is missing, or that only some threads reach, shows.
+// CHUNKS is the path of the kernels.
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __shared__
+#define __restrict__
+#define __launch_bounds__(...)
+
+struct Index3 {
+  unsigned x = 0;
+};
+static Index3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+enum Turns { forwards, backwards, random_turns };
+enum State { ready, at_barrier, at_shuffle, ended };
+
+struct Fiber {
+  State state = ready;
+  bool begun = false, second = false;  // which of two places its next shuffle takes
+  ucontext_t beginning;
+  jmp_buf here;
+  std::vector<char> stack = std::vector<char>(1 << 16);
+};
+
+std::vector<Fiber> fibers;
+jmp_buf scheduler;
+void (*body)(void **);
+void **arguments;
+double shuffled[2][1024];
+
+__attribute__((noinline)) void suspend(State state) {
+  Fiber &me = fibers[threadIdx.x];
+  me.state = state;
+  if (!_setjmp(me.here)) _longjmp(scheduler, 1);
+}
+
+void begin() {
+  body(arguments);
+  fibers[threadIdx.x].state = ended;
+  _longjmp(scheduler, 1);
+}
+
+__attribute__((noinline)) void resume(unsigned t) {
+  threadIdx.x = t;
+  Fiber &fiber = fibers[t];
+  if (_setjmp(scheduler)) return;
+  if (fiber.begun) _longjmp(fiber.here, 1);
+  fiber.begun = true;
+  setcontext(&fiber.beginning);
+}
+
+// Whether all fibers of a range wait for the same, and then let them go on.
+bool released(unsigned first, unsigned last, State state) {
+  for (unsigned t = first; t < last; t++)
+    if (fibers[t].state != state) return false;
+  for (unsigned t = first; t < last; t++) fibers[t].state = ready;
+  return true;
+}
+
+bool run_block(Turns turns, std::mt19937 &random) {
+  const unsigned count = blockDim.x;
+  fibers = std::vector<Fiber>(count);
+  for (Fiber &fiber : fibers) {
+    getcontext(&fiber.beginning);
+    fiber.beginning.uc_stack = {fiber.stack.data(), 0, fiber.stack.size()};
+    makecontext(&fiber.beginning, begin, 0);
+  }
+  for (;;) {
+    bool moved = false;
+    const unsigned offset = turns == random_turns ? random() % count : 0;
+    for (unsigned i = 0; i < count; i++) {
+      const unsigned t = turns == backwards ? count - 1 - i : (i + offset) % count;
+      if (fibers[t].state != ready) continue;
+      resume(t);
+      moved = true;
+    }
+    for (unsigned t = 0; t < count; t += 32) moved |= released(t, t + 32, at_shuffle);
+    if (released(0, count, ended)) return true;
+    moved |= released(0, count, at_barrier);
+    if (!moved) return false;  // some wait for others that never come
+  }
+}
+
+}  // namespace
+
+static void __syncthreads() { suspend(at_barrier); }
+
+template <class T>
+static T __shfl_xor_sync(unsigned, T value, int apart) {
+  Fiber &me = fibers[threadIdx.x];
+  double *places = shuffled[me.second];
+  me.second = !me.second;
+  places[threadIdx.x] = value;
+  suspend(at_shuffle);
+  return T(places[threadIdx.x ^ unsigned(apart)]);
+}
+
+static float __fmul_rn(float a, float b) { return a * b; }
+static float __fadd_rn(float a, float b) { return a + b; }
+static double __dmul_rn(double a, double b) { return a * b; }
+static double __dadd_rn(double a, double b) { return a + b; }
+
+#include CHUNKS
+
+constexpr unsigned room = ROWS * LANES + THREADS;
+Lane shared[room];
+
+namespace {
+
+template <class... A, std::size_t... I>
+void spread(void (*kernel)(A...), void **given, std::index_sequence<I...>) {
+  kernel(*static_cast<A *>(given[I])...);
+}
+
+template <auto kernel>
+struct Called;
+template <class... A, void (*kernel)(A...)>
+struct Called<kernel> {
+  static void call(void **given) { spread(kernel, given, std::index_sequence_for<A...>()); }
+};
+
+struct Function {
+  const char *name;
+  void (*call)(void **);
+  unsigned granted;  // bytes of shared memory, more than 48 KiB if they were asked for
+};
+Function functions[] = {
+    {"multiply", Called<multiply>::call, 48 << 10},
+    {"add_up", Called<add_up>::call, 48 << 10},
+    {"order", Called<order>::call, 48 << 10},
+};
+int contexts = 0;
+enum { success = 0, invalid_value = 1, invalid_context = 201, not_found = 500, launch_failed = 719 };
+
+}  // namespace
+
+extern "C" {
+
+int turns = 0;
+unsigned seed = 0;
+
+int cuDevicePrimaryCtxRetain(void **context, int) {
+  *context = &contexts;
+  return success;
+}
+int cuCtxPushCurrent_v2(void *context) {
+  contexts += context == &contexts;
+  return context == &contexts ? success : invalid_context;
+}
+int cuCtxPopCurrent_v2(void **) { return contexts-- > 0 ? success : invalid_context; }
+int cuModuleLoadData(void **module, const void *) {
+  *module = functions;
+  return contexts ? success : invalid_context;
+}
+int cuModuleGetFunction(void **function, void *module, const char *name) {
+  for (Function &f : functions)
+    if (module == functions && !std::strcmp(f.name, name)) return *function = &f, success;
+  return not_found;
+}
+int cuFuncSetAttribute(void *function, int what, int value) {
+  if (what != 8 || unsigned(value) > sizeof shared) return invalid_value;
+  static_cast<Function *>(function)->granted = unsigned(value);
+  return success;
+}
+int cuGetErrorName(int error, const char **name) {
+  *name = error == launch_failed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OF_THE_CALL";
+  return success;
+}
+int cuLaunchKernel(void *function, unsigned blocks, unsigned gy, unsigned gz, unsigned threads, unsigned ty, unsigned tz,
+                   unsigned bytes, void *, void **given, void **) {
+  const Function &f = *static_cast<Function *>(function);
+  if (!contexts) return invalid_context;
+  if (!blocks || !threads || threads % 32 || threads > THREADS || gy * gz * ty * tz != 1) return invalid_value;
+  if (bytes > f.granted || bytes > sizeof shared) return invalid_value;
+  body = f.call, arguments = given, blockDim.x = threads, gridDim.x = blocks;
+  std::mt19937 random(seed);
+  for (unsigned b = 0; b < blocks; b++) {
+    blockIdx.x = turns == backwards ? blocks - 1 - b : b;
+    std::memset(static_cast<void *>(shared), 0xff, sizeof shared);  // NaN
+    if (!run_block(Turns(turns), random)) return launch_failed;
+  }
+  return success;
+}
+}

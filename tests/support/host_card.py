@@ -1,0 +1,104 @@
+"""A card made of the host, for our own kernels: their text is compiled with the C++ compiler that is there, by fibers."""
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from shiftsvd.backends.device import card
+from shiftsvd.backends.device.card import Card, Options
+from shiftsvd.backends.device.chunks import Chunks
+from tests.support.fake_device import FakeArrays, Far
+
+EMULATION = Path(__file__).with_suffix(".cpp")
+FORWARDS, BACKWARDS, RANDOM = range(3)
+GUARD = 64  # bytes before and after each array, which nobody may write to
+
+
+@cache
+def built(options: Options, text: str) -> ctypes.CDLL:
+    """The kernels behind the functions of a driver; skips where they cannot be built."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs a C++ compiler, and the fibers of Linux")
+    room = Path(mkdtemp(prefix="host-card-"))
+    (room / "chunks.cu").write_text(text, encoding="utf-8")
+    flags = ["-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE"]
+    library = room / f"{blake2b(repr(options).encode(), digest_size=8).hexdigest()}.so"
+    named = [*options, f'-DCHUNKS="{room / "chunks.cu"}"']
+    subprocess.run([compiler, *flags, *named, "-o", str(library), str(EMULATION)], check=True)
+    found = ctypes.CDLL(str(library))
+    shutil.rmtree(room)
+    return found
+
+
+class Room(Far):
+    """An array on the fake device that can be written to."""
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self.near[key] = values.near if isinstance(values, Far) else values
+
+
+class HostCard(Card):
+    """The card: threads take turns as `turns` says, and memory is looked after."""
+
+    def __init__(self, turns: int = FORWARDS, seed: int = 0, text: str | None = None) -> None:
+        super().__init__(0, "sm_90")
+        self.turns, self.seed, self.text = turns, seed, text or card.SOURCE.read_text(encoding="utf-8")
+        self.guarded: list[np.ndarray] = []
+        self._library: ctypes.CDLL | None = None
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Far:
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        memory = np.full(size + 2 * GUARD + 16, 0xFF, np.uint8)
+        memory = memory[-memory.ctypes.data % 16 :][: size + 2 * GUARD]
+        self.guarded.append(memory)
+        return Room(memory[GUARD : GUARD + size].view(dtype).reshape(shape))
+
+    def pointer(self, x: Any) -> int:
+        assert x.near.flags.c_contiguous
+        return int(x.near.ctypes.data)
+
+    def stream(self) -> int:
+        return 0
+
+    def launch(self, options: Options, *given: Any) -> None:
+        """The kernel in the library that was built for these options."""
+        self._library = built(options, self.text)
+        ctypes.c_int.in_dll(self._library, "turns").value = self.turns
+        ctypes.c_uint.in_dll(self._library, "seed").value = self.seed
+        super().launch(options, *given)
+        assert all((memory[:GUARD] == 0xFF).all() and (memory[-GUARD:] == 0xFF).all() for memory in self.guarded)
+
+    def driver(self) -> ctypes.CDLL:
+        assert self._library is not None
+        return self._library
+
+    def compiled(self, options: Options) -> bytes:
+        return b"the library"
+
+
+class CardArrays(FakeArrays):
+    """The adapter of the fake device, on which our kernels run."""
+
+    def __init__(self, there: HostCard) -> None:
+        super().__init__()
+        self.there = there
+
+    def card(self) -> Card:
+        return self.there
+
+
+def chunks_of(X: sparse.csr_array, there: HostCard, rows: int, threads: int, index: Any = np.int64) -> Chunks:
+    """A CSR on the card."""
+    parts = Far(X.data), Far(X.indices.astype(index)), Far(X.indptr.astype(np.int64))
+    return Chunks(there, parts, (X.dtype, np.dtype(index)), X.shape, rows=rows, threads=threads)
