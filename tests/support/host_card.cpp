@@ -1,18 +1,13 @@
 // A card made of the host: the text of our CUDA kernels, run by fibers, behind the names of the CUDA driver.
 //
 // Every thread of a block is a fiber. They run one at a time, each up to its next barrier or shuffle, in an order that
-// `turns` chooses: forwards, backwards, or at random. A barrier that is missing, or that only some threads reach, shows.
-// CHUNKS is the path of the kernels.
+// `turns` chooses: forwards, backwards, or at random. A barrier that is missing, or that only some threads reach,
+// shows. CHUNKS is the path of the kernels.
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <random>
-#include <tuple>
 #include <utility>
-#include <vector>
 
 #define __global__
 #define __device__
@@ -35,14 +30,14 @@ struct Fiber {
   bool begun = false, second = false;  // which of two places its next shuffle takes
   ucontext_t beginning;
   jmp_buf here;
-  std::vector<char> stack = std::vector<char>(1 << 16);
 };
 
-std::vector<Fiber> fibers;
+alignas(16) char stacks[THREADS][1 << 14];
+Fiber fibers[THREADS];
 jmp_buf scheduler;
 void (*body)(void **);
 void **arguments;
-double shuffled[2][1024];
+double shuffled[2][THREADS];
 
 __attribute__((noinline)) void suspend(State state) {
   Fiber &me = fibers[threadIdx.x];
@@ -73,17 +68,19 @@ bool released(unsigned first, unsigned last, State state) {
   return true;
 }
 
-bool run_block(Turns turns, std::mt19937 &random) {
+bool run_block(Turns turns, unsigned &random) {
   const unsigned count = blockDim.x;
-  fibers = std::vector<Fiber>(count);
-  for (Fiber &fiber : fibers) {
-    getcontext(&fiber.beginning);
-    fiber.beginning.uc_stack = {fiber.stack.data(), 0, fiber.stack.size()};
-    makecontext(&fiber.beginning, begin, 0);
+  for (unsigned t = 0; t < count; t++) {
+    fibers[t] = Fiber();
+    getcontext(&fibers[t].beginning);
+    fibers[t].beginning.uc_stack.ss_sp = stacks[t];
+    fibers[t].beginning.uc_stack.ss_size = sizeof stacks[t];
+    makecontext(&fibers[t].beginning, begin, 0);
   }
   for (;;) {
     bool moved = false;
-    const unsigned offset = turns == random_turns ? random() % count : 0;
+    random = random * 1664525 + 1013904223;  // Numerical Recipes' generator: any will do
+    const unsigned offset = turns == random_turns ? (random >> 8) % count : 0;
     for (unsigned i = 0; i < count; i++) {
       const unsigned t = turns == backwards ? count - 1 - i : (i + offset) % count;
       if (fibers[t].state != ready) continue;
@@ -99,7 +96,9 @@ bool run_block(Turns turns, std::mt19937 &random) {
 
 }  // namespace
 
-static void __syncthreads() { suspend(at_barrier); }
+static void __syncthreads() {
+  suspend(at_barrier);
+}
 
 template <class T>
 static T __shfl_xor_sync(unsigned, T value, int apart) {
@@ -111,10 +110,18 @@ static T __shfl_xor_sync(unsigned, T value, int apart) {
   return T(places[threadIdx.x ^ unsigned(apart)]);
 }
 
-static float __fmul_rn(float a, float b) { return a * b; }
-static float __fadd_rn(float a, float b) { return a + b; }
-static double __dmul_rn(double a, double b) { return a * b; }
-static double __dadd_rn(double a, double b) { return a + b; }
+static float __fmul_rn(float a, float b) {
+  return a * b;
+}
+static float __fadd_rn(float a, float b) {
+  return a + b;
+}
+static double __dmul_rn(double a, double b) {
+  return a * b;
+}
+static double __dadd_rn(double a, double b) {
+  return a + b;
+}
 
 #include CHUNKS
 
@@ -132,7 +139,9 @@ template <auto kernel>
 struct Called;
 template <class... A, void (*kernel)(A...)>
 struct Called<kernel> {
-  static void call(void **given) { spread(kernel, given, std::index_sequence_for<A...>()); }
+  static void call(void **given) {
+    spread(kernel, given, std::index_sequence_for<A...>());
+  }
 };
 
 struct Function {
@@ -146,6 +155,7 @@ Function functions[] = {
     {"order", Called<order>::call, 48 << 10},
 };
 int contexts = 0;
+void *const there = reinterpret_cast<void *>(64);  // the context
 enum { success = 0, invalid_value = 1, invalid_context = 201, not_found = 500, launch_failed = 719 };
 
 }  // namespace
@@ -155,15 +165,21 @@ extern "C" {
 int turns = 0;
 unsigned seed = 0;
 
+int cuDeviceGet(int *device, int ordinal) {
+  *device = ordinal;
+  return success;
+}
 int cuDevicePrimaryCtxRetain(void **context, int) {
-  *context = &contexts;
+  *context = there;
   return success;
 }
 int cuCtxPushCurrent_v2(void *context) {
-  contexts += context == &contexts;
-  return context == &contexts ? success : invalid_context;
+  contexts += context == there;
+  return context == there ? success : invalid_context;
 }
-int cuCtxPopCurrent_v2(void **) { return contexts-- > 0 ? success : invalid_context; }
+int cuCtxPopCurrent_v2(void **) {
+  return contexts-- > 0 ? success : invalid_context;
+}
 int cuModuleLoadData(void **module, const void *) {
   *module = functions;
   return contexts ? success : invalid_context;
@@ -182,14 +198,14 @@ int cuGetErrorName(int error, const char **name) {
   *name = error == launch_failed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OF_THE_CALL";
   return success;
 }
-int cuLaunchKernel(void *function, unsigned blocks, unsigned gy, unsigned gz, unsigned threads, unsigned ty, unsigned tz,
-                   unsigned bytes, void *, void **given, void **) {
+int cuLaunchKernel(void *function, unsigned blocks, unsigned gy, unsigned gz, unsigned threads, unsigned ty,
+                   unsigned tz, unsigned bytes, void *, void **given, void **) {
   const Function &f = *static_cast<Function *>(function);
   if (!contexts) return invalid_context;
   if (!blocks || !threads || threads % 32 || threads > THREADS || gy * gz * ty * tz != 1) return invalid_value;
   if (bytes > f.granted || bytes > sizeof shared) return invalid_value;
   body = f.call, arguments = given, blockDim.x = threads, gridDim.x = blocks;
-  std::mt19937 random(seed);
+  unsigned random = seed;
   for (unsigned b = 0; b < blocks; b++) {
     blockIdx.x = turns == backwards ? blocks - 1 - b : b;
     std::memset(static_cast<void *>(shared), 0xff, sizeof shared);  // NaN

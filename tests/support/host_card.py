@@ -1,4 +1,4 @@
-"""A card made of the host, for our own kernels: their text is compiled with the C++ compiler that is there, by fibers."""
+"""A card made of the host, for our own kernels: their text is compiled by the C++ compiler that is there."""
 
 import ctypes
 import shutil

@@ -1,4 +1,4 @@
-"""A CUDA card as our own kernels need it: compiled when they are first called, and launched, by ctypes; no CUDA at build.
+"""A CUDA card as our own kernels need it: they are compiled when they are first called, and launched, by ctypes.
 
 NVRTC, the compiler, comes with PyTorch and CuPy for CUDA; the driver with the card. What PyTorch itself has to load
 kernels wants a whole CUDA toolkit beside it. On a card no line of this file has been run: tests run all but `compiled`
@@ -22,6 +22,9 @@ SOURCE = Path(__file__).with_name("chunks.cu")
 COMPILERS = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 SHARED, MORE_SHARED = 48 * 1024, 8
 
+# What a card must be able to do, as CUDA counts: before, there is less shared memory.
+LEAST = 8, 0
+
 Options = tuple[str, ...]
 
 
@@ -39,9 +42,10 @@ class Card(ABC):
     def __init__(self, ordinal: int, architecture: str) -> None:
         self.ordinal, self.architecture = ordinal, architecture
         self._modules: dict[Options, ctypes.c_void_p] = {}
+        self._context: ctypes.c_void_p | None = None
 
     @abstractmethod
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """An array of the library on the card, contiguous, whose numbers nobody has set."""
 
     @abstractmethod
@@ -92,13 +96,16 @@ class Card(ABC):
     @contextmanager
     def _current(self) -> Iterator[None]:
         """The context that libraries share on the card, for this thread."""
-        context, before = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.ordinal)
-        self._call("cuCtxPushCurrent_v2", context)
+        if self._context is None:
+            device, context = ctypes.c_int(), ctypes.c_void_p()
+            self._call("cuDeviceGet", ctypes.byref(device), self.ordinal)
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._context = context
+        self._call("cuCtxPushCurrent_v2", self._context)
         try:
             yield
         finally:
-            self._call("cuCtxPopCurrent_v2", ctypes.byref(before))
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def _call(self, function: str, *given: Any) -> None:
         """A function of the driver, whose errors are raised."""

@@ -4,7 +4,8 @@
 // double), WIDTH (columns of a panel, a multiple of 16 bytes), INDEX (int or long long, columns as they are given),
 // COLUMN (unsigned short or int, columns as they are kept), ROWS (of a chunk, at most 65,536), THREADS (of a block).
 //
-// Products are rounded before they are added, not fused: then NumPy can say the same bits (tests/support/chunk_twin.py).
+// Products are rounded before they are added, not fused: then NumPy can say the same bits
+// (tests/support/chunk_twin.py).
 
 typedef long long Long;
 
@@ -12,10 +13,18 @@ typedef long long Long;
 constexpr int NUMBERS = 16 / sizeof(PANEL), LANES = WIDTH / NUMBERS, GROUPS = 32 / LANES;
 static_assert(LANES * NUMBERS == WIDTH && GROUPS * LANES == 32, "a row of a panel is 16, 32, ... 512 bytes");
 
-__device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
-__device__ inline double times(double a, double b) { return __dmul_rn(a, b); }
-__device__ inline float plus(float a, float b) { return __fadd_rn(a, b); }
-__device__ inline double plus(double a, double b) { return __dadd_rn(a, b); }
+__device__ inline float times(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ inline double times(double a, double b) {
+  return __dmul_rn(a, b);
+}
+__device__ inline float plus(float a, float b) {
+  return __fadd_rn(a, b);
+}
+__device__ inline double plus(double a, double b) {
+  return __dadd_rn(a, b);
+}
 
 struct alignas(16) Lane {
   PANEL v[NUMBERS];
@@ -69,9 +78,8 @@ __device__ inline Lane full_line(const PANEL *__restrict__ x, Long stride, int r
 
 // The rows of a chunk of Y = diag(w) (X V + D B), where B are the last rows of V.
 __device__ inline void gather(const DATA *__restrict__ x, const COLUMN *__restrict__ columns,
-                              const Long *__restrict__ begins, const Lane *__restrict__ V,
-                              const PANEL *__restrict__ D, Long sides, const PANEL *__restrict__ w, Long n, Long lo,
-                              int rows, Lane *Y, Place at) {
+                              const Long *__restrict__ begins, const Lane *__restrict__ V, const PANEL *__restrict__ D,
+                              Long sides, const PANEL *__restrict__ w, Long n, Long lo, int rows, Lane *Y, Place at) {
   for (int i = at.warp; i < rows; i += at.warps) {
     Lane y = line(x, columns, begins[lo + i], begins[lo + i + 1], V, at);
     for (Long s = 0; s < sides; s++) y.add(D[(lo + i) * sides + s], V[(n + s) * LANES + at.lane]);
@@ -122,7 +130,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 }
 
 // The sums of the blocks, in their order.
-extern "C" __global__ void add_up(const double *__restrict__ sums, double *__restrict__ total, Long blocks, Long count) {
+extern "C" __global__ void add_up(const double *__restrict__ sums, double *__restrict__ total, Long blocks,
+                                  Long count) {
   const Long i = Long(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
   double sum = sums[i];

@@ -4,14 +4,11 @@ The order of every sum follows from the data and the width of the panel, whateve
 row, and of a column inside of a chunk, are in the precision of the panel; everything from there on is double.
 """
 
-import logging
-import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.card import Card, Options
 
 # Rows of a chunk: with the widest rows of a panel, of 128 bytes, they fill what shared memory every card has since
@@ -158,30 +155,3 @@ def cut(wide: int, dtype: np.dtype[Any]) -> list[tuple[int, int, int]]:
         found.append((lo, min(lo + width, wide), width))
         lo += width
     return found
-
-
-def own(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
-    """Our own products of a CSR matrix; None where it lies on no card, or the library's pay better, or are asked for.
-
-    ``SHIFTSVD_KERNELS`` says here what it says of the kernels of the host: "off" are the library's products, and with
-    "require" it is an error where ours cannot be compiled; else that is one line in the log.
-    """
-    card, wanted = arrays.card(), os.environ.get("SHIFTSVD_KERNELS", "auto")
-    (m, n), (data, indices, indptr) = X.shape, arrays.parts(X)
-    types = arrays.dtype_of(data), arrays.dtype_of(indices)
-    if card is None or wanted == "off" or types[0].str[1:] not in ("f4", "f8") or not pays(int(m), int(n), stored):
-        return None
-    begins = arrays.up(np.asarray(arrays.down(indptr), np.int64))
-    try:
-        return Chunks(card, (data, indices, begins), types, (int(m), int(n)))
-    except (OSError, RuntimeError) as error:
-        if wanted == "require":
-            raise
-        line = str(error).partition("\n")[0]
-        logging.getLogger("shiftsvd").warning(f"products on the card are those of its library: {line}")
-        return None
-
-
-def pays(m: int, n: int, stored: int) -> bool:
-    """Whether there are more entries than places where columns of chunks end: of fewer, these places take longest."""
-    return stored >= -(-m // ROWS) * n

@@ -7,6 +7,7 @@ import numpy as np
 from cupyx.scipy import sparse
 
 from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.card import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 
@@ -49,6 +50,14 @@ class CupyArrays(Arrays):
         """Whether all numbers are finite."""
         return bool(cupy.isfinite(x).all())
 
+    def card(self) -> Card | None:
+        """The card that is current, if it is one of CUDA and new enough."""
+        here = cupy.cuda.Device()
+        capability = int(here.compute_capability[:-1]), int(here.compute_capability[-1])
+        if cupy.cuda.runtime.is_hip or capability < LEAST:
+            return None
+        return CupyCard(here.id, f"sm_{here.compute_capability}")
+
     def is_sparse(self, X: Any) -> bool:
         """Whether X is one of the sparse matrices."""
         return bool(sparse.issparse(X))
@@ -77,6 +86,22 @@ class CupyArrays(Arrays):
     def dense(self, X: Any) -> Any:
         """A CSR matrix as an array."""
         return X.toarray()
+
+
+class CupyCard(Card):
+    """A card with arrays of CuPy."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array whose numbers nobody has set."""
+        return cupy.empty(shape, dtype)
+
+    def pointer(self, x: Any) -> int:
+        """Where an array begins."""
+        return int(x.data.ptr)
+
+    def stream(self) -> int:
+        """The stream of CuPy."""
+        return int(cupy.cuda.get_current_stream().ptr)
 
 
 def arrays_for(X: Any) -> CupyArrays | None:

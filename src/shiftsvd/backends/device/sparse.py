@@ -12,6 +12,8 @@ from shiftsvd.backends.blocked import Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
+from shiftsvd.backends.device.factors import Factors
+from shiftsvd.backends.device.own import OwnProducts, own_chunks
 from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.sparse import CANCELLED
 from shiftsvd.numerics.moments import Moments, Vector
@@ -74,7 +76,7 @@ class DeviceCSR(DeviceBlocks):
         stored: tuple[Vector, Vector] = self.memo["stored"]
         return stored
 
-    @cached_property
+    @property
     def _on_device(self) -> list[Block]:
         """The blocks and their adjoints; of one matrix with any shift the same."""
         if "on_device" not in self.memo:
@@ -123,7 +125,7 @@ class DeviceCSR(DeviceBlocks):
         """L of the shift, by blocks, on the device."""
         return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
-    def _forward(self, at: int, V: "Factors", dtype: np.dtype[Any]) -> Any:
+    def _forward(self, at: int, V: Factors, dtype: np.dtype[Any]) -> Any:
         """``A[block] V`` on the device."""
         Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
         if self.shift is not None:
@@ -132,7 +134,7 @@ class DeviceCSR(DeviceBlocks):
             Y = Y + self.arrays.in_dtype(self._shifted_full[at], dtype) @ V.full
         return Y
 
-    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> "Factors":
+    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> Factors:
         """What the parts of a block multiply: V outside of the full columns, ``R^H V`` of it, and V at these."""
         if self.shift is None:
             return Factors(self.up(V, dtype), None, None)
@@ -162,9 +164,26 @@ class DeviceCSR(DeviceBlocks):
             Z[self._full] = others[1]
         return Z
 
+    @cached_property
+    def _own(self) -> OwnProducts | None:
+        """Our own products with the shift, where the matrix lies on a card that runs them; the library's else."""
+        if "own" not in self.memo:
+            self.memo["own"] = own_chunks(self.X, self.arrays, int(self._stored[0].sum()))
+        if self.memo["own"] is None or self.dtype.kind == "c":
+            return None
+        own = OwnProducts(self.memo["own"], self.arrays, self.blocks(), (self._left, self._shifted_full))
+        self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
+        return own
+
+    def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
+        """Our own products, for panels of real numbers."""
+        return self._own if dtype.kind == "f" else None
+
     def matmat(self, V: Panel) -> Panel:
         """``A V`` in double precision: each block writes its rows."""
         dtype = np.result_type(self.double, V)
+        if own := self._own_for(dtype):
+            return self.arrays.down(own.gathered(self._factors(V, dtype), dtype))
         P, Y = self._factors(V, dtype), np.empty((self.shape[0], V.shape[1]), dtype)
         for at, (rows, _) in enumerate(self._each(lambda rows: None)):
             Y[rows[0] : rows[1]] = self.arrays.down(self._forward(at, P, dtype))
@@ -173,6 +192,8 @@ class DeviceCSR(DeviceBlocks):
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in double precision: the products of the blocks, added up in their order on the device."""
         dtype = np.result_type(self.double, W)
+        if own := self._own_for(dtype):
+            return self._ended(own.scattered(self.up(W, dtype), dtype))
         sums: tuple[Any, ...] = ()
         for at, ((lo, hi), _) in enumerate(self._each(lambda rows: None)):
             sums = added(sums, self._backward(at, self.up(W[lo:hi], dtype), dtype))
@@ -183,6 +204,9 @@ class DeviceCSR(DeviceBlocks):
         single = V.dtype == np.float32 and self.dtype == np.float32
         dtype = np.dtype(np.float32) if single else np.result_type(self.double, V)
         P = self._factors(V, dtype)
+        if own := self._own_for(dtype):
+            w = None if weights is None else self.up(np.asarray(weights)[:, None], dtype)
+            return self._ended(own.gram(P, w, dtype)).astype(dtype, copy=False)
         sums: tuple[Any, ...] = ()
         with self.arrays.exact():
             for at, (rows, _) in enumerate(self._each(lambda rows: None)):
@@ -282,24 +306,6 @@ class DeviceCSR(DeviceBlocks):
         if "turned" not in self.memo:
             self.memo["turned"] = self.arrays.flipped(self.X)
         return replace(self, X=self.memo["turned"], shift=self.shift and self.shift.H, memo={})
-
-
-class Factors(NamedTuple):
-    """What a panel is to the parts of a block, on the device.
-
-    Attributes
-    ----------
-    rest : array of shape (n, b)
-        The panel, with zeros at the full columns.
-    shift : array of shape (r, b), or None
-        What L of the shift multiplies.
-    full : array of shape (f, b), or None
-        The panel at the full columns.
-    """
-
-    rest: Any
-    shift: Any
-    full: Any
 
 
 def added(sums: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:
