@@ -12,7 +12,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.device import moving
 from shiftsvd.cli import main
-from shiftsvd.commands import fitting, timing
+from shiftsvd.commands import facts, fitting, timing
 from tests.backends.device.test_device import numbers
 
 
@@ -36,6 +36,12 @@ def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
     assert moving.chosen("cuda:1") == "cuda:1"
     with pytest.raises(ValueError, match="PyTorch sees cuda:0, cuda:1; give one of them"):
         moving.chosen("cuda:2")
+
+
+def test_info_lists_cards_with_what_is_known_of_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
+    monkeypatch.setattr(facts, "products", lambda device: f"products of {device}")
+    assert "cuda:0 A=products of cuda:0, cuda:1 B=products of cuda:1\n" in invoke("info").output
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.device import card, chunks, device_operator, own
+from shiftsvd.backends.device import card, chunks, device_operator, own, repeating
 from shiftsvd.backends.device.chunks import Chunks, cut
 from tests.backends.device.test_device import near, numbers, shifted
 from tests.support import chunk_twin as twin
@@ -208,6 +208,36 @@ def test_whoever_asks_has_the_products_of_the_library(
     monkeypatch.setenv("SHIFTSVD_KERNELS", "require")
     with pytest.raises(RuntimeError, match=refused):
         _ = on_card(X)._own
+
+
+@pytest.mark.usefixtures("small")
+def test_info_says_whose_products_are_taken_and_what_was_seen_of_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert repeating.said(on_card(numbers((150, 24), "f4"))) == "ours, the same bits on every card"
+    A = on_card(numbers((150, 24), "c8"))
+    assert repeating.said(A) == "those of the library, which gave the same bits when they were repeated"
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(A.arrays, "to_host", lambda x: x.near + rng.random(x.shape))
+    assert "gave other bits when they were repeated" in repeating.said(A)
+
+
+def test_kernels_run_on_tensors_too() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
+    from shiftsvd.backends.device import torch as adapter
+
+    class HostTensors(HostCard):
+        """The card with tensors, which the adapter for PyTorch makes and finds."""
+
+        device = torch.device("cpu")
+        empty, pointer = adapter.TorchCard.empty, adapter.TorchCard.pointer
+
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((100, 40), density=0.4, format="csr", rng=rng, dtype=np.float32)
+    parts = tuple(torch.from_numpy(x) for x in (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64)))
+    C = Chunks(HostTensors(), parts, (SINGLE, np.dtype(np.int64)), X.shape, rows=ROWS, threads=THREADS)
+    V, D, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((42, 5), (100, 2), (100, 1)))
+    tops, (sides, weights) = (torch.from_numpy(V[:40]), torch.from_numpy(V[40:])), map(torch.from_numpy, (D, w))
+    assert np.array_equal(C.gram(tops, sides, weights, SINGLE).numpy(), twin.gram(C, X, V, D, w[:, 0]))
+    assert np.array_equal(C.gathered(tops, sides, SINGLE).numpy(), twin.gathered(C, X, V, D))
 
 
 def test_wide_panels_are_cut_into_as_few_as_hold_them() -> None:

@@ -38,9 +38,9 @@ class Chunks:
 
     Notes
     -----
-    An error of a product is at most ``(h + 2) eps |X|^T |w| |X| |V|``, with eps of the panels' precision, of sums that
-    have at most h terms in it: a share of a row's entries, 1/4 to 1/16 by the width of the panel, and of a chunk's
-    rows. However many rows there are, h does not grow: the sums of chunks are double.
+    With eps of the panels' precision, rows of r entries at most and s dense columns beside, a number of ``X^T X V`` is
+    off by at most ``(r / 4 + ROWS / 4 + s + 8) eps / 2`` of what ``|X|^T |X| |V|`` has there: sums inside of a chunk
+    round, in shares of a quarter or less, and sums of chunks are double. However many rows there are, it does not grow.
     """
 
     def __init__(
