@@ -4,7 +4,6 @@ import logging
 import re
 import shutil
 import subprocess
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,12 +79,12 @@ def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
     V = np.ones((2, 17), np.float32)  # the widest rows: the fewest groups, and the longest sums
-    C = chunks_of(X, HostCard(), chunks.ROWS, THREADS)
+    C = chunks_of(X, HostCard(), chunks.ROWS[-1], THREADS)
     Z = C.gram([Far(V)], None, None, SINGLE).near
     assert np.array_equal(Z, twin.gram(C, X, V, np.zeros((100_000, 0), np.float32), None))
     D = X.toarray().astype(np.float64)
     exact, groups = D.T @ (D @ V.astype(np.float64)), 4
-    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, chunks.ROWS)]
+    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, chunks.ROWS[-1])]
     assert np.all(abs(Z - exact) <= sum(roundings) * np.finfo(SINGLE).eps / 2 * exact)
     assert np.all(abs(Z - exact) <= np.finfo(SINGLE).eps * exact)  # and what chunks lose is not of one sign
     alone = np.cumsum((X.data.reshape(-1, 2) * (D @ V[:, :1])).astype(np.float32)[:, 0])[-1]
@@ -118,7 +117,7 @@ def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], t
     if nvcc is None:
         pytest.skip("nvcc is not here")
     sizes = {"DATA": kinds[0], "PANEL": kinds[1], "WIDTH": kinds[2], "INDEX": "long long", "COLUMN": "unsigned short"}
-    sizes |= {"ROWS": chunks.ROWS, "THREADS": chunks.THREADS}
+    sizes |= {"ROWS": chunks.ROWS[-1], "THREADS": chunks.THREADS}
     named = [f"-D{key}={value}" for key, value in sizes.items()]
     cards = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
     call = [nvcc, "-fatbin", "-std=c++17", "-Xptxas=-v", *cards, *named, "-o", str(tmp_path / "chunks")]
@@ -137,7 +136,7 @@ def test_the_runtime_compiler_takes_it_too() -> None:
     except OSError:
         pytest.skip("NVRTC is not here")
     options = ["DATA=float", "PANEL=float", "WIDTH=16", "INDEX=long long", "COLUMN=unsigned short"]
-    sizes = [f"ROWS={chunks.ROWS}", f"THREADS={chunks.THREADS}"]
+    sizes = [f"ROWS={chunks.ROWS[-1]}", f"THREADS={chunks.THREADS}"]
     text, where = card.SOURCE.read_text(encoding="utf-8"), "--gpu-architecture=sm_80"
     assert card.compiled(text, (where, *(f"-D{option}" for option in options + sizes))).startswith(b"\x7fELF")
     with pytest.raises(RuntimeError, match=r'chunks.cu: .*identifier "PANEL" is undefined'):
@@ -150,7 +149,7 @@ def test_the_runtime_compiler_takes_it_too() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of few rows, for small matrices."""
-    monkeypatch.setattr(own, "Chunks", partial(Chunks, rows=ROWS, threads=THREADS))
+    monkeypatch.setattr(own, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=THREADS))
 
 
 def on_card(X: np.ndarray, turns: int = FORWARDS) -> Any:
@@ -197,9 +196,9 @@ def test_whoever_asks_has_the_products_of_the_library(
     monkeypatch.setenv("SHIFTSVD_KERNELS", "off")
     assert on_card(X)._own is None
     monkeypatch.setenv("SHIFTSVD_KERNELS", "auto")
-    assert on_card(X * (np.arange(150) < 1)[:, None])._own is None  # too few entries
+    assert on_card(X * (np.arange(150)[:, None] + np.arange(24) == 3))._own is None  # too few entries
     assert on_card(numbers((150, 24), "c8"))._own is None
-    monkeypatch.setattr(own, "Chunks", partial(Chunks, rows=ROWS, threads=48))  # no whole warps
+    monkeypatch.setattr(own, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=48))  # no whole warps
     with caplog.at_level(logging.WARNING, logger="shiftsvd"):
         A = on_card(X)
         assert A._own is None
@@ -238,6 +237,13 @@ def test_kernels_run_on_tensors_too() -> None:
     tops, (sides, weights) = (torch.from_numpy(V[:40]), torch.from_numpy(V[40:])), map(torch.from_numpy, (D, w))
     assert np.array_equal(C.gram(tops, sides, weights, SINGLE).numpy(), twin.gram(C, X, V, D, w[:, 0]))
     assert np.array_equal(C.gathered(tops, sides, SINGLE).numpy(), twin.gathered(C, X, V, D))
+
+
+def test_chunks_go_by_the_data() -> None:
+    assert chunks.rows_of(60_000, 2_000, 10_000_000) == 192  # small: many chunks
+    assert chunks.rows_of(982_000, 28_000, 2 * 10**9) == 768  # large: few
+    assert chunks.rows_of(65_000, 20_000, 6_500_000) == 768  # a column of a small chunk has less than an entry
+    assert chunks.rows_of(10**6, 10**6, 10**8) is None  # of a large one, too
 
 
 def test_wide_panels_are_cut_into_as_few_as_hold_them() -> None:

@@ -57,7 +57,7 @@ class Card(ABC):
         """The stream that the library works in now: what is launched there waits for what the library did before."""
 
     def driver(self) -> ctypes.CDLL:
-        """The driver's library."""
+        """The library of the driver, whose functions are called."""
         return driver()
 
     def compiled(self, options: Options) -> bytes:

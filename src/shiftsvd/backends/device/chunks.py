@@ -11,9 +11,10 @@ import numpy as np
 
 from shiftsvd.backends.device.card import Card, Options
 
-# Rows of a chunk: with the widest rows of a panel, of 128 bytes, they fill what shared memory every card has since
-# 2020. Threads of a block, of which two fit on a processor then.
-ROWS, THREADS = 768, 512
+# Rows of a chunk: 768 of them, with the widest rows of a panel, fill what shared memory every card has since 2020; fewer
+# are for small data, which keep all of a card busy that way. How many entries a column of a chunk should have on average,
+# since lanes share it, and must have. Threads of a block: two blocks fit on a processor. Bytes of a row of a panel.
+ROWS, MANY, FEW, THREADS = (192, 384, 768), 8, 1, 512
 ROW_BYTES = (32, 64, 128)
 # Blocks of threads, each with sums of its own: enough for any card, on every card as many; fewer where the sums would
 # take more than this many bytes and than an eighth of the entries.
@@ -39,7 +40,7 @@ class Chunks:
     Notes
     -----
     With eps of the panels' precision, rows of r entries at most and s dense columns beside, a number of ``X^T X V`` is
-    off by at most ``(r / 4 + ROWS / 4 + s + 8) eps / 2`` of what ``|X|^T |X| |V|`` has there: sums inside of a chunk
+    off by at most ``(r / 4 + rows / 4 + s + 8) eps / 2`` of what ``|X|^T |X| |V|`` has there: sums inside of a chunk
     round, in shares of a quarter or less, and sums of chunks are double. However many rows there are, it does not grow.
     """
 
@@ -50,7 +51,7 @@ class Chunks:
         types: tuple[np.dtype[Any], np.dtype[Any]],
         shape: tuple[int, int],
         *,
-        rows: int = ROWS,
+        rows: int = ROWS[-1],
         threads: int = THREADS,
     ) -> None:
         self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
@@ -111,7 +112,7 @@ class Chunks:
         return stacked
 
     def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
-        """``[X D] V``."""
+        """``[X D] V`` of as many columns as the kernel takes at a time."""
         found = self.card.empty((self.shape[0], width), dtype)
         self._launch(min(self.chunks, BLOCKS), (*operands, found, None), width, dtype)
         return found
@@ -140,6 +141,17 @@ class Chunks:
         sizes = {"WIDTH": width, "ROWS": self.rows, "THREADS": self.threads}
         named = {key: NAMES[kind.str[1:]] for key, kind in kinds.items()} | sizes
         return tuple(f"-D{key}={value}" for key, value in named.items())
+
+
+def rows_of(m: int, n: int, stored: int) -> int | None:
+    """How many rows a chunk of such data has; None where columns of chunks are so empty that where they end costs most.
+
+    It goes by the data alone, so that cards agree.
+    """
+    each = stored / (m * n)
+    if each * ROWS[-1] < FEW:
+        return None
+    return next((rows for rows in ROWS if each * rows >= MANY and m <= 2 * BLOCKS * rows), ROWS[-1])
 
 
 def width_of(panel: Any) -> int:

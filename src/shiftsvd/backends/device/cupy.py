@@ -1,5 +1,6 @@
 """Arrays of CuPy, dense or sparse. No line of this file has been run: it needs a CUDA device."""
 
+from functools import cache
 from typing import Any
 
 import cupy
@@ -56,7 +57,7 @@ class CupyArrays(Arrays):
         capability = int(here.compute_capability[:-1]), int(here.compute_capability[-1])
         if cupy.cuda.runtime.is_hip or capability < LEAST:
             return None
-        return CupyCard(here.id, f"sm_{here.compute_capability}")
+        return _card(int(here.id), f"sm_{here.compute_capability}")
 
     def is_sparse(self, X: Any) -> bool:
         """Whether X is one of the sparse matrices."""
@@ -102,6 +103,12 @@ class CupyCard(Card):
     def stream(self) -> int:
         """The stream of CuPy."""
         return int(cupy.cuda.get_current_stream().ptr)
+
+
+@cache
+def _card(ordinal: int, architecture: str) -> CupyCard:
+    """A card, which keeps the kernels that were compiled for it."""
+    return CupyCard(ordinal, architecture)
 
 
 def arrays_for(X: Any) -> CupyArrays | None:

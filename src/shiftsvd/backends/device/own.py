@@ -9,7 +9,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.chunks import ROWS, Chunks
+from shiftsvd.backends.device.chunks import Chunks, rows_of
 from shiftsvd.backends.device.factors import Factors
 from shiftsvd.events import read_part
 
@@ -79,23 +79,16 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
     "require" it is an error where ours cannot be compiled, which else is one line in the log.
     """
     card, wanted = arrays.card(), os.environ.get("SHIFTSVD_KERNELS", "auto")
-    (m, n), (data, indices, indptr) = X.shape, arrays.parts(X)
-    if card is None or wanted == "off" or not pays(int(m), int(n), stored):
-        return None
-    types = arrays.dtype_of(data), arrays.dtype_of(indices)
-    if types[0] not in (np.float32, np.float64):
+    (m, n), (data, indices, indptr) = map(int, X.shape), arrays.parts(X)
+    rows, types = rows_of(m, n, stored), (arrays.dtype_of(data), arrays.dtype_of(indices))
+    if card is None or wanted == "off" or rows is None or types[0] not in (np.float32, np.float64):
         return None
     begins = arrays.up(np.asarray(arrays.down(indptr), np.int64))
     try:
-        return Chunks(card, (data, indices, begins), types, (int(m), int(n)))
-    except (OSError, RuntimeError) as error:
+        return Chunks(card, (data, indices, begins), types, (m, n), rows=rows)
+    except (OSError, RuntimeError, MemoryError) as error:
         if wanted == "require":
             raise
         line = str(error).partition("\n")[0]
         logging.getLogger("shiftsvd").warning(f"products on the card are those of its library: {line}")
         return None
-
-
-def pays(m: int, n: int, stored: int) -> bool:
-    """Whether there are more entries than places where columns of chunks end: of fewer, these places take longest."""
-    return stored >= -(-m // ROWS) * n

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ class TorchArrays(Arrays):
         """The card of the tensors, if it is one of CUDA and new enough."""
         if self.device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(self.device) < LEAST:
             return None
-        return TorchCard(self.device)
+        return _card(self.device)
 
     def is_sparse(self, X: Any) -> bool:
         """Whether the layout of a tensor is none of the dense ones."""
@@ -146,6 +147,12 @@ class TorchCard(Card):
     def stream(self) -> int:
         """The stream of PyTorch."""
         return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+
+@cache
+def _card(device: torch.device) -> TorchCard:
+    """The card of a device, which keeps the kernels that were compiled for it."""
+    return TorchCard(device)
 
 
 def arrays_for(X: Any) -> TorchArrays | None:
