@@ -295,8 +295,8 @@ def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
     """The factors U and Vh with the largest entry of each right vector real and positive; a lazy one stays lazy."""
     if not callable(Vh):
         turn = phases(Vh)
-        left = (lambda: U() * turn) if callable(U) else U * turn
-        return left, Vh * turn.conj()[:, None]
+        left = (lambda: _turned(U(), turn)) if callable(U) else _turned(U, turn)
+        return left, _turned(Vh, turn.conj()[:, None])
 
     @cache
     def right() -> tuple[Panel, Vector]:
@@ -305,4 +305,9 @@ def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
         made *= turn.conj()[:, None]  # in place: this panel is on the long side, and nobody else has it
         return made, turn
 
-    return lambda: (U() if callable(U) else U) * right()[1], lambda: right()[0]
+    return lambda: _turned(U() if callable(U) else U, right()[1]), lambda: right()[0]
+
+
+def _turned(F: Panel, turn: Vector) -> Panel:
+    """F times unit numbers in double precision, which single precision would not leave at length 1; as precise as F."""
+    return (F * turn).astype(F.dtype, copy=False)

@@ -80,6 +80,17 @@ def test_the_frobenius_error_of_complex_data_is_that_of_the_factors(dtype: Any, 
                 assert F.info.frobenius_error == pytest.approx(left_by(F, D), rel=0.01), (shape, share, solver)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_phases_leave_single_vectors_as_long_as_rounding_does(seed: int) -> None:
+    # Unit numbers rounded to single precision are not of length 1, and all of a vector is off by that, one way.
+    D = signal_and_noise((150, 40), 1e-12, np.float64, True) + 1j * signal_and_noise((150, 40), 1e-12, np.float64, True)
+    D = (D * np.exp(6j * np.random.default_rng(seed).random(40))).astype(np.complex64)
+    F = ss.svd(D, 5, rng=0)
+    lengths = [np.linalg.norm(np.asarray(W).astype(np.complex128), axis=0) for W in (F.U, F.Vh.T)]
+    assert np.max(np.abs(np.array(lengths) - 1)) < 4e-8
+    assert F.info.frobenius_error == pytest.approx(left_by(F, D), rel=0.003)
+
+
 @pytest.mark.parametrize("name", ["gram", "lanczos", "randomized"])
 def test_full_columns_of_sparse_data_leave_what_is_left_of_all(name: str) -> None:
     # Single data have those columns rounded after the shift, which the norm of the data knows nothing of.

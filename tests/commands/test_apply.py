@@ -41,8 +41,8 @@ def test_transform_agrees_with_the_library(model: Path, X: np.ndarray, tmp_path:
 
 
 def test_transform_of_the_training_data_is_what_fit_wrote(model: Path, tmp_path: Path) -> None:
-    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.parquet")
-    assert (tmp_path / "Z.parquet").read_bytes() == (model.parent / "scores.parquet").read_bytes()
+    done("transform", model, tmp_path / "X.csv", "-o", tmp_path / "Z.csv")
+    assert (tmp_path / "Z.csv").read_bytes() == (model.parent / "scores.csv").read_bytes()
 
 
 def test_models_of_batches_are_applied_too(X: np.ndarray, tmp_path: Path) -> None:
@@ -123,9 +123,9 @@ def test_inverse_gives_the_projections_in_the_units_of_the_data(
 
 
 def test_inverse_in_blocks_is_inverse_at_once(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done("inverse", model, model.parent / "scores.parquet", "-o", tmp_path / "once.npy")
+    done("inverse", model, model.parent / "scores.csv", "-o", tmp_path / "once.npy")
     monkeypatch.setattr("shiftsvd.commands.applying.ENTRIES", 140)
-    done("inverse", model, model.parent / "scores.parquet", "-o", tmp_path / "blocks.npy")
+    done("inverse", model, model.parent / "scores.csv", "-o", tmp_path / "blocks.npy")
     np.testing.assert_allclose(np.load(tmp_path / "blocks.npy"), np.load(tmp_path / "once.npy"), rtol=1e-12)
 
 
@@ -138,7 +138,7 @@ def test_inverse_refuses_scores_of_another_model(model: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("subcommand", ["transform", "inverse"])
 def test_an_unknown_kind_of_output_is_a_usage_error(subcommand: str, model: Path) -> None:
-    result = invoke(subcommand, model, model.parent / "scores.parquet", "-o", "Z.xlsx")
+    result = invoke(subcommand, model, model.parent / "scores.csv", "-o", "Z.xlsx")
     assert result.exit_code == 2
     assert "must end in .parquet, .csv or .npy" in result.stderr
 
@@ -147,7 +147,7 @@ def test_a_report_is_made_of_a_model_alone_or_with_its_scores(model: Path, tmp_p
     pytest.importorskip("jinja2")
     pytest.importorskip("matplotlib")
     done("report", model, "-o", tmp_path / "bare.html")
-    done("report", model, model.parent / "scores.parquet", "-o", tmp_path / "full.html")
+    done("report", model, model.parent / "scores.csv", "-o", tmp_path / "full.html")
     bare, full = ((tmp_path / name).read_text(encoding="utf-8") for name in ("bare.html", "full.html"))
     assert "gene 19" in bare
     assert "Scores of components 1 and 2" in full

@@ -239,7 +239,7 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
     complete = told["missed_below"] <= told["singular_values"][-1] * 1.05
     assert told["converged"] is (complete and max(told["value_errors"]) <= 1e-4)
     level = told["missed_below"] / told["singular_values"][-1]
-    assert f"no singular value that is not shown exceeds {level:.4g} times the last one" in done(*line).stdout
+    assert f"singular values that are not shown are at most {level:.4g} times the last one" in done(*line).stdout
 
 
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:

@@ -107,10 +107,11 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
     assert "fit the model with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
-    for word in ("estimate", "bench"):
-        said = refused(word, path, "-k", 2)
-        assert "'height' (1); fill them first" in said
-        assert "--missing" not in said
+    assert "'height' (1); --missing mean puts the means in their place" in refused("estimate", path, "-k", 2)
+    assert "'height' (1); fill them first: --preprocess" in refused("fit", path, "-k", 2, "--preprocess", "sqrt")
+    said = refused("bench", path, "-k", 2)
+    assert "'height' (1); fill them first" in said
+    assert "--missing" not in said
     X[3, 2] = np.inf
     np.save(tmp_path / "inf.npy", X)
     for more in ((), ("--missing", "mean")):

@@ -145,7 +145,7 @@ def test_the_table_holds_every_component(bare: Page) -> None:
 def test_what_may_have_been_missed_is_told(bare: Page, tmp_path: Path) -> None:
     level = PCA.info_.missed_below / PCA.singular_values_[-1]
     assert (
-        f"No singular value that is not shown exceeds {level:.4g} times the last one, with probability 1 − 10"
+        f"Singular values that are not shown are at most {level:.4g} times the last one, with probability 1 − 10"
         in bare.text
     )
     assert "may have been missed" not in bare.text

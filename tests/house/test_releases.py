@@ -1,5 +1,6 @@
 """What is released, and how: workflows call `make` and nothing else, addresses have one place, a tag is a version."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -109,9 +110,10 @@ def recipe(*arguments: str) -> str:
     """What make would run."""
     if shutil.which("make") is None:
         pytest.skip("needs make")
-    return subprocess.run(
-        ["make", "-n", "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    # Not with the variables of a make that runs these tests, such as the environment that they are in.
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "MFLAGS"}
+    command = ["make", "-n", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=alone).stdout
 
 
 def test_an_environment_of_its_own_leaves_the_others_alone():

@@ -248,7 +248,10 @@ X = holed((20, 5))
     ("message", "call"),
     [
         ("8 NaN", lambda: ss.svd(np.where(np.arange(40.0).reshape(8, 5) % 5 == 1, np.nan, 1.0), 2)),
-        ("needs an observed entry, got 1 without", lambda: gaps_of(np.where(np.arange(5) == 3, np.nan, X)).moments()),
+        (
+            "needs an observed entry, got none in 1 column (first: 3)",
+            lambda: gaps_of(np.where(np.arange(5) == 3, np.nan, X)).moments(),
+        ),
         ("got 1 inf", lambda: gaps_of(np.array([[1.0, np.inf], [np.nan, 2.0]]))),
         ("got 1 inf", lambda: gaps_of(csr_array(np.array([[1.0, np.inf], [np.nan, 2.0]])))),
         ("unobserved=True is for sparse", lambda: complete_matrix(X, 2, unobserved=True)),

@@ -13,6 +13,7 @@ SHOWN: Final = 5  # columns in an error
 FILL: Final = 'drop or fill them first, or take missing="mean" or missing="em" of svd and PCA'
 REPLACE: Final = "drop or replace them first"
 IN_GAPS: Final = "drop them or set them NaN"  # of what is infinite where NaN marks what is missing
+DROP: Final = "drop them"  # of columns without any number
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,8 @@ class Found:
         Which of them hold such values, from 0, and how many each.
     gaps : bool
         Whether NaN marks what is missing, and is not counted.
+    nothing_else : bool
+        Whether all that these columns have is missing, so that nothing can stand for it.
     where : str
         Which rows of which file were looked at.
     names : array of str, mapping of int, or None
@@ -41,6 +44,7 @@ class Found:
     rows: Counts
     columns: Counts
     gaps: bool = False
+    nothing_else: bool = False
     where: str = ""
     names: Any = None
     drop: str | None = None
@@ -52,7 +56,10 @@ class Found:
         places, counts = self.columns
         more = len(places) - SHOWN
         if self.names is not None:
-            some = (f"{_called(self.names[j])} ({n:,})" for j, n in zip(places[:SHOWN], counts, strict=False))
+            some = (
+                _called(self.names[j]) + ("" if self.nothing_else else f" ({n:,})")
+                for j, n in zip(places[:SHOWN], counts, strict=False)
+            )
             return ", ".join(some) + (f" and {more:,} more columns" if more > 0 else "")
         first = ", ".join(map(str, places[:SHOWN])) + (", ..." if more > 0 else "")
         return f"{len(places)} column{'s' if len(places) > 1 else ''} (first: {first})"
@@ -60,13 +67,15 @@ class Found:
     @property
     def text(self) -> str:
         """What is wrong, and the remedy."""
-        if self.names is not None and not self.n_inf:
+        if self.nothing_else:
+            said = f"every column needs an observed entry, got none in {self.at}"
+        elif self.names is not None and not self.n_inf:
             said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {self.at}"
         elif self.gaps:
             said = f"the matrix must be finite where it is observed, got {self.n_inf} inf in {self.at}"
         else:
             said = f"the matrix must be finite, got {self.n_nan} NaN and {self.n_inf} inf in {self.at}"
-        usual = IN_GAPS if self.gaps else REPLACE if self.n_inf else FILL
+        usual = DROP if self.nothing_else else IN_GAPS if self.gaps else REPLACE if self.n_inf else FILL
         without = "" if self.drop is None else f"; {self.drop} leaves out what lacks them"
         return f"{self.where}{said}; {usual if self.remedy is None else self.remedy}{without}"
 

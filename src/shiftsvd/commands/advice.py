@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.commands.options import say
 from shiftsvd.io import Names
-from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.sniff import FORMATS, format_of, named_format
 from shiftsvd.operators import Operator
 
 APART: Final = 100  # times the smallest standard deviation: two orders of magnitude
@@ -16,9 +16,19 @@ APART: Final = 100  # times the smallest standard deviation: two orders of magni
 
 def are_tables(options: Any) -> bool:
     """Whether the files are tables."""
+    return all(FORMATS[each].module == "table" for each in _formats(options))
+
+
+def are_texts(options: Any) -> bool:
+    """Whether the files are tables that spreadsheets write and read, by their names: none is opened."""
+    return all((options.format or named_format(Path(file))) in ("csv", "tsv") for file in options.files)
+
+
+def _formats(options: Any) -> set[str]:
+    """The formats of the files."""
     if options.file == "-":
-        return options.format is not None and FORMATS[options.format].module == "table"
-    return all(FORMATS[format_of(Path(file), options.format)].module == "table" for file in options.files)
+        return {options.format}
+    return {format_of(Path(file), options.format) for file in options.files}
 
 
 def advise_scale(A: Any, names: Names, options: Any) -> None:

@@ -92,10 +92,23 @@ def check_missing(missing: str, unobserved: bool, k: int | float | None, on_work
         raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
 
 
+def check_foreseen(given: dict[str, Any]) -> None:
+    """Refuse what `estimate` cannot foresee, or not beside each other."""
+    if given["missing"] == "em":
+        raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
+    if given["missing"] != "error" and given["mask"] not in (None, "none"):
+        raise click.UsageError("--mask needs data without gaps; leave out --missing")
+    if given["missing"] != "error" and given["top_features"] is not None:
+        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
+    check_preprocess(given["preprocess"], given["missing"])
+
+
 def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | None = None) -> None:
     """Refuse what transformed entries cannot have beside them."""
     if preprocess and missing != "error":
-        raise click.UsageError("--preprocess needs sums of rows and columns without gaps; leave out --missing")
+        raise click.UsageError(
+            "--preprocess is for data without gaps: leave out --missing, and fill or drop them first"
+        )
     if preprocess and scale == SCALES[2]:
         raise click.UsageError("--scale patterson is of counts of an allele; leave out --preprocess")
 

@@ -22,6 +22,7 @@ Example:
 @options.top_features
 @options.inside
 @columns.table
+@options.missing_mean
 @options.solver
 @options.tol
 @options.resources
@@ -36,6 +37,7 @@ def estimate(**given: Any) -> None:
     checks.check_format(given["file"], given["format_"])
     checks.shares(given["k"], given["solver"])
     checks.check_choice(given["mask"], given["top_features"])
+    checks.check_foreseen(given)
     given["choices"] = columns.chosen(given)
     from shiftsvd.commands.facts import estimated, lines
 

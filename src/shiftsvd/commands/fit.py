@@ -99,7 +99,7 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
     click.option(
         "--scores",
         type=click.Choice(["parquet", "csv", "npy", "none"]),
-        help="Kind of scores file.  [default: parquet if pyarrow is there, else csv]",
+        help="Kind of scores file.  [default: csv for a CSV or TSV, else parquet if pyarrow is there]",
     ),
     click.option(
         "--components",

@@ -166,6 +166,16 @@ preprocess = under(
         f"after another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
     ),
 )
+missing_mean = under(
+    "Missing entries",
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="error",
+        show_default=True,
+        help="As in fit; the steps of em are as many as the gaps ask for, and cannot be foreseen.",
+    ),
+)
 missing = under(
     "Missing entries",
     click.option(

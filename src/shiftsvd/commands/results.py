@@ -163,7 +163,7 @@ def printed(result: Result) -> str:
             f"{j + 1:9}  {_text(value, '14.6g')}  {_text(variance, '10.4g')}  {_text(share, '6.2%')}  "
             f"{_text(cumulative, '10.2%')}  {_text(residual, '8.0e')}  {_text(error, '8.0e')}"
         )
-    if told["missed_below"] is not None:
+    if told["missed_below"] is not None and len(told["singular_values"]) < min(told["shape"]):
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
     return plain_lines("\n".join(lines))
 
@@ -184,7 +184,7 @@ def _chosen_by(features: dict[str, Any]) -> str:
 def missed(level: float, last: float) -> str:
     """What is known of the values that are not shown, of which none exceeds a level."""
     above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
-    return f"no singular value that is not shown exceeds {above}, with probability 1 - 1e-9"
+    return f"singular values that are not shown are at most {above}, with probability 1 - 1e-9"
 
 
 def _gap_lines(told: dict[str, Any]) -> list[str]:

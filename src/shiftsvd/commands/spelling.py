@@ -107,4 +107,5 @@ def _with_value(said: re.Match[str], known: dict[str, str]) -> str:
         return said[0]  # text of a file that looks like one
     names = value if isinstance(value, list) else [value]
     option = "--label-column" if name == "drop" and names == [_label()] else option
-    return f"{option} {shlex.quote(joined(names) if name in SEVERAL else str(names[0]))}"
+    typed = shlex.quote(joined(names) if name in SEVERAL else str(names[0]))
+    return f"{option} {typed}" if any(map(str.isalnum, typed)) or typed[0] in "'\"" else f"{option} '{typed}'"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.commands import components, genotypes, manifest
+from shiftsvd.commands import advice, components, genotypes, manifest
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, place_of
 from shiftsvd.commands.cohorts import Told, beside
@@ -29,7 +29,7 @@ def planned(options: Fit) -> dict[str, Path]:
     if options.out is None:
         return {}
     files = {"model": "model.safetensors"}
-    kind = options.scores or ("csv" if find_spec("pyarrow") is None else "parquet")
+    kind = options.scores or _usual_kind(options)
     if kind in FORMATS:
         format_named(kind)
         files["scores"] = f"scores.{kind}"
@@ -49,6 +49,11 @@ def planned(options: Fit) -> dict[str, Path]:
     _tell_of_others(Path(options.out), set(files.values()))
     paths = {name: Path(options.out) / file for name, file in files.items()}
     return paths | genotypes.planned(options) | {"result": Path(options.out) / manifest.NAME}  # which is written last
+
+
+def _usual_kind(options: Fit) -> str:
+    """The kind of file that scores are written to: CSV for those who came with one."""
+    return "csv" if find_spec("pyarrow") is None or advice.are_texts(options) else "parquet"
 
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:

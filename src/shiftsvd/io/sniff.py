@@ -74,6 +74,9 @@ _BY_CONTENT = {"zip": "npz", "npy": "npy", "Parquet": "parquet", "Arrow": "arrow
 }
 
 
+# Texts whose name does not say of what; the reader of tables sees what separates their cells.
+_TEXTS: Final = _packed(".txt")
+_SPREADSHEETS: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
 _TO_PGEN: Final = {
     (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"): "--vcf {}",
     (".bcf",): "--bcf {}",
@@ -93,6 +96,7 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
         raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
     if format is None:
         _refuse_other_genotypes(path)
+        _refuse_spreadsheet(path)
     content = content_of(path)
     named = format or _by_suffix(path)
     if named is None or (format is None and named == "hdf5" and content == "HDF5"):
@@ -136,6 +140,17 @@ def _refuse_other_genotypes(path: Path) -> None:
         raise ValueError(f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{line}")
 
 
+def _refuse_spreadsheet(path: Path) -> None:
+    """Say what a table of a spreadsheet is to be saved as."""
+    if path.name.lower().endswith(_SPREADSHEETS):
+        raise ValueError(f"{path} is a spreadsheet, of which only a text is read; save its sheet as CSV (in UTF-8)")
+
+
+def named_format(path: Path) -> str | None:
+    """The format that the name of a file tells; None where its content has to."""
+    return _by_suffix(path) or ("csv" if path.name.lower().endswith(_TEXTS) else None)
+
+
 def _by_suffix(path: Path) -> str | None:
     """The format whose suffix the name has."""
     name = path.name.lower()
@@ -153,6 +168,8 @@ def _by_content(path: Path, content: str) -> str:
         return "10x"
     if content in _BY_CONTENT:
         return _BY_CONTENT[content]
+    if content == "something else" and (named := named_format(path)):
+        return named
     known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in FORMATS.items())
     raise ValueError(f"{path} is of no known format by its name or content; give the format, one of: {known}")
 

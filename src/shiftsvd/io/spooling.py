@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Final, cast
 
+from shiftsvd.backends.not_finite import NotFinite
 from shiftsvd.io.base import PIPED, kind_of
 from shiftsvd.io.sniff import FORMATS
 
@@ -77,6 +78,8 @@ def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
             shutil.copyfileobj(stream, file, _PIECE)
         try:
             yield path
+        except NotFinite as error:
+            raise error.but(where=error.found.where.replace(str(path), told)) from error
         except (ValueError, OSError) as error:
             raise kind_of(error)(str(error).replace(str(path), told)) from error
 

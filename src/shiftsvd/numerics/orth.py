@@ -159,6 +159,8 @@ def phases(Vh: Panel) -> Vector:
     step = max(1, ROWS // max(Vh.shape[1], 1))  # rows at a time, so that long ones are not copied
     parts = [_largest(Vh[lo : lo + step]) for lo in range(0, len(Vh), step)]
     largest = np.concatenate(parts) if parts else np.ones(0, Vh.dtype)
+    if np.iscomplexobj(largest):  # signs are exact
+        largest = largest.astype(np.complex128)
     size = np.abs(largest)
     return np.where(size > 0, largest / np.where(size > 0, size, 1), 1)
 

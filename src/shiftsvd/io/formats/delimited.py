@@ -87,6 +87,8 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         names, rows, skip = ["", *cells] if short else [*cells, ""] if trailing else cells, others, first.end
     width = len(cells) if names is None else len(names)
     _check_widths(path, records, rows, width)
+    if names is not None:
+        _check_header(path, names, rows)
     where = triplets.positions(cells if names is None else names, key) if names or key else None
     if where and names and key and is_number(names[2]):
         names, skip, rows = None, 0, records
@@ -181,6 +183,18 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record
         if is_all or len(found) < 2:
             raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
     return found
+
+
+def _check_header(path: Path, names: Sequence[str], rows: Sequence[Record]) -> None:
+    """Refuse a title above the header: a first line with one cell of text, and a second one of texts alone."""
+    below = [cell.strip() for cell in rows[0].cells]
+    is_title = len(names) > 2 and any(names) and not any(names[1:])
+    if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
+        line = " ".join(below)
+        raise ValueError(
+            f"{path}: {names[0]!r} seems to be a title, and the table to begin with the line {line[:_SHOWN]!r}: "
+            f"leave out those above it, as comment={names[0]!r} does"
+        )
 
 
 def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record], width: int) -> None:

@@ -10,7 +10,12 @@ from shiftsvd.io.formats.marks import Marks, is_gap, looks_like_number, without_
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
 _FEW = 10  # texts that all differ, from which they are no classes
-_DOES: Final = {"one_hot": "makes a column of each class", "ids": "names the rows by it", "drop": "leaves it out"}
+_DOES: Final = {
+    "one_hot": "makes a column of each class",
+    "label_column": "colours the report of the command",
+    "ids": "names the rows by it",
+    "drop": "leaves it out",
+}
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
@@ -52,7 +57,7 @@ def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence
     for setting, does in _DOES.items():
         helped = [name for name in left if setting in _settings(wrong[name], columns[name])]
         if helped:
-            told.append(f"{said(setting, helped[: 1 if setting == 'ids' else _SHOWN])} {does}")
+            told.append(f"{said(setting, helped[: _SHOWN if setting in ('one_hot', 'drop') else 1])} {does}")
     return ", ".join(told)
 
 
@@ -72,8 +77,11 @@ def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
     all_differ = len(set(there)) == len(cells)
     if _DATE.fullmatch(wrong[0]):
         return ("ids", "drop") if all_differ else ("drop",)
-    named = ("ids",) if all_differ else ()
-    return ("ids", "drop") if all_differ and len(there) >= _FEW else ("one_hot", *named, "drop")
+    return (
+        ("ids", "drop")
+        if all_differ and len(there) >= _FEW
+        else ("one_hot", "ids" if all_differ else "label_column", "drop")
+    )
 
 
 def _kind(cell: str) -> str:

@@ -13,7 +13,7 @@ from shiftsvd.io.formats import parquet, text_rows, triplets
 from shiftsvd.io.formats.arrow_messages import largest_batch
 from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.telling import tell, tell_header, tell_label
+from shiftsvd.io.formats.telling import tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.limits import NAME, bounded, labels, plausible_shape
 
 _KEYS = (None, "matrix", "triplets")
@@ -79,6 +79,7 @@ def _sound(batch: Any) -> Any:
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     """The table of a text."""
     head = head_of(path, key, choices, memory_limit)
+    tell_empty(path, head.written.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
         with text_rows.batches(path, head, range(head.width), memory_limit) as batches:

@@ -157,6 +157,13 @@ def tell_label(path: Path, name: str, why: str | None) -> None:
         LOG.log(NOTICE, "%s: the first column%s names the rows: %s", called(path), f" {name!r}" if name else "", why)
 
 
+def tell_empty(path: Path, count: int) -> None:
+    """Tells that rows without any cell below a table are left out."""
+    if count:
+        rows, are = ("row", "is") if count == 1 else (f"{count:,} rows", "are")
+        LOG.log(NOTICE, "%s: the last %s of empty cells %s left out", called(path), rows, are)
+
+
 def tell_header(path: Path, names: Sequence[str] | None) -> None:
     """Tells that there is no header, or that the header looks like a row."""
     if names is None:

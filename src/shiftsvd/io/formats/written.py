@@ -14,6 +14,8 @@ _CHUNK = 1 << 20  # bytes that are decoded at once
 _LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
 _DECODED = 8  # bytes of memory for each byte that is looked at: as it is, joined, decoded, and as lines again
 _COMMENT = "#"
+_TAIL = 1 << 16  # bytes at the end of a file in which rows of empty cells are looked for
+_BLANK = ",;|\t \r\n"  # what such rows consist of
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -33,16 +35,19 @@ class Written(NamedTuple):
         Bytes of the byte order mark of a text in UTF-8.
     comment : str or None
         What lines begin with that are left out.
+    empty : int
+        Rows of nothing but separators at the end, as spreadsheets leave them below a table, which are left out.
     """
 
     encoding: str = "utf-8"
     mark: int = 0
     comment: str | None = None
+    empty: int = 0
 
     @property
     def plain(self) -> bool:
         """Whether the bytes are already what is read."""
-        return self.encoding == "utf-8" and self.comment is None
+        return self.encoding == "utf-8" and self.comment is None and not self.empty
 
 
 def written(path: Path, encoding: str | None, comment: str | None) -> Written:
@@ -56,8 +61,19 @@ def written(path: Path, encoding: str | None, comment: str | None) -> Written:
     if name == "utf-8":
         if encoding is None and b"\0" in begin:
             raise ValueError(f"{path} has zero bytes: {_remedy_for_zeros(begin)}")
-        return Written("utf-8", len(mark) if mark == codecs.BOM_UTF8 else 0, comment)
-    return Written(name, 0, comment)
+        return Written("utf-8", len(mark) if mark == codecs.BOM_UTF8 else 0, comment, _empty_rows(path))
+    return Written(name, 0, comment, _empty_rows(path))
+
+
+def _empty_rows(path: Path) -> int:
+    """How many rows at the end of a file have only empty cells; none are looked for in a compressed one."""
+    if packing(path) != "none":
+        return 0
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
+        tail = file.read().replace(b"\0", b"")  # as UTF-16 has them
+    end = tail[len(tail.rstrip(_BLANK.encode())) :].splitlines()
+    return sum(bool(line.strip()) or b"\t" in line for line in end[1:])
 
 
 def _remedy_for_zeros(begin: bytes) -> str:
@@ -129,7 +145,7 @@ def leading_comments(text: str) -> tuple[list[str], str]:
 
 
 class _Cleaned(io.RawIOBase):
-    """An open text as UTF-8, without lines of comment."""
+    """An open text as UTF-8, without lines of comment and without rows of empty cells at its end."""
 
     def __init__(self, path: Path, stream: IO[bytes], how: Written, longest: int) -> None:
         self._stream, self._how, self._path, self._longest = stream, how, path, longest
@@ -156,6 +172,7 @@ class _Cleaned(io.RawIOBase):
     def _cleaned(self) -> Iterator[bytes]:
         """Part after part, each of whole lines."""
         decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
+        held = ""  # what may be the end of the table
         while True:
             chunk = self._stream.read(_CHUNK)
             text = rest + self._decoded(decoder, chunk)
@@ -165,6 +182,8 @@ class _Cleaned(io.RawIOBase):
             kept, rest = text[:end], text[end:]
             if self._how.comment is not None:
                 kept, quoted = _without(kept, self._how.comment, quoted)
+            if self._how.empty:
+                kept, held = _split(held + kept)
             yield kept.encode("utf-8")
             if not chunk:
                 return
@@ -175,6 +194,13 @@ class _Cleaned(io.RawIOBase):
             return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
             raise _undecoded(self._path, error, self._how) from None
+
+
+def _split(text: str) -> tuple[str, str]:
+    """A text up to the end of its last row that has a cell, and what follows."""
+    there = len(text.rstrip(_BLANK))
+    end = (text.find("\n", there) + 1 or len(text)) if there else 0
+    return text[:end], text[end:]
 
 
 def _without(text: str, comment: str, quoted: bool) -> tuple[str, bool]:

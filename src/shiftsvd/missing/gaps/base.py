@@ -8,6 +8,7 @@ import numpy as np
 from shiftsvd.algebra.generic import unshifted
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
+from shiftsvd.backends.not_finite import Found, NotFinite
 from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
@@ -81,7 +82,7 @@ class Gaps(ABC):
         total = float(w.sum())
         count = total - self.absent_below(w)
         if not np.all(count > 0):
-            raise ValueError(_nothing_observed(np.flatnonzero(~(count > 0))))
+            raise _nothing_observed(np.flatnonzero(~(count > 0)), m)
         mean = self.filled(repeated(np.zeros(n), m)).moments(weights).mean * (total / count)
         # Squares about the means: what stands for a missing entry adds nothing to them.
         A = self.filled(repeated(mean, m))
@@ -151,7 +152,7 @@ def some(places: Vector, rng: np.random.Generator, share: float) -> Vector:
     return np.sort(rng.choice(places, min(int(len(places) * share), HIDDEN), replace=False))
 
 
-def _nothing_observed(which: Vector) -> str:
+def _nothing_observed(which: Vector, m: int) -> NotFinite:
     """Say which columns have no entry at all."""
-    first = ", ".join(map(str, which[:5])) + (", ..." if len(which) > 5 else "")
-    return f"every one of the columns needs an observed entry, got {len(which)} without (first: {first}); drop them"
+    columns = np.stack([which, np.full_like(which, m)])
+    return NotFinite(Found(m * len(which), 0, columns[:, :0], columns, gaps=True, nothing_else=True))

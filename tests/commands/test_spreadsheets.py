@@ -1,0 +1,138 @@
+"""Tables as spreadsheets write them: rows and titles beside the table, texts of any name, what people type first."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shiftsvd.io import open_matrix
+from tests.support.commands import done, invoke
+
+pytest.importorskip("pyarrow")
+
+PLOTS = "plot;habitat;A;B;C\nP1;wood;1;2;3,5\nP2;wood;2;1;4,5\nP3;field;3;5;1,25\nP4;field;0;2;7\n"
+EMPTY = ";;;;\n"
+
+
+def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def fitted(path: Path, *more: object) -> str:
+    return done("fit", path, "-k", 2, *more).stdout.split("\n", 1)[1].split("s\n", 1)[1]
+
+
+ENDS = (EMPTY, 2 * EMPTY, "; ; ;;\r\n", 3 * EMPTY + ";;;;", "\n" + EMPTY + "\n", 30_000 * EMPTY)
+ENCODINGS = ("utf-8-sig", "utf-16", "utf-16-le", "cp1252")
+
+
+@pytest.mark.parametrize(
+    ("end", "encoding"), [*((end, "utf-8") for end in ENDS), *((EMPTY, each) for each in ENCODINGS)]
+)
+def test_rows_of_empty_cells_below_a_table_are_no_samples(end: str, encoding: str, tmp_path: Path) -> None:
+    plain = written(tmp_path / "plain.csv", PLOTS, encoding)
+    path = written(tmp_path / "plots.csv", PLOTS + end, encoding)
+    out = ("-o", tmp_path / "out", "--force", "--no-report", "--label-column", "habitat", "--encoding", encoding)
+    told = done("fit", path, "-k", 2, *out)
+    assert "empty cells" in told.stderr
+    assert len((tmp_path / "out" / "scores.csv").read_text().splitlines()) == 5
+    assert fitted(path, *out) == fitted(plain, *out)
+
+
+def test_the_number_of_empty_rows_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "a,b\n1,2\n3,5\n5,4\n,\n,\n")
+    assert "the last 2 rows of empty cells are left out" in done("fit", path, "-k", 1).stderr
+    assert open_matrix(path)[0].shape == (3, 2)
+
+
+def test_rows_that_say_something_stay(tmp_path: Path) -> None:
+    A, _ = open_matrix(written(tmp_path / "last.csv", "a,b\n1,2\n3,4\n5,6\n"))
+    assert A.shape == (3, 2)
+    for rows in ("1,2\nNA,NA\n", "1,2\n,\n3,4\n", "1,2\n7,\n", "x,2\ny,\n"):  # missing; within; half there; named
+        told = invoke("fit", written(tmp_path / "x.csv", "a,b\n5,4\n" + rows if rows[0] == "1" else "a,b\n" + rows))
+        assert "empty cells" not in told.stderr
+        assert "missing" in told.stderr
+
+
+def test_the_last_cell_of_the_last_row_may_be_empty(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "a,b\n1,2\n4,1\n3,\n,\n")
+    assert "1 missing entry" in done("fit", path, "-k", 1, "--missing", "mean").stdout
+
+
+def test_wide_tables_lose_their_empty_rows_too(tmp_path: Path) -> None:
+    wide = 9_000
+    rows = "".join(",".join(map(str, row)) + "\n" for row in np.random.default_rng(0).integers(0, 9, (4, wide)))
+    path = written(tmp_path / "x.csv", ",".join(f"c{j}" for j in range(wide)) + "\n" + rows + "," * (wide - 1) + "\n")
+    assert open_matrix(path)[0].shape == (4, wide)
+
+
+def test_a_title_above_the_header_is_named_with_what_leaves_it_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "plots.csv", "Plots of 2021;;;;\n" + PLOTS)
+    told = invoke("fit", path, "-k", 2)
+    assert told.exit_code == 1
+    assert "'Plots of 2021' seems to be a title" in told.stderr
+    assert "--comment 'Plots of 2021'" in told.stderr
+    assert fitted(path, "--comment", "Plots of 2021", "--drop", "habitat") == fitted(
+        written(tmp_path / "plain.csv", PLOTS), "--drop", "habitat"
+    )
+
+
+@pytest.mark.parametrize("name", ["plots.txt", "PLOTS.TXT", "plots.txt.gz"])
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_texts_called_txt_are_tables(name: str, mark: str, tmp_path: Path) -> None:
+    text = PLOTS.replace(",", ".").replace(";", mark).encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    plain = written(tmp_path / "plain.csv", PLOTS)
+    assert fitted(tmp_path / name, "--drop", "habitat") == fitted(plain, "--drop", "habitat")
+
+
+@pytest.mark.parametrize("suffix", [".xlsx", ".xls", ".ods"])
+def test_spreadsheets_are_to_be_saved_as_csv(suffix: str, tmp_path: Path) -> None:
+    told = invoke("fit", written(tmp_path / f"plots{suffix}", "PK\x03\x04 and more"), "-k", 2)
+    assert told.exit_code == 1
+    assert "is a spreadsheet, of which only a text is read; save its sheet as CSV" in told.stderr
+
+
+def test_scores_of_a_text_are_a_text(tmp_path: Path) -> None:
+    done("fit", written(tmp_path / "plots.txt", PLOTS), "--drop", "habitat", "-k", 2, "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "scores.csv").exists()
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((5, 3)))
+    done("fit", tmp_path / "x.npy", "-k", 2, "-o", tmp_path / "other")
+    assert (tmp_path / "other" / "scores.parquet").exists()
+
+
+def test_classes_may_colour_the_report(tmp_path: Path) -> None:
+    told = invoke("fit", written(tmp_path / "plots.csv", PLOTS), "-k", 2)
+    assert "--label-column habitat colours the report" in told.stderr
+
+
+def test_columns_without_any_number_are_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,,2\ns,2,,5\nt,4,,4\n")
+    told = invoke("fit", path, "-k", 1, "--missing", "mean")
+    assert "every column needs an observed entry, got none in 'b'; drop them" in told.stderr
+    assert done("fit", path, "-k", 1, "--drop", "b")
+
+
+def test_estimate_takes_the_gaps_of_a_fit(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.csv", "n,a,b,c\nr,1,3,2\ns,2,,5\nt,4,1,4\n")
+    assert "n_passes" in done("estimate", path, "-k", 1, "--missing", "mean").stdout
+    for options, said in (
+        (("--missing", "em"), "cannot be foreseen"),
+        (("--missing", "mean", "--preprocess", "sqrt"), "--preprocess is for data without gaps"),
+        (("--missing", "mean", "--top-features", "2"), "--top-features needs data without gaps"),
+    ):
+        told = invoke("estimate", path, "-k", 1, *options)
+        assert (told.exit_code, said in told.stderr) == (2, True)
+
+
+def test_gaps_on_standard_input_are_told_with_the_options_that_help() -> None:
+    told = invoke("fit", "-", "--format", "csv", "-k", 1, input="n,a,b\nr,1,3\ns,2,\nt,4,1\n")
+    assert "standard input: 1 entry is missing (NaN), in 'b' (1); --missing mean or --missing em says" in told.stderr
+
+
+def test_nothing_is_said_of_values_that_are_not_shown_where_all_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "plots.csv", PLOTS)
+    assert "not shown" in done("fit", path, "-k", 2, "--drop", "habitat").stdout
+    assert "not shown" not in done("fit", path, "-k", 3, "--drop", "habitat").stdout
