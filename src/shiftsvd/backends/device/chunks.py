@@ -11,9 +11,9 @@ import numpy as np
 
 from shiftsvd.backends.device.card import Card, Options
 
-# Rows of a chunk: 768 of them, with the widest rows of a panel, fill what shared memory every card has since 2020; fewer
-# are for small data, which keep all of a card busy that way. How many entries a column of a chunk should have on average,
-# since lanes share it, and must have. Threads of a block: two blocks fit on a processor. Bytes of a row of a panel.
+# Rows of a chunk: 768 of them, with the widest rows of a panel, fill what shared memory every card has since 2020;
+# fewer are for small data, which keep all of a card busy that way. How many entries a column of a chunk should have on
+# average, since lanes share it, and must have. Threads of a block: two fit on a processor. Bytes of a row of panels.
 ROWS, MANY, FEW, THREADS = (192, 384, 768), 8, 1, 512
 ROW_BYTES = (32, 64, 128)
 # Blocks of threads, each with sums of its own: enough for any card, on every card as many; fewer where the sums would
