@@ -73,6 +73,9 @@ class HostCard(Card):
         self.guarded.append(memory)
         return Room(memory[GUARD : GUARD + size].view(dtype).reshape(shape))
 
+    def contiguous(self, x: Any) -> Far:
+        return Far(np.ascontiguousarray(x.near))
+
     def pointer(self, x: Any) -> int:
         assert x.near.flags.c_contiguous
         return int(x.near.ctypes.data)

@@ -55,7 +55,7 @@ class Chunks:
         threads: int = THREADS,
     ) -> None:
         self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
-        self.data, _, self.begins = parts
+        self.data, named, self.begins = (card.contiguous(part) for part in parts)
         self.dtype, self.index = types
         (m, n), stored = shape, int(self.data.shape[0])
         self.chunks = -(-m // rows)
@@ -64,7 +64,7 @@ class Chunks:
         self.by_columns, self.rows_of = card.empty((stored,), self.dtype), card.empty((stored,), np.dtype(np.uint16))
         self.ends = card.empty((self.chunks, n), np.dtype(np.uint32))
         self.bytes = stored * (2 * self.dtype.itemsize + 2 + self.named.itemsize)
-        arrays = (*parts, self.columns, self.by_columns, self.rows_of, self.ends)
+        arrays = (self.data, named, self.begins, self.columns, self.by_columns, self.rows_of, self.ends)
         options = self._options(self.dtype, ROW_BYTES[1] // self.dtype.itemsize)
         card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, m, n)
 
@@ -95,7 +95,8 @@ class Chunks:
         product = self.card.empty((height, wide), dtype if kept else DOUBLE)
         for lo, hi, width in cut(wide, dtype):
             here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
-            operands = (None, sides, weights, here) if given else (here, sides, weights, None)
+            beside = sides, None if weights is None else self.card.contiguous(weights)
+            operands = (None, *beside, here) if given else (here, *beside, None)
             part = self._rows(operands, width, dtype) if kept else self._sums(operands, (height, width), dtype)
             product[:, lo:hi] = part[:, : hi - lo]
         return product
@@ -149,7 +150,7 @@ def rows_of(m: int, n: int, stored: int) -> int | None:
     It goes by the data alone, so that cards agree.
     """
     each = stored / (m * n)
-    if each * ROWS[-1] < FEW:
+    if each * ROWS[-1] < FEW or ROWS[-1] * n >= 2**32:  # more than the entries of a chunk are counted to
         return None
     return next((rows for rows in ROWS if each * rows >= MANY and m <= 2 * BLOCKS * rows), ROWS[-1])
 
