@@ -34,7 +34,7 @@ def script(name: str) -> str:
 
 
 CLAIMS = [
-    Claim("README.md", "relative to itself: 1e-4", "say nothing", SETTING),
+    Claim("README.md", "at most that relative error: 1e-4", "say nothing", SETTING),
     Claim("README.md", "where 1 % are stored", "numbers", ARITHMETIC),
     Claim("README.md", "50 components of 60,000 x 2,000", "| 8.09 | 175 | 4e-04 |", "make bench ROWS=counts"),
     Claim("docs/recipes.rst", "of 8,000 articles of Wikipedia", "find 89.0 %", script("claims.centred_text")),
@@ -63,7 +63,7 @@ CLAIMS = [
     Claim(
         "docs/guide/files.rst",
         "beside what the program itself takes",
-        "up to a tenth",
+        "within a tenth",
         script("claims.memory_promises program"),
     ),
     Claim("docs/guide/files.rst", "400 bytes each as text", "12 kB each in Parquet", SETTING),
