@@ -226,7 +226,7 @@ def test_whoever_asks_has_the_products_of_the_library(
 
 @pytest.mark.usefixtures("small")
 def test_info_says_whose_products_are_taken_and_what_was_seen_of_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert repeating.said(on_card(numbers((150, 24), "f4"))) == "ours, the same bits on every card"
+    assert repeating.said(on_card(numbers((150, 24), "f4"))) == "ours, meant to have the same bits on every card"
     A = on_card(numbers((150, 24), "c8"))
     assert repeating.said(A) == "those of the library, which gave the same bits when they were repeated"
     rng = np.random.default_rng(0)

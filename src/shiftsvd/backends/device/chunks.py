@@ -102,9 +102,8 @@ class Chunks:
         return product
 
     def _stacked(self, panels: Sequence[Any], width: int, dtype: np.dtype[Any]) -> Any:
-        """Panels one under the other, with columns of zeros up to a width."""
+        """Panels one under the other, with columns of anything up to a width: no sum mixes columns."""
         stacked = self.card.empty((sum(int(panel.shape[0]) for panel in panels), width), dtype)
-        stacked[:, width_of(panels[0]) :] = 0
         lo = 0
         for panel in panels:
             hi = lo + int(panel.shape[0])

@@ -24,7 +24,7 @@ def products(device: str) -> str:
 def said(A: Any) -> str:
     """The same of one sparse matrix there."""
     if A._own is not None:
-        return "ours, the same bits on every card"
+        return "ours, meant to have the same bits on every card"
     V = np.random.default_rng(0).standard_normal((A.shape[1], WIDTH))
     same = all(np.array_equal(A.gram(V), A.gram(V)) for V in (V, V.astype(np.float32)))
     return f"those of the library, which gave {'the same' if same else 'other'} bits when they were repeated"
