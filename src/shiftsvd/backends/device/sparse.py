@@ -169,7 +169,7 @@ class DeviceCSR(DeviceBlocks):
         """Our own products with the shift, where the matrix lies on a card that runs them; the library's else."""
         if "own" not in self.memo:
             self.memo["own"] = own_chunks(self.X, self.arrays, int(self._stored[0].sum()))
-        if self.memo["own"] is None or self.dtype.kind == "c":
+        if self.memo["own"] is None:
             return None
         own = OwnProducts(self.memo["own"], self.arrays, self.blocks(), (self._left, self._shifted_full))
         self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
