@@ -113,6 +113,10 @@ static T __shfl_xor_sync(unsigned, T value, int apart) {
   return T(places[threadIdx.x ^ unsigned(apart)]);
 }
 
+template <class T>
+static T __ldcs(const T *p) {
+  return *p;
+}
 static float __fmul_rn(float a, float b) {
   return a * b;
 }

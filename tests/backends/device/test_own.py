@@ -4,6 +4,7 @@ import logging
 import re
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,23 +127,37 @@ def test_no_barrier_can_be_left_out(line: int, monkeypatch: pytest.MonkeyPatch) 
     assert not all(right(turns) for turns in TURNS)
 
 
-@pytest.mark.parametrize("kinds", [("float", "float", 32), ("double", "double", 8)])
-def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], tmp_path: Any) -> None:
+def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tuple[Path, str]:
+    """What nvcc makes of the kernels, and what it says of them."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("nvcc is not here")
     sizes = {"DATA": kinds[0], "PANEL": kinds[1], "WIDTH": kinds[2], "INDEX": "long long", "COLUMN": "unsigned short"}
     sizes |= {"ROWS": chunks.ROWS[-1], "THREADS": chunks.THREADS}
     named = [f"-D{key}={value}" for key, value in sizes.items()]
-    cards = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
-    call = [nvcc, "-fatbin", "-std=c++17", "-Xptxas=-v", *cards, *named, "-o", str(tmp_path / "chunks")]
-    done = subprocess.run([*call, str(card.SOURCE)], capture_output=True, text=True)
+    call = [nvcc, *how, "-std=c++17", *named, "-o", str(folder / "chunks"), str(card.SOURCE)]
+    done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
-    assert len(spills) == 6, done.stderr  # three kernels for two cards
+    return folder / "chunks", done.stderr
+
+
+@pytest.mark.parametrize("kinds", [("float", "float", 32), ("double", "double", 8)])
+def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], tmp_path: Path) -> None:
+    cards = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in (80, 90)]
+    _, said = compiled_by_nvcc(tmp_path, kinds, "-fatbin", "-Xptxas=-v", *cards)
+    spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    assert len(spills) == 6, said  # three kernels for two cards
     assert set(spills) == {("0", "0")}
-    registers = max(int(used) for used in re.findall(r"Used (\d+) registers", done.stderr))
+    registers = max(int(used) for used in re.findall(r"Used (\d+) registers", said))
     assert registers * chunks.THREADS * 2 <= 65536  # two blocks on a processor
+
+
+def test_panels_are_read_as_many_bytes_at_a_time_as_a_thread_can(tmp_path: Path) -> None:
+    text = compiled_by_nvcc(tmp_path, ("float", "float", 16), "-ptx", "-arch=sm_80")[0].read_text()
+    multiply = text[text.index(".entry multiply") :].partition(".entry add_up")[0]
+    assert multiply.count("ld.global.v4.f32") > 4
+    assert multiply.count("ld.shared.v4.f32") > 4
+    assert not re.search(r"\b(atom|red)\.", text)
 
 
 def test_the_runtime_compiler_takes_it_too() -> None:
