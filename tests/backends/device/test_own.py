@@ -61,10 +61,14 @@ def problems(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(problems(), st.sampled_from(TURNS), st.integers(0, 99))
-def test_every_sum_has_the_order_of_the_twin_whoever_comes_first(problem: Any, turns: int, seed: int) -> None:
+@given(problems(), st.sampled_from([1, 3, chunks.BLOCKS]), st.sampled_from(TURNS), st.integers(0, 99))
+def test_every_sum_has_the_order_of_the_twin_whoever_comes_first(
+    problem: Any, blocks: int, turns: int, seed: int
+) -> None:
     X, V, D, w = problem
-    assert same_as_the_twin(chunks_of(X, HostCard(turns, seed), ROWS, THREADS), X, V, D, w)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(chunks, "BLOCKS", blocks)
+        assert same_as_the_twin(chunks_of(X, HostCard(turns, seed), ROWS, THREADS), X, V, D, w)
 
 
 @pytest.mark.parametrize("n", [2**16, 2**16 + 1])
