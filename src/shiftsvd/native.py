@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.device import Arrays, arrays_of
+from shiftsvd.backends.device import Arrays, DevicePanel, arrays_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import LowRank, Panel
 from shiftsvd.result import SVDResult
@@ -18,7 +18,7 @@ class DeviceResult(SVDResult):
     Attributes
     ----------
     U, S, Vh : arrays of the library of the data, of shapes (m, k), (k,) and (k, n)
-        Copied to the device when they are first asked for.
+        Vh and S are copied to the device when they are first asked for; U of a tall matrix is made there.
     info : Info
         The account of the fit, in NumPy.
 
@@ -48,7 +48,8 @@ class DeviceResult(SVDResult):
     @cached_property
     def U(self) -> Any:
         """Left singular vectors, shape (m, k), on the device."""
-        return self._arrays.up(np.ascontiguousarray(self._result.U))
+        left = self._result._left
+        return left.x if isinstance(left, DevicePanel) else self._arrays.up(np.ascontiguousarray(left))
 
     @cached_property
     def S(self) -> Any:  # type: ignore[override]

@@ -10,6 +10,7 @@ import numpy as np
 from shiftsvd.algebra.generic import registered
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
+from shiftsvd.numerics.places import on_host
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -165,6 +166,12 @@ class SVDResult(Operator):
     @property
     def U(self) -> Panel:
         """Left singular vectors, shape (m, k)."""
+        self._U = on_host(self._left)
+        return self._U
+
+    @property
+    def _left(self) -> Panel:
+        """U where it was made: on the device of the data, or on the host."""
         if callable(self._U):
             self._U = self._U()
         return self._U
@@ -179,7 +186,7 @@ class SVDResult(Operator):
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Rows and columns (m, n) of the matrix ``U S Vh``."""
-        return self.U.shape[0], self.Vh.shape[1]
+        return self._left.shape[0], self.Vh.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
@@ -245,7 +252,7 @@ class SVDResult(Operator):
             missed_below=self._missed_by(k),
             frobenius_error=self._error_of(k),
         )
-        return SVDResult(lambda: self.U[:, :k], self.S[:k], lambda: self.Vh[:k], info)
+        return SVDResult(lambda: self._left[:, :k], self.S[:k], lambda: self.Vh[:k], info)
 
     def times_power(self, e: int) -> "SVDResult":
         """The result of ``2^e A``: what is in the units of A is multiplied, and nothing is rounded.
@@ -266,7 +273,7 @@ class SVDResult(Operator):
             None if x is None else float(np.ldexp(x, e)) for x in (self.info.frobenius_error, self.info.missed_below)
         )
         info = replace(self.info, frobenius_error=error, missed_below=missed)
-        return SVDResult(lambda: self.U, np.ldexp(self.S, e), lambda: self.Vh, info)
+        return SVDResult(lambda: self._left, np.ldexp(self.S, e), lambda: self.Vh, info)
 
     def __repr__(self) -> str:
         return f"<SVDResult of {len(self.S)} components by {self.info.solver}>"

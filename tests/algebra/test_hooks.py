@@ -54,6 +54,7 @@ def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
     arguments = {
         "fused": (3,),
         "transposed": (3,),
+        "placed": (panel(4, 2),),
         "matmat_in_double": (panel(4, 2),),
         "rmatmat_in_double": (panel(9, 2),),
         "lazy_basis": (panel(4, 2),),

@@ -94,6 +94,27 @@ FAULTS = (
         "backends",
     ),
     fault(
+        "what an inverse leaves of a span, on a device",
+        "backends/device/panels.py",
+        "return self._new(X.x + left.times_inverse(C, lengths, overwrite).x)",
+        "return X",
+        "backends/device/test_panels.py",
+    ),
+    fault(
+        "the sum of an inner product on a device",
+        "backends/device/panels.py",
+        "total = self.arrays.in_dtype(part, self._double) + total",
+        "total = self.arrays.in_dtype(part, self._double)",
+        "backends/device/test_panels.py",
+    ),
+    fault(
+        "a run whose panels stay on a device",
+        "backends/device/blocks.py",
+        "there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))",
+        "there: Panel = V",
+        "backends/device/test_panels.py",
+    ),
+    fault(
         "the journal of reads",
         "backends/blocked.py",
         'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
@@ -278,8 +299,8 @@ FAULTS = (
     fault(
         "the conjugate of the right vectors",
         "solvers/reading.py",
-        "return Factors(U, self.S, self.V.conj().T,",
-        "return Factors(U, self.S, self.V.T,",
+        "return Factors(U, self.S, V.conj().T,",
+        "return Factors(U, self.S, V.T,",
         "solvers/test_solvers.py",
         "solvers",
     ),

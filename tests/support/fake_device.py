@@ -31,9 +31,20 @@ class Far:
         return Far(abs(self.near))
 
     def __getitem__(self, key: Any) -> "Far":
-        keys = key if isinstance(key, tuple) else (key,)
-        keys = tuple(k.near if isinstance(k, Far) else k for k in keys)
-        return Far(self.near[keys if isinstance(key, tuple) else keys[0]])
+        return Far(self.near[_near_key(key)])
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        self.near[_near_key(key)] = _near(values)
+
+    def __isub__(self, other: Any) -> "Far":
+        self.near -= _near(other)
+        return self
+
+
+def _near_key(key: Any) -> Any:
+    """A key of slices, or of places on the fake device."""
+    keys = tuple(k.near if isinstance(k, Far) else k for k in (key if isinstance(key, tuple) else (key,)))
+    return keys if isinstance(key, tuple) else keys[0]
 
 
 def _near(x: Any) -> Any:
@@ -63,6 +74,18 @@ class FakeArrays(Arrays):
 
     on_host = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.crossings: list[tuple[int, ...]] = []  # the shapes of what has crossed, either way
+
+    def up(self, x: Any) -> Any:
+        self.crossings.append(x.shape)
+        return super().up(x)
+
+    def down(self, x: Any) -> Any:
+        self.crossings.append(x.shape)
+        return super().down(x)
+
     def is_sparse(self, X: Any) -> bool:
         return isinstance(X, FarCSR)
 
@@ -89,6 +112,25 @@ class FakeArrays(Arrays):
 
     def all_finite(self, x: Any) -> bool:
         return bool(np.isfinite(x.near).all())
+
+    def empty(self, shape: tuple[int, int], dtype: Any) -> Any:
+        return Far(np.full(shape, np.nan, dtype))
+
+    def copy(self, x: Any) -> Any:
+        return Far(x.near.copy())
+
+    def beside(self, x: Any, y: Any) -> Any:
+        return Far(np.hstack([x.near, y.near]))
+
+    def column_sums(self, x: Any) -> Any:
+        return Far(x.near.sum(axis=0))
+
+    def column_largest(self, x: Any) -> Any:
+        return Far(x.near.max(axis=0))
+
+    def qr(self, x: Any) -> Any:
+        Q, R = np.linalg.qr(x.near)
+        return Far(Q), Far(R)
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         return FarCSR(csr_array((data.near, indices.near, indptr.near), shape=shape))

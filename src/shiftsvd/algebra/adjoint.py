@@ -39,6 +39,21 @@ class Adjoint(Derived):
         super().__post_init__()
         object.__setattr__(self, "shape", self.A.shape[::-1])
 
+    def placed(self, V: Panel) -> Panel:
+        """The panel where A multiplies.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            A panel on the host.
+
+        Returns
+        -------
+        array of shape (n, b)
+            The same numbers there.
+        """
+        return generic.placed(self.A, V)
+
     def matmat(self, V: Panel) -> Panel:
         """``A^H V``, (n, b), for V of shape (m, b): the adjoint times a panel."""
         return self.A.rmatmat(V)

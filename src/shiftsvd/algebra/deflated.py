@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, registered, unshifted
+from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, placed, registered, unshifted
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
@@ -23,6 +23,10 @@ class Deflated(Derived):
     """
 
     V: Panel
+
+    def placed(self, V: Panel) -> Panel:
+        """The panel where A multiplies."""
+        return placed(self.A, V)
 
     def matmat(self, V: Panel) -> Panel:
         """``A (P V)``: V is projected before it is multiplied."""

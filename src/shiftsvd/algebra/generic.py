@@ -92,6 +92,12 @@ def transposed(A: "Operator", passes: float) -> "Operator | None":
     return None
 
 
+@generic
+def placed(A: "Operator", V: Panel) -> Panel:
+    """The panel where products with A are made, for runs that keep their panels there: on the device of the data."""
+    return V
+
+
 # --- products -------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Rows and columns scaled: ``diag(rows) A diag(cols)``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.kernels.groups import unwarned
-from shiftsvd.numerics.diagonal import conj, power, scaled, unscaled
+from shiftsvd.numerics.diagonal import conj, power, read_only, scaled, unscaled
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, field_of
@@ -46,11 +46,13 @@ class Scaled(Derived):
 
     rows: Vector | None = None
     cols: Vector | None = None
+    _weighed: tuple[Vector | None, Vector | None] | None = field(default=None, init=False)  # weights, what came of them
 
     def __post_init__(self) -> None:
         for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
             if scale is not None and scale.shape != (size,):
                 raise ValueError(f"{name} must have shape ({size},) for a matrix {self.A.shape}, got {scale.shape}")
+            object.__setattr__(self, name, read_only(scale))
         scales = [scale for scale in (self.rows, self.cols) if scale is not None]
         super().__post_init__()
         object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
@@ -100,8 +102,34 @@ class Scaled(Derived):
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
-        Z = self.A.gram(scaled(self.cols, V).astype(_precision(V, self.cols), copy=False), power(self.rows, weights))
+        V = scaled(self.cols, V).astype(_precision(V, self.cols), copy=False)
+        Z = self.A.gram(V, self._row_weights(weights))
         return scaled(conj(self.cols), Z)
+
+    def _row_weights(self, weights: Vector | None) -> Vector | None:
+        """What `gram` weighs the rows of A with: made once, and sent to a device once, where nobody can change it."""
+        if weights is not None and weights.flags.writeable:
+            return power(self.rows, weights)
+        known = self._weighed
+        if known is None or known[0] is not weights:
+            known = weights, read_only(power(self.rows, weights))
+            vars(self)["_weighed"] = known
+        return known[1]
+
+    def placed(self, V: Panel) -> Panel:
+        """The panel where A multiplies.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            A panel on the host.
+
+        Returns
+        -------
+        array of shape (n, b)
+            The same numbers there.
+        """
+        return generic.placed(self.A, V)
 
     def known_costs(self) -> dict[str, Any]:
         """A `gram` is that of A; the scales strain panels."""

@@ -10,7 +10,8 @@ def scaled(scale: Vector | None, V: Panel) -> Panel:
     """``diag(scale) V`` for a panel or a vector."""
     if scale is None:
         return V
-    return np.asarray(scale[:, None] * V if V.ndim == 2 else scale * V)
+    product: Panel = scale[:, None] * V if V.ndim == 2 else scale * V
+    return product
 
 
 def unscaled(scale: Vector | None, F: Panel) -> Panel | None:
@@ -23,7 +24,7 @@ def unscaled(scale: Vector | None, F: Panel) -> Panel | None:
 
 def conj(scale: Vector | None) -> Vector | None:
     """The conjugate of a scale."""
-    return None if scale is None else np.conj(scale)
+    return scale if scale is None or scale.dtype.kind != "c" else np.conj(scale)
 
 
 def power(scale: Vector | None, weights: Vector | None = None) -> Vector | None:
@@ -32,3 +33,12 @@ def power(scale: Vector | None, weights: Vector | None = None) -> Vector | None:
         return weights
     squares = np.abs(scale) ** 2
     return squares if weights is None else squares * weights
+
+
+def read_only(scale: Vector | None) -> Vector | None:
+    """A view that nobody can write to: what is made of it, such as a copy on a device, may be kept."""
+    if scale is None:
+        return None
+    view = scale.view()
+    view.flags.writeable = False
+    return view

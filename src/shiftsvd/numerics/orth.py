@@ -9,6 +9,7 @@ from scipy import linalg
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.places import by_place
 
 # Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
 ROWS = 8192
@@ -34,12 +35,14 @@ def _or_householder(Y: Panel) -> Panel:
     return qr(Y)[0] if Q is None else Q
 
 
+@by_place
 def qr(Y: Panel) -> tuple[Panel, Panel]:
     """The economic QR factorization ``Y = Q R`` by Householder reflections (LAPACK's geqrf and orgqr)."""
     Q, R = linalg.qr(Y, mode="economic", check_finite=False)
     return Q, R
 
 
+@by_place
 def lu(Y: Panel) -> Panel:
     """The permuted unit lower factor of Y: well conditioned, not orthonormal; 2 to 7 times cheaper than QR."""
     return np.asarray(linalg.lu(Y, permute_l=True, check_finite=False)[0])
@@ -73,20 +76,21 @@ def _cholesky_steps(Y: Panel, steps: int, overwrite: bool = False) -> Panel | No
         condition = np.linalg.cond(C)
         if not condition < 1 / REACH:
             return None
-        free = (overwrite or Q is not Y) and Q.dtype == np.result_type(Q, C)
-        out = Q if free else np.empty(Q.shape, np.result_type(Q, C))
+        free = overwrite or Q is not Y
         if condition < 4:  # orthonormal to eps at once, since the error is eps times the condition squared
-            return _times_inverse(Q, C, lengths, out)
-        Q = _solved(Q, C, lengths, out)
+            return times_inverse(Q, C, lengths, free)
+        Q = solved(Q, C, lengths, free)
     return Q
 
 
+@by_place
 def inner(B: Panel, W: Panel) -> Panel:
     """``B^H W`` in double precision, the parts of the blocks of rows added in their order."""
     parts = ordered(lambda rows: best.inner(B[rows], W[rows]), _blocks(W), default_threads())
     return np.asarray(reduce(np.add, parts))
 
 
+@by_place
 def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
     """``W -= B C``, block by block, the product in the precision of B."""
     C = C.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
@@ -94,30 +98,52 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
         pass
 
 
-def _solved(Y: Panel, C: Panel, lengths: Vector, out: Panel) -> Panel:
-    """``Y diag(1 / lengths) C^-H``, block by block, so that `out` may be Y."""
+@by_place
+def times(B: Panel, Z: Panel) -> Panel:
+    """``B Z``, in the precision of B."""
+    out = np.zeros((B.shape[0], Z.shape[1]), B.dtype)
+    subtract_product(out, B, -Z)
+    return out
 
-    def solved(rows: slice) -> Panel:
+
+@by_place
+def solved(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
+    """``Y diag(1 / lengths) C^-H`` for a lower triangle C, block by block; with `overwrite`, Y may hold it."""
+    out = _result(Y, C, overwrite)
+
+    def part_of(rows: slice) -> Panel:
         # A product with the inverse would be faster, and would leave the span of Y by eps times the condition.
         part = linalg.solve_triangular(C, (Y[rows] / lengths).conj().T, lower=True, check_finite=False)
         return np.asarray(part.conj().T)
 
     blocks = _blocks(Y)
-    for rows, part in zip(blocks, ordered(solved, blocks, default_threads()), strict=True):
+    for rows, part in zip(blocks, ordered(part_of, blocks, default_threads()), strict=True):
         out[rows] = part
     return out
 
 
-def _times_inverse(Y: Panel, C: Panel, lengths: Vector, out: Panel) -> Panel:
-    """What `_solved` gives by the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
-    inverse = linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
+@by_place
+def times_inverse(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
+    """What `solved` gives by the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
+    inverse, out = inverted(C, lengths), _result(Y, C, overwrite)
 
-    def times(rows: slice) -> None:
+    def multiply(rows: slice) -> None:
         out[rows] = Y[rows] @ inverse
 
-    for _ in ordered(times, _blocks(Y), default_threads()):
+    for _ in ordered(multiply, _blocks(Y), default_threads()):
         pass
     return out
+
+
+def inverted(C: Panel, lengths: Vector) -> Panel:
+    """``diag(1 / lengths) C^-H`` for a lower triangle C."""
+    return linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
+
+
+def _result(Y: Panel, C: Panel, overwrite: bool) -> Panel:
+    """Where the rows of Y times a small matrix C may be put: Y itself, if that is allowed and holds them."""
+    dtype = np.result_type(Y, C)
+    return Y if overwrite and Y.dtype == dtype else np.empty(Y.shape, dtype)
 
 
 def _blocks(Y: Panel) -> list[slice]:
@@ -134,6 +160,7 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
 }
 
 
+@by_place
 def triangle(Y: Panel) -> Panel:
     """R of the QR of a tall panel, block by block: Q, which nobody asked for, is not made."""
     return stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
@@ -182,4 +209,4 @@ def graded_basis(Y: Panel, overwrite: bool = False) -> Panel:
         return Q
     Q, R = qr(Y)  # what a step has left there has the same Q
     d = np.diagonal(R)
-    return np.asarray(Q * np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))
+    return Q * np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d)))

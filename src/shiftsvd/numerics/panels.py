@@ -30,11 +30,6 @@ def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:
     return np.result_type(dtype, np.complex64) if any(np.iscomplexobj(p) for p in parts) else dtype
 
 
-def to_spare(product: Panel, given: Panel) -> bool:
-    """Whether a product may be written to: an operator may return what it was given, or what is read-only."""
-    return bool(product.flags.writeable) and not np.may_share_memory(product, given)
-
-
 def apart(V: Panel) -> Panel:
     """The real and imaginary columns of a complex panel, side by side, for real kernels."""
     V = np.ascontiguousarray(V, np.complex128)

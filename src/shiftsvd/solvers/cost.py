@@ -42,6 +42,8 @@ THIN = {4: 2.2e-11, 8: 6e-11}
 LAPACK = 1.5e-10
 # Seconds to form an entry of a dense block with its shift.
 FORM = 0.8e-9
+# Seconds of a step of block Lanczos beside its arithmetic: its calls, and small matrices (benchmarks/claims/middle.py).
+STEP = 7e-4
 # Seconds to read a byte of a file.
 FILE = 1e-9
 
@@ -107,7 +109,7 @@ class Work(NamedTuple):
         """Block Lanczos with a basis of at most so many columns."""
         steps = np.ceil((5.0 * k + 100) / block) + 4
         done = min(steps * block, 1.5 * self.n + block)
-        algebra = done / block * self.orthogonalisation(block, columns) + 4 * self.check(min(columns, done))
+        algebra = done / block * (self.orthogonalisation(block, columns) + STEP) + 4 * self.check(min(columns, done))
         return Cost(self.product(done + k) + self.reading(steps + 1) + algebra, float(steps + 1))
 
     def orthogonalisation(self, block: int, columns: int) -> float:

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, unshifted
+from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, placed, unshifted
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
-from shiftsvd.numerics.panels import to_spare
+from shiftsvd.numerics.places import on_host, to_spare
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Lazy
 
@@ -36,15 +36,16 @@ class Factors(NamedTuple):
 
 
 def _adjoint(F: Lazy) -> Lazy:
-    """The conjugate transpose, as lazy as F."""
-    return (lambda: F().conj().T) if callable(F) else F.conj().T
+    """The conjugate transpose, as lazy as F, on the host."""
+    return (lambda: on_host(F()).conj().T) if callable(F) else F.conj().T
 
 
 def long_factor(A: Operator, V: Panel) -> Panel:
-    """U of ``A V = U diag(S)``; a lazy array where the rows of A are spread over a cluster."""
+    """U of ``A V = U diag(S)``, where A multiplies; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = lazy_basis(A, V)
     if lazy is not None:
         return lazy
+    V = placed(A, V)
     Y = matmat_in_double(A, V)
     return graded_basis(Y, overwrite=to_spare(Y, V))
 

@@ -6,16 +6,14 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, subtract_product
-from shiftsvd.numerics.panels import to_spare
+from shiftsvd.numerics.orth import inner, orth, subtract_product, times
+from shiftsvd.numerics.places import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).
 TWICE = 0.1
 # What a product in single precision adds that is no longer than this, relative to the longest product, is rounding.
 SINGLE_ROUNDING = 2 * float(np.finfo(np.float32).eps)
-# Rows of a block that are put into the basis at once, whose columns are contiguous: they stay in the first cache.
-TRANSPOSED = 512
 # Squares of what is shorter than this, relative to the longest, are lost in rounding, or nearly so.
 TOLD_BY_SQUARES = 1e-6
 
@@ -46,10 +44,19 @@ class Basis:
     aside: tuple[Panel, Panel] | None = None  # the block that waits, and the residuals of all columns in its terms
 
     @classmethod
-    def of(cls, n: int, capacity: int, dtype: np.dtype[np.generic], rng: Generator, single: bool = False) -> "Basis":
-        """An empty basis; memory is taken as it is filled."""
+    def of(
+        cls,
+        n: int,
+        capacity: int,
+        dtype: np.dtype[np.generic],
+        rng: Generator,
+        single: bool = False,
+        near: Panel | None = None,
+    ) -> "Basis":
+        """An empty basis where the panel `near` lies, or on the host; memory is taken as it is filled."""
         held = np.result_type(np.complex64 if dtype.kind == "c" else np.float32) if single else dtype
-        return cls(np.empty((n, capacity), held, order="F"), np.zeros((capacity, capacity), dtype), rng)
+        B = room(np.empty((n, 0)) if near is None else near, capacity, held)
+        return cls(B, np.zeros((capacity, capacity), dtype), rng)
 
     @classmethod
     def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Basis":
@@ -84,7 +91,7 @@ class Basis:
         """Room for so many columns in all."""
         have = self.B.shape[1]
         if columns > have:
-            B = np.empty((self.B.shape[0], columns), self.B.dtype, order="F")
+            B = room(self.B, columns, self.B.dtype)
             B[:, : self.size + self.width] = self.B[:, : self.size + self.width]
             self.B, self.H = B, np.pad(self.H, (0, columns - have))
 
@@ -131,7 +138,7 @@ class Basis:
 
     def extend(self, W: Panel) -> None:
         """Take in ``W = G Q``; the part of it that is new becomes the next block."""
-        self.scale = self.scale or float(np.max(_lengths(W), initial=0))
+        self.scale = self.scale or float(np.max(lengths(W), initial=0))
         W, unit = self._scaled(W)
         old, end = self.size, self.size + self.width
         # What W has in common with the last blocks is large and known beforehand; the rest is rounding.
@@ -142,10 +149,10 @@ class Basis:
             coefficients[lo:] += part
         squares = inner(W, W)
         left = np.sqrt(np.diagonal(squares).real)
-        if np.any(left < TWICE * np.hypot(left, _lengths(part))):
+        if np.any(left < TWICE * np.hypot(left, lengths(part))):
             self._project(W, end)
             squares = inner(W, W)
-        self.scale = max(self.scale, unit * float(np.max(np.hypot(left, _lengths(coefficients)), initial=0)))
+        self.scale = max(self.scale, unit * float(np.max(np.hypot(left, lengths(coefficients)), initial=0)))
         coefficients *= unit
         D = coefficients[old:]
         self.H[:old, old:end] = coefficients[:old]
@@ -155,8 +162,7 @@ class Basis:
         Q = self._next(W, squares, self.dropped() / unit)
         self.C = inner(Q, W) * unit
         self.width = Q.shape[1]
-        for lo in range(0, len(Q), TRANSPOSED):
-            self.B[lo : lo + TRANSPOSED, end : end + self.width] = Q[lo : lo + TRANSPOSED]
+        put(self.B, end, Q)
         # The next projection finds these again; a check before it needs nothing but C.
 
     def values(self) -> tuple[Vector, Panel, Panel]:
@@ -181,16 +187,14 @@ class Basis:
     def coupling(self, V: Panel, W: Panel, count: int) -> float:
         """The norm of what ``W = G V`` has along the first columns of B, but not along V."""
         R = W - V @ inner(V, W)
-        size = float(np.max(_lengths(R), initial=0))
+        size = float(np.max(lengths(R), initial=0))
         if size == 0:
             return 0.0
         return float(np.linalg.norm(inner(self.B[:, :count], (R / size).astype(self.B.dtype)), 2)) * size
 
     def _times(self, Z: Panel) -> Panel:
         """``B Z``, in the precision of B."""
-        out = np.zeros((self.B.shape[0], Z.shape[1]), self.B.dtype)
-        subtract_product(out, self.B[:, : self.size], -Z)
-        return out
+        return times(self.B[:, : self.size], Z)
 
     def _held(self, W: Panel) -> Panel:
         """A copy of W in the precision of B."""
@@ -245,7 +249,7 @@ class Basis:
         Q = self._independent(W, noise, width, end, squares=squares)
         if Q.shape[1] < width and self.aside is None:
             self.B[:, end : end + Q.shape[1]] = Q
-            Q = np.hstack([Q, self._fresh(end + Q.shape[1], width - Q.shape[1])])
+            Q = beside(Q, self._fresh(end + Q.shape[1], width - Q.shape[1]))
         return Q
 
     def _independent(
@@ -256,26 +260,25 @@ class Basis:
         W is orthogonal to those but for rounding; `whole` is the length that its columns had before, `squares` is
         ``W^H W``.
         """
-        Q, width = np.zeros((W.shape[0], 0), W.dtype), min(width, W.shape[1])
+        Q, width = W[:, :0].copy(), min(width, W.shape[1])
         while True:
-            lengths, P = np.linalg.eigh(inner(W, W) if squares is None else squares)
-            lengths, squares = np.sqrt(np.maximum(lengths, 0)), None
-            least = max(noise, TOLD_BY_SQUARES * float(lengths[-1])) if len(lengths) else noise
-            short = lengths <= least
-            there = np.flatnonzero(~short)[max(0, len(lengths) - short.sum() - (width - Q.shape[1])) :]
+            sizes, P = np.linalg.eigh(inner(W, W) if squares is None else squares)
+            sizes, squares = np.sqrt(np.maximum(sizes, 0)), None
+            least = max(noise, TOLD_BY_SQUARES * float(sizes[-1])) if len(sizes) else noise
+            short = sizes <= least
+            there = np.flatnonzero(~short)[max(0, len(sizes) - short.sum() - (width - Q.shape[1])) :]
             if not len(there):
                 return Q
-            F = np.zeros((W.shape[0], len(there)), W.dtype)
-            subtract_product(F, W, -P[:, there] / lengths[there])
+            F = times(W, P[:, there] / sizes[there])
             shortest = TWICE if self.single else TWICE**2
-            if Q.shape[1] or lengths[there[0]] < shortest * max(float(lengths[-1]), whole):
+            if Q.shape[1] or sizes[there[0]] < shortest * max(float(sizes[-1]), whole):
                 for _ in range(2):  # short columns have rounding along B
                     self._project(F, end)
                     subtract_product(F, Q, inner(Q, F))
                     F = self._held(orth(F))
             elif not self.single:  # to single precision they are
                 F = orth(F)
-            Q = np.hstack([Q, F]) if Q.shape[1] else F
+            Q = beside(Q, F) if Q.shape[1] else F
             if Q.shape[1] >= width or least == noise or not short.any():
                 return Q
             W = W.copy()
@@ -294,15 +297,9 @@ class Basis:
         """A block of standard normal entries, complex ones for a complex basis."""
         shape = self.B.shape[0], columns
         F: Panel = self.rng.standard_normal(shape)
-        return F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2)
+        return sent(self.B, F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
 
 
 def _column_rounding(W: Panel) -> float:
     """What rounding leaves of a column of length 1 that should be 0."""
     return len(W) * float(np.finfo(np.float64).eps)
-
-
-def _lengths(W: Panel) -> Vector:
-    """Norms of the columns; squares of single precision would leave its range."""
-    W = W.astype(np.result_type(W, np.float64), copy=False)
-    return np.asarray(np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real))

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.numerics.places import in_dtype, largest, norms
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.ritz import residual_rounding
 
@@ -56,12 +57,12 @@ class Products:
             if self.n_steps > 1 or self._measured(V, W):
                 return W
             self.precise = True
-        return np.asarray(self.G.gram(V.astype(self.dtype, copy=False)), self.dtype)
+        return in_dtype(self.G.gram(V.astype(self.dtype, copy=False)), self.dtype)
 
     def _measured(self, V: Panel, W: Panel) -> bool:
         """Whether single precision holds the product W; what rounding did to it is measured on two columns."""
         least, most = SINGLE_RANGE
-        if not least < np.max(np.abs(W)) < most:
+        if not least < largest(W) < most:
             return False
         self._compare(V[:, :2].astype(np.float32).astype(self.dtype), W[:, :2])
         return True
@@ -77,5 +78,5 @@ class Products:
     def _compare(self, V: Panel, W: Panel) -> None:
         """Take down how far W is from ``G V``; takes a product of two columns."""
         self.n_passes += self.G.costs.gram_reads
-        off = np.linalg.norm(self.G.gram(V) - W, axis=0)
+        off = norms(self.G.gram(V) - W)
         self.measured = max(self.measured, UNLUCKY * float(off.max()))

@@ -9,6 +9,7 @@ from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import groups, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, stacked, triangle
+from shiftsvd.numerics.places import beside, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
@@ -25,8 +26,9 @@ class Reading(NamedTuple):
 
     def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
         """What a solver returns; the long-side factor takes one more pass when it is asked for."""
-        U = lambda: long_factor(A, self.V)  # noqa: E731
-        return Factors(U, self.S, self.V.conj().T, n_passes, widest, 1, self.certificate, eps=A.costs.gram_eps)
+        V = on_host(self.V)
+        U = lambda: long_factor(A, V)  # noqa: E731
+        return Factors(U, self.S, V.conj().T, n_passes, widest, 1, self.certificate, eps=A.costs.gram_eps)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
@@ -56,7 +58,7 @@ def read(
     V, R = V @ w, R @ w
     R -= V * theta
     S = np.sqrt(np.maximum(theta, 0))
-    here = Ritz(theta, np.linalg.norm(R, axis=0)[None], rest.eps, measured=rest.measured)
+    here = Ritz(theta, norms(R)[None], rest.eps, measured=rest.measured)
     own = shift_rounding(A, here.eps)
     rounded = here.noise() / (2 * np.maximum(theta, TINY)) + own / np.maximum(S, TINY)
     # Squares below their rounding say nothing, not even that a value is 0.
@@ -66,7 +68,7 @@ def read(
         S, Wh = _values(A, V)
         V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
         rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
-        rounded += _mixed(theta, np.append(theta, rest.theta), np.linalg.norm(R, axis=0), rest.r, here.noise())
+        rounded += _mixed(theta, np.append(theta, rest.theta), norms(R), rest.r, here.noise())
     rounded = rounded + mixed / (2 * np.maximum(theta, TINY))
     seen = replace(rest, theta=np.append(theta, rest.theta), E=_joined(R, block, rest.E))
     V, S, rounded = V[:, :k], np.where(S**2 > rest.zero, S, 0.0)[:k], rounded[:k]
@@ -87,7 +89,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     `square` bounds the squared residual of the leaders; the values come from the triangular factor of the product.
     """
     count, known = V.shape[1], rest.certificate
-    V = qr(np.hstack([V, rest.V]))[0]  # vectors of 0 may be any
+    V = qr(beside(V, rest.V))[0]  # vectors of 0 may be any
     S, Wh = _values(A, V)
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)

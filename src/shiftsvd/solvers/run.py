@@ -7,8 +7,10 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.deflated import Deflated
+from shiftsvd.algebra.generic import placed
 from shiftsvd.events import bounded
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.places import beside, in_dtype
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import components_for
 from shiftsvd.solvers.cost import Work
@@ -180,7 +182,7 @@ class Run:
         self.products.widest = max(self.products.widest, self.b)
         while True:
             if along and found.product is None:
-                W = self.products(np.hstack([probe.block, V]))
+                W = self.products(beside(probe.block, V))
                 W, found.product = W[:, : -V.shape[1]], W[:, -V.shape[1] :]
             else:
                 W = self.products(probe.block)
@@ -217,7 +219,7 @@ class Run:
         single = self._reads_in_single
         if single:
             product = self.products(V) if product is None else product
-            product = np.asarray(product, self.dtype)
+            product = in_dtype(product, self.dtype)
             self.products.judge(V, product, self.rng)
             ritz = replace(ritz, measured=self.products.measured)
             if ritz.loss(k) > SHARE * self.solver.tol:
@@ -230,7 +232,7 @@ class Run:
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest.grown(ritz.noise())
             if product is None:
-                product = np.asarray(self.source.gram(V), self.dtype)
+                product = in_dtype(self.source.gram(V), self.dtype)
                 self.products.n_passes += self.source.costs.gram_reads
             mixed = self.basis.coupling(V, product, len(ritz.theta))
         reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product, mixed)
@@ -267,9 +269,9 @@ class Run:
         """Begin with a block and an empty basis, of the precision of the products."""
         self.checked = None
         self.missed.forget()
-        Q = Q.astype(self.dtype)
+        Q = placed(self.products.G, Q.astype(self.dtype))
         vars(self).pop("basis", None)  # before the next one takes room
-        self.basis = Basis.of(self.n, self.shape.room, self.dtype, self.rng, single=not self.products.precise)
+        self.basis = Basis.of(self.n, self.shape.room, self.dtype, self.rng, not self.products.precise, near=Q)
         self.basis.begin(Q)
 
     def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
@@ -298,7 +300,7 @@ class Run:
         ``lambda_j <= lambda'_j``, those of ``P G P``, and less by at most ``||R||^2 / (theta - lambda_j)``, R being the
         residual of the leaders and theta the least of them.
         """
-        V, k = self.basis.vectors(Z[:, :count]), int(self.k)
+        V, k = placed(self.source, self.basis.vectors(Z[:, :count])), int(self.k)
         # Half of the tolerance is left to what the leaders add to the bounds.
         tol, probability = SHARE * self.solver.tol, self.solver.miss_probability / 2
         solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)

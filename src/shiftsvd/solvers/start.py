@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.random import Generator
 
+from shiftsvd.numerics.places import beside, sent
 from shiftsvd.operators import Panel
 
 
@@ -29,5 +30,6 @@ def first_block(start: Panel | None, n: int, width: int, dtype: np.dtype[np.gene
     # All of them at once would make every product as wide as they are many, for the same space.
     j = start.shape[1]
     if j <= width:
-        return np.hstack([start, F[:, j:]])
-    return np.asarray(start @ rng.standard_normal((j, width)).astype(dtype))
+        return beside(start, sent(start, F[:, j:]))
+    combined: Panel = start @ rng.standard_normal((j, width)).astype(dtype)
+    return combined

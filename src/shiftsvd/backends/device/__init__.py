@@ -6,10 +6,11 @@ from typing import Any
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
 from shiftsvd.backends.device.dense import DeviceRows
+from shiftsvd.backends.device.panels import DevicePanel
 from shiftsvd.backends.device.sparse import DeviceCSR
 from shiftsvd.operators import Adjoint, Operator
 
-__all__ = ["Arrays", "DeviceBlocks", "DeviceCSR", "DeviceRows", "arrays_of", "device_operator"]
+__all__ = ["Arrays", "DeviceBlocks", "DeviceCSR", "DevicePanel", "DeviceRows", "arrays_of", "device_operator"]
 
 
 # Libraries of arrays, each with the module of its adapter, which is imported for its arrays alone.

@@ -12,6 +12,9 @@ from shiftsvd.backends.device.card import Card
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
+# Vectors of the host, such as weights and scales, that a device keeps.
+KEPT = 8
+
 
 @dataclass
 class Traffic:
@@ -36,6 +39,7 @@ class Arrays(ABC):
 
     def __init__(self) -> None:
         self.traffic = Traffic()
+        self._kept: dict[Any, tuple[Vector, Any]] = {}  # by where a vector lies on the host, which stays alive with it
 
     def up(self, x: Panel) -> Any:
         """A host array, on the device."""
@@ -76,6 +80,40 @@ class Arrays(ABC):
     def all_finite(self, x: Any) -> bool:
         """Whether there is no NaN and no infinity in a dense array."""
 
+    @abstractmethod
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        """A dense array whose numbers nobody has set."""
+
+    @abstractmethod
+    def copy(self, x: Any) -> Any:
+        """A copy of a dense array, on the device."""
+
+    @abstractmethod
+    def beside(self, x: Any, y: Any) -> Any:
+        """The columns of two dense arrays of one precision, in one."""
+
+    @abstractmethod
+    def column_sums(self, x: Any) -> Any:
+        """The sums of the columns of a dense array."""
+
+    @abstractmethod
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of a dense array; NaN where there is one."""
+
+    @abstractmethod
+    def qr(self, x: Any) -> tuple[Any, Any]:
+        """Q and R of a tall dense array, by Householder reflections."""
+
+    def column(self, x: Vector, dtype: np.dtype[Any]) -> Any:
+        """A vector of the host as a column on the device; one that is read-only is sent once."""
+        place = x.__array_interface__["data"][0], x.size, x.strides[0], dtype
+        known = None if x.flags.writeable else self._kept.get(place)
+        if known is None:
+            known = x, self.up(np.ascontiguousarray(x.reshape(-1, 1), dtype))
+            if not x.flags.writeable:
+                self._kept = dict([*self._kept.items(), (place, known)][-KEPT:])
+        return known[1]
+
     @contextmanager
     def exact(self) -> Iterator[None]:
         """Products of single precision numbers as IEEE has them, and the caller's setting back afterwards."""
@@ -103,6 +141,10 @@ class Arrays(ABC):
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
         """A sparse matrix as a CSR without duplicates, and whether that is its adjoint, as of a CSC."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
+
+    def by_rows(self, x: Any) -> Any:
+        """A dense array with contiguous rows, as sparse products want it: a copy where they are not."""
+        return x
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         """A CSR matrix of its three arrays."""

@@ -3,21 +3,26 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.panels import DevicePanel
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, panel_dtype
 
 # Entries of a piece of a block that is made dense in double precision.
 PIECE = 2**23
 
 
+@registered
 class DeviceBlocks(Blocked):
-    """A matrix on a device minus its shift: panels come from the host and go back to it, the data stay."""
+    """A matrix on a device minus its shift. Products lie where their panels do: on the host, or on the device."""
 
     arrays: Arrays
     X: Any
@@ -47,9 +52,39 @@ class DeviceBlocks(Blocked):
         L, R = self.up(self.shift.L[rows[0] : rows[1]]), self.up(self.shift.R)
         return L @ self.arrays.adjoint(R)
 
+    def placed(self, V: Panel) -> Panel:
+        """The panel on the device of the data."""
+        there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))
+        return there
+
     def up(self, panel: Panel, dtype: np.dtype[Any] | None = None) -> Any:
-        """A panel on the device, in double precision unless another is named."""
+        """A panel as an array of the device, in double precision unless another is named."""
+        if isinstance(panel, DevicePanel):
+            return self.arrays.in_dtype(panel.x, dtype or self.double)
         return self.arrays.up(np.ascontiguousarray(panel, dtype or self.double))
+
+    def beside(self, V: Panel, product: Any) -> Panel:
+        """A product of the device where the panel V lies that was multiplied."""
+        return self._lying_there(product) if isinstance(V, DevicePanel) else self.arrays.down(product)
+
+    def matmat(self, V: Panel) -> Panel:
+        """``A V`` in double precision: each block writes its rows."""
+        shape, dtype = (self.shape[0], V.shape[1]), np.result_type(self.double, V.dtype)
+        there = isinstance(V, DevicePanel)
+        Y = self._lying_there(self.arrays.empty(shape, dtype)) if there else np.empty(shape, dtype)
+        for lo, part in self.row_products(V):
+            Y[lo : lo + len(part)] = part
+        return Y
+
+    def _lying_there(self, x: Any) -> Any:
+        """An array of the device as a panel."""
+        return DevicePanel(x, self.arrays)
+
+    def weights_of(self, weights: Vector | None, rows: Rows, dtype: np.dtype[Any]) -> Any:
+        """The weights of these rows as a column on the device, real; None where there are none."""
+        if weights is None:
+            return None
+        return self.arrays.column(np.asarray(weights), np.zeros(0, dtype).real.dtype)[rows[0] : rows[1], :]
 
     def pieces(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
         """Dense pieces of a block, one alive at a time."""
@@ -89,6 +124,26 @@ class DeviceBlocks(Blocked):
         w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
+
+    def column_exponents(self) -> Vector:
+        """Powers of two of the largest entries of the columns, from dense pieces."""
+        pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
+        parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for D in pieces)
+        return exponents_of(reduce(np.maximum, parts))
+
+    def row_exponents(self) -> Vector:
+        """Powers of two of the largest entries of the rows: of the columns of the adjoint."""
+        return self.turned().column_exponents()
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DeviceBlocks | None":
+        """A copy with its numbers multiplied, in double precision; None of single ones, whose range is another."""
+        X = self.times(rows, cols) if self.dtype == self.double else None
+        shift = self.shift and self.shift.ldexp(rows, cols)
+        return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
+
+    @abstractmethod
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """``diag(2^rows) X diag(2^cols)`` of the stored numbers; None where that cannot be had."""
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, on the host."""

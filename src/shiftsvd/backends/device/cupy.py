@@ -51,6 +51,31 @@ class CupyArrays(Arrays):
         """Whether all numbers are finite."""
         return bool(cupy.isfinite(x).all())
 
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        """An array whose numbers nobody has set."""
+        return cupy.empty(shape, dtype)
+
+    def copy(self, x: Any) -> Any:
+        """A copy of an array."""
+        return x.copy()
+
+    def beside(self, x: Any, y: Any) -> Any:
+        """The columns of two arrays."""
+        return cupy.hstack([x, y])
+
+    def column_sums(self, x: Any) -> Any:
+        """The sums of the columns of an array."""
+        return x.sum(axis=0)
+
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of an array."""
+        return x.max(axis=0)
+
+    def qr(self, x: Any) -> tuple[Any, Any]:
+        """Q and R of an array."""
+        Q, R = cupy.linalg.qr(x)
+        return Q, R
+
     def card(self) -> Card | None:
         """The card that is current, if it is one of CUDA and new enough."""
         here = cupy.cuda.Device()
@@ -70,6 +95,10 @@ class CupyArrays(Arrays):
             C = C.copy()
             C.sum_duplicates()
         return C, False
+
+    def by_rows(self, x: Any) -> Any:
+        """An array with contiguous rows."""
+        return cupy.ascontiguousarray(x)
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         """A CSR matrix of CuPy from its three arrays."""

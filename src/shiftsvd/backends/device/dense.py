@@ -1,16 +1,19 @@
 """Dense arrays on a device: blocks of rows, each minus its shift before it is multiplied."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from shiftsvd.algebra.generic import registered
-from shiftsvd.backends.blocked import Rows, cut, slice_of
+from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel, field_of
 
 # Entries of a block: 64 MiB in double precision.
@@ -43,48 +46,54 @@ class DeviceRows(DeviceBlocks):
         X = self.arrays.in_dtype(self.X[rows[0] : rows[1], :], self.double)
         return self.arrays.adjoint(X).T if self.conjugate else X
 
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """The stored array in double precision, times powers of two."""
+        X = self.arrays.in_dtype(self.X, self.double)
+        for e, shape in ((rows, (-1, 1)), (cols, (1, -1))):
+            X = X * self.arrays.up(np.reshape(two_to(e), shape)) if np.any(e) else X
+        return X
+
     def block(self, rows: Rows, dtype: np.dtype[Any]) -> Any:
         """A range of shifted rows in some precision."""
         return self.arrays.in_dtype(self.piece(rows), dtype)
 
-    def matmat(self, V: Panel) -> Panel:
-        """``A V`` in double precision: each block writes its rows."""
-        dtype = np.result_type(self.double, V)
-        P, Y = self.up(V, dtype), np.empty((self.shape[0], V.shape[1]), dtype)
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``A[rows] V`` in double precision, block after block."""
+        dtype = np.result_type(self.double, V.dtype)
+        P = self.up(V, dtype)
         for rows, D in self._each(lambda rows: self.block(rows, dtype)):
-            Y[rows[0] : rows[1]] = self.arrays.down(D @ P)
-        return Y
+            yield rows[0], self.beside(V, D @ P)
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in double precision: the parts of the blocks are added in order, on the device."""
-        dtype = np.result_type(self.double, W)
+        dtype = np.result_type(self.double, W.dtype)
 
         def part(rows: Rows) -> Any:
             return self.arrays.adjoint(self.block(rows, dtype)) @ self.up(W[rows[0] : rows[1]], dtype)
 
-        return self.total(part)
+        return self.beside(W, self.total(part))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass, products in the precision of V, sums in double."""
-        single = V.dtype.itemsize < np.result_type(self.double, V).itemsize and self.dtype != self.double
-        dtype = np.result_type(self.dtype, V) if single else np.result_type(self.double, V)
+        double = np.result_type(self.double, V.dtype)
+        single = V.dtype.itemsize < double.itemsize and self.dtype != self.double
+        dtype = np.result_type(self.dtype, V.dtype) if single else double
         P = self.up(V, dtype)
 
         def part(rows: Rows) -> Any:
-            D, w = self.block(rows, dtype), slice_of(weights, rows)
-            Y = D @ P
-            Y = Y if w is None else self.up(w[:, None], np.zeros(0, dtype).real.dtype) * Y
+            D, w = self.block(rows, dtype), self.weights_of(weights, rows, dtype)
+            Y = D @ P if w is None else w * (D @ P)
             return self.arrays.in_dtype(self.arrays.adjoint(D) @ Y, np.result_type(dtype, np.float64))
 
         with self.arrays.exact():
-            return self.total(part).astype(dtype, copy=False)
+            return self.beside(V, self.arrays.in_dtype(self.total(part), dtype))
 
-    def total(self, part: Any) -> Panel:
-        """The sum of the parts of all blocks, in order; on the host."""
+    def total(self, part: Any) -> Any:
+        """The sum of the parts of all blocks, in order, on the device."""
         total: Any = None
         for _, values in self._each(part):
             total = values if total is None else total + values
-        return self.arrays.down(total)
+        return total
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of these stored rows, in double precision."""
@@ -96,6 +105,7 @@ class DeviceRows(DeviceBlocks):
         w = np.ones(self.shape[1]) if weights is None else weights
         return self._moments(self.piece(rows).T, w)
 
+    @unwarned
     def _moments(self, D: Any, w: Vector) -> Moments:
         """Moments of the columns of a dense array on the device."""
         total, up = float(w.sum()), self.up(w[None, :])
@@ -107,11 +117,13 @@ class DeviceRows(DeviceBlocks):
         shift, M2 = self.arrays.down(correction)[0], self.arrays.down(squares)[0]
         return Moments(total, self.arrays.down(mean)[0] + shift, np.maximum(M2 - total * np.abs(shift) ** 2, 0))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms of the shifted blocks, or from the moments where they are known."""
         known = self.known_squares() if weights is None else None
         return self.squares_of_pieces(weights) if known is None else known
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms of the shifted blocks."""
         return self.row_squares_of_pieces(weights)

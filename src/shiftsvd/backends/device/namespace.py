@@ -56,3 +56,28 @@ class NamespaceArrays(Arrays):
     def all_finite(self, x: Any) -> bool:
         """Whether all numbers are finite."""
         return bool(self.xp.all(self.xp.isfinite(x)))
+
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        """An array whose numbers nobody has set."""
+        return self.xp.empty(shape, dtype=getattr(self.xp, dtype.name), device=self.device)
+
+    def copy(self, x: Any) -> Any:
+        """A copy of an array."""
+        return self.xp.asarray(x, copy=True)
+
+    def beside(self, x: Any, y: Any) -> Any:
+        """The columns of two arrays."""
+        return self.xp.concat([x, y], axis=1)
+
+    def column_sums(self, x: Any) -> Any:
+        """The sums of the columns of an array."""
+        return self.xp.sum(x, axis=0)
+
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of an array."""
+        return self.xp.max(x, axis=0)
+
+    def qr(self, x: Any) -> tuple[Any, Any]:
+        """Q and R of an array, by the extension of the standard for linear algebra."""
+        Q, R = self.xp.linalg.qr(x)
+        return Q, R

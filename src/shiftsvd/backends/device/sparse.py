@@ -1,5 +1,6 @@
 """Sparse matrices on a device: blocks of rows as CSR, and of each its adjoint as CSR, so that no product scatters."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -8,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftsvd.algebra.generic import registered, row_means
-from shiftsvd.backends.blocked import Rows, cut, slice_of
+from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
@@ -16,7 +17,9 @@ from shiftsvd.backends.device.factors import Factors
 from shiftsvd.backends.device.own import OwnProducts, own_chunks
 from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.sparse import CANCELLED
+from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel, field_of
 
 # Rows of a block, and its most entries, which places of 32 bits can count.
@@ -134,16 +137,29 @@ class DeviceCSR(DeviceBlocks):
             Y = Y + self.arrays.in_dtype(self._shifted_full[at], dtype) @ V.full
         return Y
 
+    @cached_property
+    def _right(self) -> Any:
+        """R of the shift, on the device."""
+        assert self.shift is not None
+        return self.up(self.shift.R)
+
+    @cached_property
+    def _full_there(self) -> Any:
+        """The places of the full columns, on the device."""
+        return self.arrays.up(self._full)
+
     def _factors(self, V: Panel, dtype: np.dtype[Any]) -> Factors:
         """What the parts of a block multiply: V outside of the full columns, ``R^H V`` of it, and V at these."""
+        there = self.arrays.by_rows(self.up(V, dtype))
         if self.shift is None:
-            return Factors(self.up(V, dtype), None, None)
-        rest = V
+            return Factors(there, None, None)
+        full = None
         if len(self._full):
-            rest = V.copy()
-            rest[self._full] = 0
-        shift = self.shift.R.conj().T @ rest.astype(np.result_type(rest, np.float64), copy=False)
-        return Factors(self.up(rest, dtype), self.up(shift, dtype), self.up(V[self._full], dtype))
+            full, there = there[self._full_there], self.arrays.copy(there)
+            there[self._full_there] = 0
+        wide = np.result_type(dtype, np.float64)
+        shift = self.arrays.adjoint(self.arrays.in_dtype(self._right, wide)) @ self.arrays.in_dtype(there, wide)
+        return Factors(there, self.arrays.in_dtype(shift, dtype), full)
 
     def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         """``X[block]^H Y``, ``L^H Y`` and the products of the full columns, in double precision."""
@@ -155,13 +171,13 @@ class DeviceCSR(DeviceBlocks):
             found += [self.arrays.adjoint(self.arrays.in_dtype(self._shifted_full[at], dtype)) @ Y]
         return tuple(self.arrays.in_dtype(part, wide) for part in found)
 
-    def _ended(self, sums: tuple[Any, ...]) -> Panel:
+    def _ended(self, sums: tuple[Any, ...]) -> Any:
         """What all blocks gave, together: ``X^H Y - R (L^H Y)``, and the full columns in their places."""
-        Z, *others = (self.arrays.down(part) for part in sums)
+        Z, *others = sums
         if self.shift is not None:
-            Z = Z - self.shift.R @ others[0]
+            Z = Z - self.arrays.in_dtype(self._right, self.arrays.dtype_of(Z)) @ others[0]
         if len(self._full):
-            Z[self._full] = others[1]
+            Z[self._full_there] = others[1]
         return Z
 
     @cached_property
@@ -179,41 +195,52 @@ class DeviceCSR(DeviceBlocks):
         """Our own products, for panels of real numbers."""
         return self._own if dtype.kind == "f" else None
 
-    def matmat(self, V: Panel) -> Panel:
-        """``A V`` in double precision: each block writes its rows."""
-        dtype = np.result_type(self.double, V)
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        """``A[rows] V`` in double precision, block after block."""
+        dtype = np.result_type(self.double, V.dtype)
+        P = self._factors(V, dtype)
         if own := self._own_for(dtype):
-            return self.arrays.down(own.gathered(self._factors(V, dtype), dtype))
-        P, Y = self._factors(V, dtype), np.empty((self.shape[0], V.shape[1]), dtype)
+            yield 0, self.beside(V, own.gathered(P, dtype))
+            return
         for at, (rows, _) in enumerate(self._each(lambda rows: None)):
-            Y[rows[0] : rows[1]] = self.arrays.down(self._forward(at, P, dtype))
-        return Y
+            yield rows[0], self.beside(V, self._forward(at, P, dtype))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in double precision: the products of the blocks, added up in their order on the device."""
-        dtype = np.result_type(self.double, W)
+        dtype = np.result_type(self.double, W.dtype)
         if own := self._own_for(dtype):
-            return self._ended(own.scattered(self.up(W, dtype), dtype))
+            return self.beside(W, self._ended(own.scattered(self.up(W, dtype), dtype)))
         sums: tuple[Any, ...] = ()
         for at, ((lo, hi), _) in enumerate(self._each(lambda rows: None)):
             sums = added(sums, self._backward(at, self.up(W[lo:hi], dtype), dtype))
-        return self._ended(sums)
+        return self.beside(W, self._ended(sums))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass, the products of a block in the precision of V, sums in double."""
         single = V.dtype == np.float32 and self.dtype == np.float32
-        dtype = np.dtype(np.float32) if single else np.result_type(self.double, V)
+        dtype = np.dtype(np.float32) if single else np.result_type(self.double, V.dtype)
         P = self._factors(V, dtype)
         if own := self._own_for(dtype):
-            w = None if weights is None else self.up(np.asarray(weights)[:, None], dtype)
-            return self._ended(own.gram(P, w, dtype)).astype(dtype, copy=False)
+            w = self.weights_of(weights, (0, self.shape[0]), dtype)
+            return self.beside(V, self.arrays.in_dtype(self._ended(own.gram(P, w, dtype)), dtype))
         sums: tuple[Any, ...] = ()
         with self.arrays.exact():
             for at, (rows, _) in enumerate(self._each(lambda rows: None)):
-                Y, w = self._forward(at, P, dtype), slice_of(weights, rows)
-                Y = Y if w is None else self.up(w[:, None], np.zeros(0, dtype).real.dtype) * Y
+                Y, w = self._forward(at, P, dtype), self.weights_of(weights, rows, dtype)
+                Y = Y if w is None else w * Y
                 sums = added(sums, self._backward(at, Y, dtype))
-        return self._ended(sums).astype(dtype, copy=False)
+            return self.beside(V, self.arrays.in_dtype(self._ended(sums), dtype))
+
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
+        """The stored matrix in double precision, times powers of two; None where these differ from row to row."""
+        if np.ndim(rows):
+            return None
+        data, indices, _ = self.arrays.parts(self.X)
+        data = self.arrays.in_dtype(data, self.double)
+        for e in (rows, cols):
+            factors = self.arrays.up(np.reshape(two_to(e), -1))
+            data = data * (factors[indices] if np.ndim(e) else factors)
+        return self.arrays.with_data(self.X, data)
 
     def stored_dense(self, rows: Rows) -> Any:
         """A range of stored rows, dense."""
@@ -241,6 +268,7 @@ class DeviceCSR(DeviceBlocks):
         found = self._moments(block.columns, block.rows, np.ones(self.shape[1]) if weights is None else weights)
         return Moments(found.count, found.mean.conj(), found.M2)
 
+    @unwarned
     def _moments(self, X: Any, Xh: Any, w: Vector) -> Moments:
         """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
         total, up = float(w.sum()), self.up(w[:, None])
@@ -258,6 +286,7 @@ class DeviceCSR(DeviceBlocks):
         mean = self.arrays.down(means)[:, 0].conj()
         return Moments(total, mean, np.maximum(M2 + np.maximum(total - stored, 0) * np.abs(mean) ** 2, 0))
 
+    @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
         """Squared column norms, from moments or sums over the entries; from dense pieces where they cancel."""
         known = self.known_squares() if weights is None else None
@@ -284,6 +313,7 @@ class DeviceCSR(DeviceBlocks):
         found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
         return np.asarray(sum(found, np.zeros(len(self._full))))
 
+    @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         """Squared row norms: from sums over the entries, or from dense pieces where there is a shift."""
         if self.shift is not None:

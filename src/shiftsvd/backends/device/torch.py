@@ -54,7 +54,7 @@ class TorchArrays(Arrays):
 
     def to_device(self, x: Panel) -> Any:
         """A copy as a tensor."""
-        return torch.tensor(np.ascontiguousarray(x), device=self.device)
+        return torch.from_numpy(np.array(x, order="C")).to(self.device)  # of a copy: strides may be negative
 
     def to_host(self, x: Any) -> Panel:
         """The numbers of a tensor as an array of its own."""
@@ -82,6 +82,31 @@ class TorchArrays(Arrays):
         """Whether all numbers of a tensor are finite; `torch.isfinite` fails on complex values of sparse tensors."""
         return bool((x - x == 0).all())
 
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        """A tensor whose numbers nobody has set."""
+        return torch.empty(shape, dtype=TYPES[dtype], device=self.device)
+
+    def copy(self, x: Any) -> Any:
+        """A copy of a tensor."""
+        return x.clone()
+
+    def beside(self, x: Any, y: Any) -> Any:
+        """The columns of two tensors."""
+        return torch.cat([x, y], dim=1)
+
+    def column_sums(self, x: Any) -> Any:
+        """The sums of the columns of a tensor."""
+        return x.sum(dim=0)
+
+    def column_largest(self, x: Any) -> Any:
+        """The largest number of each column of a tensor."""
+        return x.amax(dim=0)
+
+    def qr(self, x: Any) -> tuple[Any, Any]:
+        """Q and R of a tensor."""
+        Q, R = torch.linalg.qr(x)
+        return Q, R
+
     @contextmanager
     def exact(self) -> Iterator[None]:
         """No TF32 or bfloat16 inside of products, whatever the caller has allowed elsewhere."""
@@ -105,6 +130,10 @@ class TorchArrays(Arrays):
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
         """A sparse tensor of any layout as a sound CSR, and whether that is its adjoint."""
         return canonical(X, self)
+
+    def by_rows(self, x: Any) -> Any:
+        """A tensor with contiguous rows."""
+        return x.contiguous()
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         """A CSR tensor; that its library calls them a beta is nothing that its user can change."""
