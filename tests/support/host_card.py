@@ -40,13 +40,6 @@ def built(options: Options) -> ctypes.CDLL:
     return found
 
 
-class Room(Far):
-    """An array on the fake device that can be written to."""
-
-    def __setitem__(self, key: Any, values: Any) -> None:
-        self.near[key] = values.near if isinstance(values, Far) else values
-
-
 class HostCard(Card):
     """The card.
 
@@ -71,10 +64,7 @@ class HostCard(Card):
         memory = np.full(size + 2 * GUARD + 16, self.filling, np.uint8)
         memory = memory[-memory.ctypes.data % 16 :][: size + 2 * GUARD]
         self.guarded.append(memory)
-        return Room(memory[GUARD : GUARD + size].view(dtype).reshape(shape))
-
-    def contiguous(self, x: Any) -> Far:
-        return Far(np.ascontiguousarray(x.near))
+        return Far(memory[GUARD : GUARD + size].view(dtype).reshape(shape))
 
     def pointer(self, x: Any) -> int:
         assert x.near.flags.c_contiguous
@@ -110,6 +100,9 @@ class CardArrays(FakeArrays):
 
     def card(self) -> Card:
         return self.there
+
+    def by_rows(self, x: Any) -> Any:
+        return Far(np.ascontiguousarray(x.near))
 
 
 def chunks_of(X: sparse.csr_array, there: HostCard, rows: int, threads: int, index: Any = np.int64) -> Chunks:

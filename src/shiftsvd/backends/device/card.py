@@ -49,10 +49,6 @@ class Card(ABC):
         """An array of the library on the card, contiguous, whose numbers nobody has set."""
 
     @abstractmethod
-    def contiguous(self, x: Any) -> Any:
-        """An array whose numbers follow each other by rows: a copy where they do not."""
-
-    @abstractmethod
     def pointer(self, x: Any) -> int:
         """Where the first number of a contiguous array lies."""
 

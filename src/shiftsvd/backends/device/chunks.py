@@ -29,7 +29,7 @@ class Chunks:
     Parameters
     ----------
     card : Card
-    parts : three arrays on the card
+    parts : three contiguous arrays on the card
         Entries of float32 or float64, their columns, and where rows begin, in int64.
     types : (dtype, dtype)
         Of the entries, and of the columns.
@@ -55,7 +55,7 @@ class Chunks:
         threads: int = THREADS,
     ) -> None:
         self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
-        self.data, named, self.begins = (card.contiguous(part) for part in parts)
+        self.data, named, self.begins = parts
         self.dtype, self.index = types
         (m, n), stored = shape, int(self.data.shape[0])
         self.chunks = -(-m // rows)
@@ -95,8 +95,7 @@ class Chunks:
         product = self.card.empty((height, wide), dtype if kept else DOUBLE)
         for lo, hi, width in cut(wide, dtype):
             here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
-            beside = sides, None if weights is None else self.card.contiguous(weights)
-            operands = (None, *beside, here) if given else (here, *beside, None)
+            operands = (None, sides, weights, here) if given else (here, sides, weights, None)
             part = self._rows(operands, width, dtype) if kept else self._sums(operands, (height, width), dtype)
             product[:, lo:hi] = part[:, : hi - lo]
         return product

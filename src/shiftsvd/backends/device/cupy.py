@@ -125,10 +125,6 @@ class CupyCard(Card):
         """An array whose numbers nobody has set."""
         return cupy.empty(shape, dtype)
 
-    def contiguous(self, x: Any) -> Any:
-        """The array with contiguous rows."""
-        return cupy.ascontiguousarray(x)
-
     def pointer(self, x: Any) -> int:
         """Where an array begins."""
         return int(x.data.ptr)

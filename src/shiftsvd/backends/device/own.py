@@ -85,7 +85,7 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
         return None
     begins = arrays.up(np.asarray(arrays.down(indptr), np.int64))
     try:
-        return Chunks(card, (data, indices, begins), types, (m, n), rows=rows)
+        return Chunks(card, (arrays.by_rows(data), arrays.by_rows(indices), begins), types, (m, n), rows=rows)
     except (OSError, RuntimeError, MemoryError) as error:
         if wanted == "require":
             raise

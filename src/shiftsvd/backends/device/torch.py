@@ -169,10 +169,6 @@ class TorchCard(Card):
         """A tensor whose numbers nobody has set."""
         return torch.empty(shape, dtype=getattr(torch, dtype.name), device=self.device)
 
-    def contiguous(self, x: Any) -> Any:
-        """The tensor with contiguous rows."""
-        return x.contiguous()
-
     def pointer(self, x: Any) -> int:
         """Where a tensor begins."""
         return int(x.data_ptr())
