@@ -33,9 +33,8 @@ SETTINGS: Final = {
     "n_oversamples": "extra samples of randomized solvers",
     "power_iteration_normalizer": "what normalizes power iterations",
     "batch_size": "rows of a batch",
-    "copy": "copy, which has no effect",
-    "verbose": "verbose, which has no effect",
 }
+WITHOUT_EFFECT: Final = ("copy", "verbose")  # settings that are there for scikit-learn's sake
 VALUES: Final = {
     "shift": {"mean": "the mean of each feature", "rows": "the mean of each sample", "both": "both means"},
     "scale": {"std": "their standard deviations", "True": "their standard deviations", "pareto": "roots of deviations"},
@@ -78,7 +77,7 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
         return {"chosen": {}, "usual": {}}
     now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
     told: dict[str, dict[str, str]] = {"chosen": {}, "usual": {}}
-    for name, value in now.items():
+    for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
         kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
         told[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
     return told
