@@ -274,6 +274,15 @@ def test_kernels_run_on_tensors_too() -> None:
     assert np.array_equal(C.gathered(tops, sides, SINGLE).numpy(), twin.gathered(C, X, V, D))
 
 
+def test_kernels_are_compiled_once_and_the_thread_is_left_as_it_was() -> None:
+    there, X = HostCard(), sparse.csr_array(numbers((150, 24), "f4"))
+    C = chunks_of(X, there, ROWS, THREADS)
+    for _ in range(2):
+        C.gram([Far(np.ones((24, 16), np.float32))], None, None, SINGLE)
+    assert len(there.asked) == len(set(there.asked)) == 1
+    assert there.contexts() == 0
+
+
 def test_chunks_go_by_the_data() -> None:
     assert chunks.rows_of(60_000, 2_000, 10_000_000) == 192  # small: many chunks
     assert chunks.rows_of(982_000, 28_000, 2 * 10**9) == 768  # large: few
