@@ -89,7 +89,7 @@ def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
     V = np.ones((2, 17), np.float32)  # the widest rows: the fewest groups, and the longest sums
-    C = chunks_of(X, HostCard(), chunks.ROWS[-1], THREADS)
+    C = chunks_of(X, HostCard(), chunks.ROWS[-1], 32)
     Z = C.gram([Far(V)], None, None, SINGLE).near
     assert np.array_equal(Z, twin.gram(C, X, V, np.zeros((100_000, 0), np.float32), None))
     D = X.toarray().astype(np.float64)
