@@ -79,6 +79,32 @@ def test_a_title_above_the_header_is_named_with_what_leaves_it_out(tmp_path: Pat
     )
 
 
+BLANK = (";;;;\n", ";;;;\n ; ;;;\n", "\n;;;;\n")
+
+
+@pytest.mark.parametrize("above", BLANK)
+def test_rows_of_empty_cells_above_a_table_are_none_of_it(above: str, tmp_path: Path) -> None:
+    plain = written(tmp_path / "plain.csv", PLOTS)
+    path = written(tmp_path / "plots.csv", above + PLOTS)
+    assert fitted(path, "--drop", "habitat") == fitted(plain, "--drop", "habitat")
+    rows = PLOTS.replace("wood", "0").replace("field", "1").replace("P", "").split("\n", 1)[1]  # without a header
+    bare, path = written(tmp_path / "bare.csv", rows), written(tmp_path / "rows.csv", above + rows)
+    assert fitted(path) == fitted(bare)
+
+
+@pytest.mark.parametrize("title", ["Plots of 2021;;;;\n", "Plots of 2021\n"])
+@pytest.mark.parametrize("between", ["", "\n", *BLANK])
+def test_a_title_apart_from_the_table_is_left_out_as_the_message_says(title: str, between: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "plots.csv", title + between + PLOTS)
+    told = invoke("fit", path, "-k", 2)
+    assert told.exit_code == 1
+    assert "table" in told.stderr
+    assert "begin with the line 'plot habitat A B C'" in told.stderr
+    assert fitted(path, "--comment", "Plots of 2021", "--drop", "habitat") == fitted(
+        written(tmp_path / "plain.csv", PLOTS), "--drop", "habitat"
+    )
+
+
 @pytest.mark.parametrize("name", ["plots.txt", "PLOTS.TXT", "plots.txt.gz"])
 @pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
 def test_texts_called_txt_are_tables(name: str, mark: str, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch:
         if each.name == "latin.csv":
             each.write(Path(each.name))
     Path("sales.csv").write_text("shop,a,b,c\nX,1,2,3\nY,4,4,5\nZ,2,9,1\nTotal,7,15,9\n")
-    Path("plots.csv").write_text("species,P1,P2,P3\nPoa,1,2,3\nBellis,4,4,5\nRumex,2,9,1\nCarex,7,1,0\n")
+    Path("plots.csv").write_text("plot,Poa,Bellis,Rumex\nP1,1,2,3\nP2,4,4,5\nP3,2,9,1\nP4,7,1,0\n")
     for name, m in (("patients.csv", 30), ("new.csv", 4)):
         ages = np.random.default_rng(m).normal(50, 9, (m, 2)).round(1)
         lines = [f"{17 + 3 * i},2024-01-{i + 1:02},{a},{b},{'FM'[i % 2]},g{i % 3}" for i, (a, b) in enumerate(ages)]

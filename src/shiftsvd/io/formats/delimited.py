@@ -68,7 +68,8 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
     A first line of numbers only is a row, but for 0, 1, 2, ...: these are the names that pandas gives.
     """
     how, text, is_all = _text(path, choices, memory_limit)
-    separator, records = _cut(path, text, is_all, choices.sep)
+    separator, found = _cut(path, text, is_all, choices.sep)
+    above, records = _without_blank(found)
     first, *others = records
     cells = [cell.strip() for cell in first.cells]
     columns = zip(*(each.cells for each in others or records), strict=False)
@@ -76,7 +77,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         marks = marks_of(list(columns), choices.decimal, choices.thousands)
     is_number = _number_in(marks)
     if all(map(is_number, cells)) and cells != [str(j) for j in range(len(cells))]:
-        names, rows, skip, short = None, records, 0, False
+        names, rows, skip, short = None, records, above, False
     elif not others:
         raise ValueError(f"{path} has no rows, only a header")
     else:
@@ -91,7 +92,7 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
         _check_header(path, names, rows)
     where = triplets.positions(cells if names is None else names, key) if names or key else None
     if where and names and key and is_number(names[2]):
-        names, skip, rows = None, 0, records
+        names, skip, rows = None, above, records
     called = _numbered(width) if names is None else names
     with _told_of(path):
         cut = [row.cells for row in rows]
@@ -152,9 +153,15 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
     The one that cuts all rows alike and leaves most cells as numbers; of several, the one that makes most cells.
     """
     line = next(line for line in io.StringIO(text) if line.strip())
-    there = [separator] if separator else [mark for mark in _SEPARATORS if mark in line] or [","]
+    marks = next(([mark for mark in _SEPARATORS if mark in where] for where in (line, text) if _has_mark(where)), [","])
+    there = [separator] if separator else marks
     tried = [(mark, _records(path, text, is_all, mark)) for mark in there]
     return max(tried, key=lambda each: _fitness(each[1])) if len(tried) > 1 else tried[0]
+
+
+def _has_mark(text: str) -> bool:
+    """Whether a text has anything that may separate cells; a title above a table has not."""
+    return any(mark in text for mark in _SEPARATORS)
 
 
 def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
@@ -185,9 +192,15 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record
     return found
 
 
+def _without_blank(records: list[Record]) -> tuple[int, list[Record]]:
+    """The bytes of rows of empty cells above a table, and the records from the first one that has a cell."""
+    count = next((i for i, row in enumerate(records) if any(map(str.strip, row.cells))), 0)
+    return records[count - 1].end if count else 0, records[count:]
+
+
 def _check_header(path: Path, names: Sequence[str], rows: Sequence[Record]) -> None:
-    """Refuse a title above the header: a first line with one cell of text, and a second one of texts alone."""
-    below = [cell.strip() for cell in rows[0].cells]
+    """Refuse a title above the header: a first line with one cell of text, and a next one of texts alone."""
+    below = [cell.strip() for cell in _without_blank(list(rows))[1][0].cells]
     is_title = len(names) > 2 and any(names) and not any(names[1:])
     if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
         line = " ".join(below)
@@ -208,6 +221,6 @@ def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record],
     begins = next(i for i in range(len(widths)) if len(set(widths[i:])) == 1) + 1
     helps = "every row must have as many as the header"
     if 1 < begins < len(widths):
-        first = " ".join(records[begins - 1].cells)
+        first = " ".join(_without_blank(list(records[begins - 1 :]))[1][0].cells)
         helps = f"the table seems to begin with the line {first[:_SHOWN]!r}: leave out those above it"
     raise ValueError(f"{path}: row {number} has {widths[number - 1]} cells, where {width} are expected; {helps}")

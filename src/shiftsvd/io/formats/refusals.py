@@ -12,7 +12,7 @@ _LONGEST = 40  # characters of a cell in an error
 _FEW = 10  # texts that all differ, from which they are no classes
 _DOES: Final = {
     "one_hot": "makes a column of each class",
-    "label_column": "colours the report of the command",
+    "label_column": "colours the report of `shiftsvd fit`",
     "ids": "names the rows by it",
     "drop": "leaves it out",
 }

@@ -78,7 +78,7 @@ def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
             f"{called(path)}: {_named(classes)} like classes, and would count as numbers: "
             f"{said('one_hot', classes[:_SHOWN])} makes a column of each class, "
             f"{said('drop', classes[:_SHOWN])} leaves it out, "
-            f"{said('label_column', classes[:1])} colours the report of the command"
+            f"{said('label_column', classes[:1])} colours the report of `shiftsvd fit`"
         )
 
 
