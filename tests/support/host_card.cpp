@@ -135,6 +135,10 @@ static double __dadd_rn(double a, double b) {
 constexpr unsigned room = ROWS * LANES + THREADS;
 Lane shared[room];
 
+extern "C" {
+int contexts = 0;  // that are current, and were not put back
+}
+
 namespace {
 
 template <class... A, std::size_t... I>
@@ -161,7 +165,6 @@ Function functions[] = {
     {"add_up", Called<add_up>::call, 48 << 10},
     {"order", Called<order>::call, 48 << 10},
 };
-int contexts = 0;
 void *const there = reinterpret_cast<void *>(64);  // the context
 enum { success = 0, invalid_value = 1, invalid_context = 201, not_found = 500, launch_failed = 719 };
 

@@ -57,6 +57,7 @@ class HostCard(Card):
         super().__init__(0, "sm_90")
         self.turns, self.seed, self.filling, self.without = turns, seed, filling, without
         self.guarded: list[np.ndarray] = []
+        self.asked: list[Options] = []  # what was compiled
         self._library: ctypes.CDLL | None = None
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Far:
@@ -88,7 +89,12 @@ class HostCard(Card):
         return self._library
 
     def compiled(self, options: Options) -> bytes:
+        self.asked.append(options)
         return b"the library"
+
+    def contexts(self) -> int:
+        """How many contexts the last launch has left current."""
+        return ctypes.c_int.in_dll(self.driver(), "contexts").value
 
 
 class CardArrays(FakeArrays):

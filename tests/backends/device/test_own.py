@@ -89,7 +89,7 @@ def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
     V = np.ones((2, 17), np.float32)  # the widest rows: the fewest groups, and the longest sums
-    C = chunks_of(X, HostCard(), chunks.ROWS[-1], THREADS)
+    C = chunks_of(X, HostCard(), chunks.ROWS[-1], 32)
     Z = C.gram([Far(V)], None, None, SINGLE).near
     assert np.array_equal(Z, twin.gram(C, X, V, np.zeros((100_000, 0), np.float32), None))
     D = X.toarray().astype(np.float64)
@@ -272,6 +272,15 @@ def test_kernels_run_on_tensors_too() -> None:
     tops, (sides, weights) = (torch.from_numpy(V[:40]), torch.from_numpy(V[40:])), map(torch.from_numpy, (D, w))
     assert np.array_equal(C.gram(tops, sides, weights, SINGLE).numpy(), twin.gram(C, X, V, D, w[:, 0]))
     assert np.array_equal(C.gathered(tops, sides, SINGLE).numpy(), twin.gathered(C, X, V, D))
+
+
+def test_kernels_are_compiled_once_and_the_thread_is_left_as_it_was() -> None:
+    there, X = HostCard(), sparse.csr_array(numbers((150, 24), "f4"))
+    C = chunks_of(X, there, ROWS, THREADS)
+    for _ in range(2):
+        C.gram([Far(np.ones((24, 16), np.float32))], None, None, SINGLE)
+    assert len(there.asked) == len(set(there.asked)) == 1
+    assert there.contexts() == 0
 
 
 def test_chunks_go_by_the_data() -> None:
