@@ -75,12 +75,12 @@ lint: $(LINT) ## style, format, types, docstrings
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m benchmarks.structure.docstrings
-	@files=$$(git ls-files '*.cpp' '*.hpp'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
+	@files=$$(git ls-files '*.cpp' '*.hpp' '*.cu'); [ -z "$$files" ] || $(BIN)/clang-format --dry-run --Werror $$files
 
 format: $(LINT) ## put the source in format
 	@$(BIN)/ruff check --fix -q .
 	@$(BIN)/ruff format -q .
-	@files=$$(git ls-files '*.cpp' '*.hpp'); [ -z "$$files" ] || $(BIN)/clang-format -i $$files
+	@files=$$(git ls-files '*.cpp' '*.hpp' '*.cu'); [ -z "$$files" ] || $(BIN)/clang-format -i $$files
 
 lint-workflows: $(TOOLS) ## the workflows and CITATION.cff against their schemas
 	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml

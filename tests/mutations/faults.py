@@ -196,6 +196,27 @@ FAULTS = (
         "kernels",
     ),
     fault(
+        "the sums of chunks before, on a card",
+        "backends/device/chunks.cu",
+        "first ? double(z.v[i]) : sum[i] + double(z.v[i])",
+        "double(z.v[i])",
+        "backends/device/test_own.py",
+    ),
+    fault(
+        "columns that 16 bits cannot tell apart, on a card",
+        "backends/device/chunks.py",
+        "np.uint16 if n <= 2**16",
+        "np.uint16 if n <= 2**17",
+        "backends/device/test_own.py",
+    ),
+    fault(
+        "the sign of a shift beside the entries on a card",
+        "backends/device/own.py",
+        "V.shift * -1",
+        "V.shift",
+        "backends/device/test_own.py",
+    ),
+    fault(
         "what lies between the means of two parts",
         "numerics/moments.py",
         "self.M2 + other.M2 + between",

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from shiftsvd.plot import ScoreRaster, biplot, loadings, reconstruction_error, s
 from shiftsvd.plot.colours import Classes, Scale, colouring
 from shiftsvd.plot.fitted import read, short
 from shiftsvd.plot.raster import Grid
+from shiftsvd.plot.svg import drawing
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("agg")
@@ -421,3 +423,15 @@ def test_a_raster_refuses_what_it_cannot_count(fit_of_many: Any) -> None:
     assert raster.n == 0
     with pytest.raises(ValueError, match="counted from 1 to 3"):
         ScoreRaster.of(fit_of_many, components=(1, 4))
+
+
+@pytest.mark.parametrize("reach", [8e-7, 0.8, 80.0, 800.0, 6200.0, 8000.0, 88_000.0, 8e7])
+def test_numbers_of_an_axis_do_not_overlap_in_a_report(reach: float) -> None:
+    points = np.linspace(-reach, reach, 30)[:, None] * [1, 0.1]
+    with drawing(4.4, 4.0) as ax:  # the size that they have there
+        ss.plot.ScoresDisplay(points, components=(1, 2)).plot(ax=ax)
+        ax.figure.draw_without_rendering()
+        low, high = ax.get_xlim()
+        ticks = zip(ax.get_xticks(), ax.get_xticklabels(), strict=True)
+        boxes = [label.get_window_extent() for at, label in ticks if low <= at <= high]
+        assert all(left.x1 + 6 < right.x0 for left, right in pairwise(boxes))

@@ -29,12 +29,32 @@ Example:
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Runs of each solver.")
 @options.tol
+@click.option(
+    "--device",
+    "devices",
+    metavar="NAME",
+    multiple=True,
+    default=("cpu",),
+    show_default=True,
+    help="Where to multiply: cpu, or a card by PyTorch: cuda, cuda:1; auto: a card if there is one. May be given "
+    "several times.",
+)
 @click.option("--json", "json_out", is_flag=True, help="Print one JSON object instead of a table.")
-def bench(file: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
+def bench(
+    file: Path,
+    k: int,
+    solvers: tuple[SolverName, ...],
+    rounds: int,
+    tol: float,
+    devices: tuple[str, ...],
+    json_out: bool,
+) -> None:
     """Time the solvers on a file.
 
     FILE is a matrix in any format that `shiftsvd info` reads; its columns are centred.
     """
-    from shiftsvd.commands.timing import run
+    from shiftsvd.commands.checks import device_there
+    from shiftsvd.commands.timing import Asked, run
 
-    run(file, k, solvers, rounds, tol, json_out)
+    there = tuple(dict.fromkeys(device_there(name) for name in devices))
+    run(file, k, Asked(solvers, there, rounds, tol), json_out)

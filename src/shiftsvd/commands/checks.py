@@ -42,16 +42,23 @@ def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> No
         raise click.UsageError("workers read the file themselves, and cannot read standard input; give a path")
 
 
+def device_there(name: str) -> str:
+    """The device that an option names; refused where it is not there."""
+    from shiftsvd.backends.device.moving import chosen
+
+    try:
+        return chosen(name)
+    except ValueError as error:
+        raise click.UsageError(f"--device: {error}") from None
+
+
 def check_device(given: dict[str, Any]) -> None:
     """Refuse what data on a card cannot have beside them; the name of the card that is meant takes the place of it."""
     if given["device"] is None:
         return
-    from shiftsvd.backends.device.moving import HOST, chosen
+    from shiftsvd.backends.device.moving import HOST
 
-    try:
-        given["device"] = chosen(given["device"])
-    except ValueError as error:
-        raise click.UsageError(f"--device: {error}") from None
+    given["device"] = device_there(given["device"])
     if given["device"] == HOST:
         return
     usual = {"missing": "error", "scheduler": None, "workers": None, "preprocess": (), "checkpoint": None}

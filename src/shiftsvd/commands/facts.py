@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.backends.device.moving import devices
+from shiftsvd.backends.device.repeating import products
 from shiftsvd.backends.holding import bytes_in_memory, left_beside
 from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.source import RowSource
@@ -63,7 +64,7 @@ def installation() -> Facts:
     facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set()}
     facts |= {"kernels_lacking": lacking} if lacking else {}
     facts |= {"threads": default_threads()}
-    facts |= {"devices": ", ".join(found)} if (found := devices()) else {}
+    facts |= {"devices": {name: products(name.partition(" ")[0]) for name in found}} if (found := devices()) else {}
     facts |= {"machine": platform.machine(), "python": platform.python_version()}
     return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 

@@ -5,12 +5,13 @@ import statistics
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
 
-from shiftsvd.backends import centered
+from shiftsvd.backends import as_operator, centered
+from shiftsvd.backends.device.moving import HOST, moved
 from shiftsvd.commands.checks import within
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
@@ -21,33 +22,62 @@ from shiftsvd.solvers import auto_solver, estimate
 from shiftsvd.solvers.auto import solver_named
 
 
-def run(path: Path, k: int, solvers: tuple[SolverName, ...], rounds: int, tol: float, json_out: bool) -> None:
+class Asked(NamedTuple):
+    """What is timed: solvers, each on devices, so many times."""
+
+    solvers: tuple[SolverName, ...]
+    devices: tuple[str, ...]
+    rounds: int
+    tol: float
+
+
+Row = tuple[str, SolverName]  # a device, and a solver on it
+
+
+def run(path: Path, k: int, asked: Asked, json_out: bool) -> None:
     """Print a line for each solver: median seconds, passes, memory foreseen, accuracy certified and measured."""
     X, _ = open_matrix(path)
     within(k, X.shape, str(path))
     A = centered(X)
-    runs: dict[SolverName, list[SVDResult]] = {name: [] for name in solvers}
-    seconds: dict[SolverName, list[float]] = {name: [] for name in solvers}
-    for _ in range(rounds):
-        for name in solvers:
-            started = time.perf_counter()
-            runs[name].append(_fit(A, k, name, tol))
-            seconds[name].append(time.perf_counter() - started)
-    rows = [_row(A, k, name, tol, statistics.median(seconds[name]), runs) for name in solvers]
+    placed = {device: centered(_placed(X, device)) for device in asked.devices}
+    for device in asked.devices:
+        if device != HOST:
+            _fit(placed[device], k, asked.solvers[0], asked.tol)  # what is compiled for a card is compiled once
+    rows = _timed(placed, k, asked)
     if json_out:
         document = {"file": str(path), "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
         click.echo(json.dumps(document))
         return
     click.echo(f"{path}: {A.shape[0]:,} x {A.shape[1]:,}, {A.costs.stored:,} numbers, {A.dtype}, centred; k = {k}")
-    click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {rounds}\n")
-    click.echo("solver               seconds  passes  foreseen MB  bound of error  largest difference")
+    click.echo(f"{default_threads()} threads, {instruction_set()} kernels; medians of {asked.rounds}\n")
+    click.echo("solver               seconds  passes  foreseen MB  bound of error  largest difference  device")
     for row in rows:
         bound = "none" if row["value_error"] is None else f"{row['value_error']:.0e}"
         click.echo(
             f"{row['solver']:20} {row['seconds']:7.2f}  {row['n_passes']:6}  {row['foreseen_bytes'] / 1e6:11,.0f}  "
-            f"{bound:>14}  {row['difference']:18.0e}"
+            f"{bound:>14}  {row['difference']:18.0e}  {row['device']}"
         )
-    click.echo(f"\nauto would take {auto_solver(A, k, tol)}: {auto_solver(A, k, tol).reason}")
+    click.echo(f"\nauto would take {auto_solver(A, k, asked.tol)}: {auto_solver(A, k, asked.tol).reason}")
+
+
+def _placed(X: Any, device: str) -> Any:
+    """The matrix where it is to be multiplied; refused where it is read from a file."""
+    try:
+        return X if device == HOST else moved(as_operator(X), device)
+    except TypeError as error:
+        raise ValueError(f"--device: {error}") from None
+
+
+def _timed(placed: dict[str, Operator], k: int, asked: Asked) -> list[dict[str, Any]]:
+    """The accounts of all solvers on all devices, which take turns."""
+    runs: dict[Row, list[SVDResult]] = {(device, name): [] for device in placed for name in asked.solvers}
+    seconds: dict[Row, list[float]] = {row: [] for row in runs}
+    for _ in range(asked.rounds):
+        for row in runs:
+            started = time.perf_counter()
+            runs[row].append(_fit(placed[row[0]], k, row[1], asked.tol))
+            seconds[row].append(time.perf_counter() - started)
+    return [_row(placed[row[0]], k, row, asked.tol, statistics.median(seconds[row]), runs) for row in runs]
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
@@ -62,20 +92,19 @@ def _bound(F: SVDResult) -> float:
     return float(np.max(F.info.value_errors)) if F.info.value_errors is not None else np.inf
 
 
-def _row(
-    A: Operator, k: int, name: SolverName, tol: float, seconds: float, runs: dict[SolverName, list[SVDResult]]
-) -> dict[str, Any]:
+def _row(A: Operator, k: int, row: Row, tol: float, seconds: float, runs: dict[Row, list[SVDResult]]) -> dict[str, Any]:
     """The account of one solver; values are compared with the most certain ones of all."""
     certain = [F for F in (results[0] for results in runs.values()) if F.info.value_errors is not None]
-    best = min(certain, key=_bound, default=runs[name][0])
-    S, reference = runs[name][0].S.astype(np.float64), best.S.astype(np.float64)
-    errors = runs[name][0].info.value_errors
+    best = min(certain, key=_bound, default=runs[row][0])
+    S, reference = runs[row][0].S.astype(np.float64), best.S.astype(np.float64)
+    errors = runs[row][0].info.value_errors
     return {
-        "solver": name,
-        "settings": runs[name][0].info.solver,
+        "device": row[0],
+        "solver": row[1],
+        "settings": runs[row][0].info.solver,
         "seconds": seconds,
-        "n_passes": runs[name][0].info.n_passes,
-        "foreseen_bytes": estimate(A, k, name, tol=tol).peak_bytes,
+        "n_passes": runs[row][0].info.n_passes,
+        "foreseen_bytes": estimate(A, k, row[1], tol=tol).peak_bytes,
         "value_error": None if errors is None else float(np.max(errors)),
         "difference": float(np.max(np.abs(S - reference) / np.maximum(reference, np.finfo(float).tiny))),
     }

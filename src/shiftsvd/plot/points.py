@@ -127,7 +127,7 @@ class ScoresDisplay:
         self.ax_.set_title(f"Scores of {m:,} samples")
         shares = self.shares or (None, None)
         self.ax_.set(xlabel=_axis(self.components[0], shares[0]), ylabel=_axis(self.components[1], shares[1]))
-        self.ax_.ticklabel_format(scilimits=(-3, 4))  # longer labels would overlap
+        self.ax_.ticklabel_format(scilimits=(-3, 3))  # longer labels would overlap
         if isinstance(self.points, ScoreRaster):
             self._raster(self.points, colours)
         else:

@@ -12,7 +12,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends.device import moving
 from shiftsvd.cli import main
-from shiftsvd.commands import fitting
+from shiftsvd.commands import facts, fitting, timing
 from tests.backends.device.test_device import numbers
 
 
@@ -26,6 +26,9 @@ def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
     result = invoke("fit", tmp_path / "X.npy", "-k", 2, "--device", "cuda:7", "--json")
     assert result.exit_code == 2
     assert "--device: device cuda:7" in result.output
+    result = invoke("bench", tmp_path / "X.npy", "-k", 2, "--device", "cpu", "--device", "cuda:7")
+    assert result.exit_code == 2
+    assert "--device: device cuda:7" in result.output
     assert moving.chosen("auto") == moving.chosen("cpu") == "cpu"
     monkeypatch.setattr(moving, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
     monkeypatch.setattr(moving, "find_spec", lambda name: name)
@@ -35,11 +38,17 @@ def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest
         moving.chosen("cuda:2")
 
 
+def test_info_lists_cards_with_what_is_known_of_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
+    monkeypatch.setattr(facts, "products", lambda device: f"products of {device}")
+    assert "cuda:0 A=products of cuda:0, cuda:1 B=products of cuda:1\n" in invoke("info").output
+
+
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host in the place of a card."""
     pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
-    for module in (moving, fitting):
+    for module in (moving, fitting, timing):
         monkeypatch.setattr(module, "HOST", "nowhere")
     monkeypatch.setattr(moving, "chosen", lambda device: "cpu")
 
@@ -67,3 +76,16 @@ def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
     assert "needs data as they are, in memory: leave out --preprocess" in result.output
     with pytest.raises(TypeError, match="must be held in memory"):
         moving.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
+
+
+@pytest.mark.usefixtures("card")
+def test_bench_times_a_card_as_it_times_the_host(tmp_path: Path) -> None:
+    path = tmp_path / "X.npz"
+    sparse.save_npz(path, sparse.csr_array(numbers((60, 12), "f8")))
+    result = invoke("bench", path, "-k", 2, "--device", "cuda", "--device", "auto", "--rounds", 1, "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["solvers"]
+    assert [(row["device"], row["solver"]) for row in rows] == [
+        ("cpu", name) for name in ("auto", "lanczos", "gram", "randomized")
+    ]
+    assert all(row["difference"] < 1e-3 for row in rows)

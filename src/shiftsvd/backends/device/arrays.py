@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.device.card import Card
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
@@ -126,6 +127,10 @@ class Arrays(ABC):
     def check(self, X: Any) -> None:
         """Refuse arrays that cannot be fitted, such as those that would want gradients."""
         self.dtype_of(X)
+
+    def card(self) -> Card | None:
+        """The card that the arrays lie on, where our own kernels can be launched; None elsewhere."""
+        return None
 
     # --- sparse matrices, for libraries that have them ---------------------------------------------------------------
 

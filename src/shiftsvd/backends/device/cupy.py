@@ -1,5 +1,6 @@
 """Arrays of CuPy, dense or sparse. No line of this file has been run: it needs a CUDA device."""
 
+from functools import cache
 from typing import Any
 
 import cupy
@@ -7,6 +8,7 @@ import numpy as np
 from cupyx.scipy import sparse
 
 from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.card import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 
@@ -74,6 +76,14 @@ class CupyArrays(Arrays):
         Q, R = cupy.linalg.qr(x)
         return Q, R
 
+    def card(self) -> Card | None:
+        """The card that is current, if it is one of CUDA and new enough."""
+        here = cupy.cuda.Device()
+        capability = int(here.compute_capability[:-1]), int(here.compute_capability[-1])
+        if cupy.cuda.runtime.is_hip or capability < LEAST:
+            return None
+        return _card(int(here.id), f"sm_{here.compute_capability}")
+
     def is_sparse(self, X: Any) -> bool:
         """Whether X is one of the sparse matrices."""
         return bool(sparse.issparse(X))
@@ -106,6 +116,28 @@ class CupyArrays(Arrays):
     def dense(self, X: Any) -> Any:
         """A CSR matrix as an array."""
         return X.toarray()
+
+
+class CupyCard(Card):
+    """A card with arrays of CuPy."""
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array whose numbers nobody has set."""
+        return cupy.empty(shape, dtype)
+
+    def pointer(self, x: Any) -> int:
+        """Where an array begins."""
+        return int(x.data.ptr)
+
+    def stream(self) -> int:
+        """The stream of CuPy."""
+        return int(cupy.cuda.get_current_stream().ptr)
+
+
+@cache
+def _card(ordinal: int, architecture: str) -> CupyCard:
+    """A card, which keeps the kernels that were compiled for it."""
+    return CupyCard(ordinal, architecture)
 
 
 def arrays_for(X: Any) -> CupyArrays | None:

@@ -13,6 +13,8 @@ from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.blocks import DeviceBlocks
+from shiftsvd.backends.device.factors import Factors
+from shiftsvd.backends.device.own import OwnProducts, own_chunks
 from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.sparse import CANCELLED
 from shiftsvd.kernels.groups import unwarned
@@ -77,7 +79,7 @@ class DeviceCSR(DeviceBlocks):
         stored: tuple[Vector, Vector] = self.memo["stored"]
         return stored
 
-    @cached_property
+    @property
     def _on_device(self) -> list[Block]:
         """The blocks and their adjoints; of one matrix with any shift the same."""
         if "on_device" not in self.memo:
@@ -126,7 +128,7 @@ class DeviceCSR(DeviceBlocks):
         """L of the shift, by blocks, on the device."""
         return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
-    def _forward(self, at: int, V: "Factors", dtype: np.dtype[Any]) -> Any:
+    def _forward(self, at: int, V: Factors, dtype: np.dtype[Any]) -> Any:
         """``A[block] V`` on the device."""
         Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
         if self.shift is not None:
@@ -146,7 +148,7 @@ class DeviceCSR(DeviceBlocks):
         """The places of the full columns, on the device."""
         return self.arrays.up(self._full)
 
-    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> "Factors":
+    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> Factors:
         """What the parts of a block multiply: V outside of the full columns, ``R^H V`` of it, and V at these."""
         there = self.arrays.by_rows(self.up(V, dtype))
         if self.shift is None:
@@ -178,16 +180,36 @@ class DeviceCSR(DeviceBlocks):
             Z[self._full_there] = others[1]
         return Z
 
+    @cached_property
+    def _own(self) -> OwnProducts | None:
+        """Our own products with the shift, where the matrix lies on a card that runs them; the library's else."""
+        if "own" not in self.memo:
+            self.memo["own"] = own_chunks(self.X, self.arrays, int(self._stored[0].sum()))
+        if self.memo["own"] is None:
+            return None
+        own = OwnProducts(self.memo["own"], self.arrays, self.blocks(), (self._left, self._shifted_full))
+        self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
+        return own
+
+    def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
+        """Our own products, for panels of real numbers."""
+        return self._own if dtype.kind == "f" else None
+
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         """``A[rows] V`` in double precision, block after block."""
         dtype = np.result_type(self.double, V.dtype)
         P = self._factors(V, dtype)
+        if own := self._own_for(dtype):
+            yield 0, self.beside(V, own.gathered(P, dtype))
+            return
         for at, (rows, _) in enumerate(self._each(lambda rows: None)):
             yield rows[0], self.beside(V, self._forward(at, P, dtype))
 
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W`` in double precision: the products of the blocks, added up in their order on the device."""
         dtype = np.result_type(self.double, W.dtype)
+        if own := self._own_for(dtype):
+            return self.beside(W, self._ended(own.scattered(self.up(W, dtype), dtype)))
         sums: tuple[Any, ...] = ()
         for at, ((lo, hi), _) in enumerate(self._each(lambda rows: None)):
             sums = added(sums, self._backward(at, self.up(W[lo:hi], dtype), dtype))
@@ -198,6 +220,9 @@ class DeviceCSR(DeviceBlocks):
         single = V.dtype == np.float32 and self.dtype == np.float32
         dtype = np.dtype(np.float32) if single else np.result_type(self.double, V.dtype)
         P = self._factors(V, dtype)
+        if own := self._own_for(dtype):
+            w = self.weights_of(weights, (0, self.shape[0]), dtype)
+            return self.beside(V, self.arrays.in_dtype(self._ended(own.gram(P, w, dtype)), dtype))
         sums: tuple[Any, ...] = ()
         with self.arrays.exact():
             for at, (rows, _) in enumerate(self._each(lambda rows: None)):
@@ -311,24 +336,6 @@ class DeviceCSR(DeviceBlocks):
         if "turned" not in self.memo:
             self.memo["turned"] = self.arrays.flipped(self.X)
         return replace(self, X=self.memo["turned"], shift=self.shift and self.shift.H, memo={})
-
-
-class Factors(NamedTuple):
-    """What a panel is to the parts of a block, on the device.
-
-    Attributes
-    ----------
-    rest : array of shape (n, b)
-        The panel, with zeros at the full columns.
-    shift : array of shape (r, b), or None
-        What L of the shift multiplies.
-    full : array of shape (f, b), or None
-        The panel at the full columns.
-    """
-
-    rest: Any
-    shift: Any
-    full: Any
 
 
 def added(sums: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:

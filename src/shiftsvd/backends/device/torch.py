@@ -3,12 +3,14 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 
 from shiftsvd.backends.device.arrays import Arrays
+from shiftsvd.backends.device.card import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 TYPES: dict[np.dtype[Any], Any] = {
@@ -115,6 +117,12 @@ class TorchArrays(Arrays):
         finally:
             torch.set_float32_matmul_precision(before)
 
+    def card(self) -> Card | None:
+        """The card of the tensors, if it is one of CUDA and new enough."""
+        if self.device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(self.device) < LEAST:
+            return None
+        return _card(self.device)
+
     def is_sparse(self, X: Any) -> bool:
         """Whether the layout of a tensor is none of the dense ones."""
         return bool(X.layout != torch.strided)
@@ -147,6 +155,33 @@ class TorchArrays(Arrays):
     def dense(self, X: Any) -> Any:
         """A CSR tensor as a strided one."""
         return X.to_dense()
+
+
+class TorchCard(Card):
+    """A card with tensors. No line of this class has been run: it needs a CUDA device."""
+
+    def __init__(self, device: torch.device) -> None:
+        major, minor = torch.cuda.get_device_capability(device)
+        super().__init__(int(device.index), f"sm_{major}{minor}")
+        self.device = device
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """A tensor whose numbers nobody has set."""
+        return torch.empty(shape, dtype=getattr(torch, dtype.name), device=self.device)
+
+    def pointer(self, x: Any) -> int:
+        """Where a tensor begins."""
+        return int(x.data_ptr())
+
+    def stream(self) -> int:
+        """The stream of PyTorch."""
+        return int(torch.cuda.current_stream(self.device).cuda_stream)
+
+
+@cache
+def _card(device: torch.device) -> TorchCard:
+    """The card of a device, which keeps the kernels that were compiled for it."""
+    return TorchCard(device)
 
 
 def arrays_for(X: Any) -> TorchArrays | None:

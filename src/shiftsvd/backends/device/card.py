@@ -1,0 +1,170 @@
+"""A CUDA card as our own kernels need it: they are compiled when they are first called, and launched, by ctypes.
+
+NVRTC, the compiler, comes with PyTorch and CuPy for CUDA; the driver with the card. What PyTorch itself has to load
+kernels wants a whole CUDA toolkit beside it. On a card no line of this file has been run: tests run all but `compiled`
+on a driver that is the host's (tests/support/host_card.cpp).
+"""
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SOURCE = Path(__file__).with_name("chunks.cu")
+# The runtime compilers of CUDA 13 and 12, as Linux and Windows name them; how many bytes of shared memory are there
+# without being asked for, and what asks for more.
+COMPILERS = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+SHARED, MORE_SHARED = 48 * 1024, 8
+
+# What a card must be able to do, as CUDA counts: before, there is less shared memory.
+LEAST = 8, 0
+
+Options = tuple[str, ...]
+
+
+class Card(ABC):
+    """One card, and the arrays that a library has there.
+
+    Attributes
+    ----------
+    ordinal : int
+        Which card, as the driver counts.
+    architecture : str
+        What kernels are compiled for, such as "sm_90".
+    """
+
+    def __init__(self, ordinal: int, architecture: str) -> None:
+        self.ordinal, self.architecture = ordinal, architecture
+        self._modules: dict[Options, ctypes.c_void_p] = {}
+        self._context: ctypes.c_void_p | None = None
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """An array of the library on the card, contiguous, whose numbers nobody has set."""
+
+    @abstractmethod
+    def pointer(self, x: Any) -> int:
+        """Where the first number of a contiguous array lies."""
+
+    @abstractmethod
+    def stream(self) -> int:
+        """The stream that the library works in now: what is launched there waits for what the library did before."""
+
+    def driver(self) -> ctypes.CDLL:
+        """The library of the driver, whose functions are called."""
+        return driver()
+
+    def compiled(self, options: Options) -> bytes:
+        """Our kernels as the card's machine code."""
+        return compiled(SOURCE.read_text(encoding="utf-8"), (f"--gpu-architecture={self.architecture}", *options))
+
+    def launch(self, options: Options, name: str, blocks: int, threads: int, shared: int, *given: Any) -> None:
+        """Call a kernel with arrays, None for those that are left out, and integers.
+
+        Raises
+        ------
+        OSError
+            Where there is no compiler.
+        RuntimeError
+            Where it refuses the kernels, or the driver the call.
+        """
+        values = [_argument(self, x) for x in given]
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        with self._current():
+            function = self._function(options, name, shared)
+            stream = ctypes.c_void_p(self.stream())
+            self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, stream, places, None)
+
+    def _function(self, options: Options, name: str, shared: int) -> ctypes.c_void_p:
+        """A kernel by its name, with leave to take so much shared memory."""
+        if options not in self._modules:
+            module = ctypes.c_void_p()
+            self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(self.compiled(options)))
+            self._modules[options] = module
+        function = ctypes.c_void_p()
+        self._call("cuModuleGetFunction", ctypes.byref(function), self._modules[options], name.encode())
+        if shared > SHARED:
+            self._call("cuFuncSetAttribute", function, MORE_SHARED, shared)
+        return function
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """The context that libraries share on the card, for this thread."""
+        if self._context is None:
+            device, context = ctypes.c_int(), ctypes.c_void_p()
+            self._call("cuDeviceGet", ctypes.byref(device), self.ordinal)
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._context = context
+        self._call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _call(self, function: str, *given: Any) -> None:
+        """A function of the driver, whose errors are raised."""
+        error = getattr(self.driver(), function)(*given)
+        if error:
+            name = ctypes.c_char_p()
+            self.driver().cuGetErrorName(error, ctypes.byref(name))
+            raise RuntimeError(f"{function}: {(name.value or b'error').decode()} ({error})")
+
+
+def _argument(card: Card, x: Any) -> Any:
+    """What a kernel is given for an array, for None and for an integer."""
+    if isinstance(x, int | np.integer):
+        return ctypes.c_longlong(int(x))
+    return ctypes.c_void_p(None if x is None else card.pointer(x))
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    """The driver of CUDA."""
+    return _first(("libcuda.so.1", "nvcuda.dll"))
+
+
+@cache
+def compiler() -> ctypes.CDLL:
+    """The runtime compiler: one that is loaded or that the system finds, else one among the packages of Python."""
+    found = find_spec("nvidia")
+    rooms = [] if found is None else [Path(room) for room in found.submodule_search_locations or ()]
+    files = [str(file) for room in rooms for name in COMPILERS for file in sorted(room.glob(f"*/*/**/{name}"))]
+    return _first((*COMPILERS, *files))
+
+
+def _first(names: tuple[str, ...]) -> ctypes.CDLL:
+    """The first of several libraries that is there."""
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise OSError(f"none of {', '.join(names)} is there")
+
+
+def compiled(source: str, options: Options) -> bytes:
+    """CUDA C++ as machine code; needs no card."""
+    nvrtc, program = compiler(), ctypes.c_void_p()
+    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), SOURCE.name.encode(), 0, None, None)
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(options), given):
+            raise RuntimeError(f"{SOURCE.name}: {_got(nvrtc, program, 'ProgramLog').decode()}")
+        return _got(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _got(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    """What a program of the compiler holds: its log, or its code."""
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    held = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, held)
+    return held.raw
