@@ -132,6 +132,9 @@ class FakeArrays(Arrays):
         Q, R = np.linalg.qr(x.near)
         return Far(Q), Far(R)
 
+    def by_rows(self, x: Any) -> Any:
+        return Far(np.ascontiguousarray(x.near))
+
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
         return FarCSR(csr_array((data.near, indices.near, indptr.near), shape=shape))
 
