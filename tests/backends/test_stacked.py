@@ -278,7 +278,7 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
             r"g.npz must have features of its own .* both have f0, f1, f10 ",
         ),
         "no way": ([a, a], "", "need stack="),
-        "damaged": ([a, folder / "a.txt"], "rows", r"a.txt is of no known format"),
+        "damaged": ([a, folder / "a.xyz"], "rows", r"a.xyz is of no known format"),
     }
 
 
@@ -286,7 +286,7 @@ def faults(folder: Path) -> dict[str, tuple[Sequence[Path], str, str]]:
     "fault", ["missing", "other names", "more names", "other samples", "other size", "twice", "no way", "damaged"]
 )
 def test_what_does_not_fit_says_so_in_a_line(fault: str, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("?")
+    (tmp_path / "a.xyz").write_text("?")
     paths, stack, message = faults(tmp_path)[fault]
     with pytest.raises((ValueError, OSError), match=message) as caught:
         open_matrix(paths, stack=stack or None)  # type: ignore[arg-type]
