@@ -45,6 +45,8 @@ def test_the_number_of_empty_rows_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "x.csv", "a,b\n1,2\n3,5\n5,4\n,\n,\n")
     assert "the last 2 rows of empty cells are left out" in done("fit", path, "-k", 1).stderr
     assert open_matrix(path)[0].shape == (3, 2)
+    many = written(tmp_path / "many.csv", PLOTS + 30_000 * EMPTY)
+    assert "the last 30,000 rows of empty cells" in done("fit", many, "-k", 1, "--drop", "habitat").stderr
 
 
 def test_rows_that_say_something_stay(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ _CHUNK = 1 << 20  # bytes that are decoded at once
 _LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
 _DECODED = 8  # bytes of memory for each byte that is looked at: as it is, joined, decoded, and as lines again
 _COMMENT = "#"
-_TAIL = 1 << 16  # bytes at the end of a file in which rows of empty cells are looked for
+_TAIL, _LONG_TAIL = 1 << 16, 1 << 26  # bytes at the end of a file in which rows of empty cells are counted
 _BLANK = ",;|\t \r\n"  # what such rows consist of
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -69,9 +69,13 @@ def _empty_rows(path: Path) -> int:
     """How many rows at the end of a file have only empty cells; none are looked for in a compressed one."""
     if packing(path) != "none":
         return 0
+    size, tail = path.stat().st_size, b""
     with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, io.SEEK_END) - _TAIL))
-        tail = file.read().replace(b"\0", b"")  # as UTF-16 has them
+        for window in (_TAIL, _LONG_TAIL):  # the second one where the first has nothing else
+            file.seek(max(0, size - window))
+            tail = file.read().replace(b"\0", b"")  # as UTF-16 has them
+            if tail.strip(_BLANK.encode()):
+                break
     end = tail[len(tail.rstrip(_BLANK.encode())) :].splitlines()
     return sum(bool(line.strip()) or b"\t" in line for line in end[1:])
 
