@@ -225,6 +225,7 @@ def fewer(case):
 TOLERANCES = (0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 1e-4, 1e-6, 0.0)
 ITERATIONS = (2, 4, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320)
 DEFAULT = "shiftsvd PCA()"
+GOAL = 1e-4  # the largest relative error of a singular value that a search settles for, and of the best peer
 PASSES = Search("max_passes", tuple(range(2, 130)))
 
 CONTESTANTS: dict[str, Contestant] = {

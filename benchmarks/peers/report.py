@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.peers.contestants import CONTESTANTS, DEFAULT, THREADS, Case
+from benchmarks.peers.contestants import CONTESTANTS, DEFAULT, GOAL, THREADS, Case
 
 COLUMNS = (
     *("row", "contestant", "settings", "rounds", "seconds", "cpu_seconds", "peak_mb", "passes", "certified"),
     *("value_error", "own_error", "angle", "ratio", "version", "reason"),
 )
 HEAD = "| | seconds | CPU seconds | peak MB | passes | value error | angle | times ours |"
+BEST = "| | shiftsvd, s | peak MB | error | best peer | s | peak MB | error | times ours |"
 FLOOR = 1e-15
 
 
@@ -25,7 +26,7 @@ def write(records: list[dict], work: Path, results: Path, charts: Path) -> None:
         table = csv.DictWriter(out, COLUMNS)
         table.writeheader()
         table.writerows(lines)
-    parts = [INTRODUCTION.format(threads=THREADS, cores=os.cpu_count())]
+    parts = [INTRODUCTION.format(threads=THREADS, cores=os.cpu_count()), beside_the_best(lines)]
     for row in dict.fromkeys(line["row"] for line in lines):
         case = Case(**json.loads((work / row / "case.json").read_text())["case"])
         mine = [line for line in lines if line["row"] == row]
@@ -85,6 +86,31 @@ def line(row: str, name: str, runs: list[dict]) -> dict:
         "angle": "n/a" if None in angles else max(angles),
         "version": runs[0]["version"],
     }
+
+
+def beside_the_best(lines: list[dict]) -> str:
+    """Ours beside the quickest peer whose values are right to the goal: a line for each row, and the means of all."""
+    cells = [
+        f"## Beside the best peer whose errors are below {GOAL:.0e}\n",
+        BEST,
+        "|---|" + 3 * "---:|" + "---|" + 4 * "---:|",
+    ]
+    ratios = []
+    for ours in (one for one in lines if one["contestant"] == DEFAULT and not one["reason"]):
+        row = [one for one in lines if one["row"] == ours["row"] and not one["reason"]]
+        right = [one for one in row if not one["contestant"].startswith("shiftsvd") and one["value_error"] <= GOAL]
+        if right:
+            best = min(right, key=lambda one: one["seconds"])
+            ratios.append(best["seconds"] / ours["seconds"])
+            name = best["contestant"] + (f" ({best['settings']})" if best["settings"] else "")
+            cells.append(f"| {ours['row']} | {_told(ours)} | {name} | {_told(best)} | {ratios[-1]:.2f} |")
+    mean = f"\nGeometric mean {np.exp(np.mean(np.log(ratios))):.2f}, least {min(ratios):.2f}." if ratios else ""
+    return "\n".join(cells) + mean + "\n"
+
+
+def _told(one: dict) -> str:
+    """Seconds, peak and error of a line."""
+    return f"{one['seconds']:.3g} | {one['peak_mb']:,.0f} | {one['value_error']:.0e}"
 
 
 def title(case: Case) -> str:

@@ -17,14 +17,13 @@ from pathlib import Path
 import click
 
 from benchmarks.peers import report
-from benchmarks.peers.contestants import CONTESTANTS, THREADS, Case, Contestant, Search
+from benchmarks.peers.contestants import CONTESTANTS, GOAL, THREADS, Case, Contestant, Search
 from benchmarks.peers.environments import Unavailable, interpreter
 from benchmarks.peers.rows import ROWS, from_file, matrix_file, prepared
 from benchmarks.peers.worker import CAP
 from benchmarks.places import ROOT, WORK
 
 HERE = Path(__file__).resolve().parent
-GOAL = 1e-4  # the largest relative error of a singular value that a search settles for
 OTHER_ROUNDS = 3  # of contestants that no promise names
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
@@ -148,18 +147,19 @@ class Bench:
 @click.option("-k", default=50, show_default=True, help="Components, with --file.")
 @click.option("--text", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="For words and tfidf.")
 @click.option("--work", type=click.Path(path_type=Path), default=WORK, help="Data, environments, records.")
+@click.option("--results", type=click.Path(path_type=Path), help="Tables and charts, instead of those that are kept.")
 @click.option("--quick", is_flag=True, help="A tenth of the rows of every matrix; results go to the work folder.")
 @click.option("--fresh", is_flag=True, help="Forget what was measured of these before.")
 @click.option("--report-only", is_flag=True, help="Measure nothing; write the tables and charts again.")
-def main(rows, contestants, rounds, file, k, text, work, quick, fresh, report_only) -> None:
+def main(rows, contestants, rounds, file, k, text, work, results, quick, fresh, report_only) -> None:
     """Measure, and write the tables and charts after each row."""
     kind = "quick" if quick else "files" if file else ""
     work = work.resolve()
-    results = work / kind if kind else HERE
-    charts = results if kind else ROOT / "docs"
+    apart = results or (work / kind if kind else None)
+    results, charts = apart or HERE, apart or ROOT / "docs"
     results.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
-    log = Log((results if kind else work) / "runs.jsonl")
+    log = Log((apart or work) / "runs.jsonl")
     names = [name for name in CONTESTANTS if any(part in name for part in contestants.split(","))]
     if unknown := [] if file else [row for row in rows.split(",") if row not in ROWS]:
         raise click.BadParameter(f"no rows {', '.join(unknown)}; there are {', '.join(ROWS)}")
