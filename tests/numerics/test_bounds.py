@@ -229,6 +229,10 @@ def test_levels_of_exact_vectors_need_no_search() -> None:
         assert level(theta, E, below, k) == pytest.approx(want, rel=10 * EPS)
     assert level(theta, E, -np.inf, 3) == -np.inf
     assert level(theta, E, np.inf, 1) == np.inf
+    # With nothing beside the basis, only its own values count.
+    for k, mu in ((3, 0.5 * theta[2]), (2, 0.5 * (theta[1] + theta[2]))):
+        assert at_most(theta, E, -np.inf, k, mu)
+        assert not at_most(theta, E, -np.inf, k - 1, mu)
     assert level(theta, np.zeros((0, 3)), 0.5, 3) == pytest.approx(0.5, rel=10 * EPS)
 
 

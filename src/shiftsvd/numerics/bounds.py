@@ -156,7 +156,20 @@ def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
         M = (E * np.where(theta >= mu, -1, 1) / away) @ E.conj().T
     if not np.isfinite(M).all():  # as good as at a Ritz value
         return False
+    if seen == k:  # a Cholesky factor tells as much as eigenvalues would, in a sixth of the time
+        left = -M
+        left[np.diag_indices(len(M))] += mu - below
+        return _definite(left)
     return seen + int(np.count_nonzero(np.linalg.eigvalsh(M) > mu - below)) <= k
+
+
+def _definite(M: Panel) -> bool:
+    """Whether a Hermitian matrix is positive definite."""
+    try:
+        np.linalg.cholesky(M)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
