@@ -274,8 +274,18 @@ class Adjoint(Derived):
         (Operator, LowRank or None)
             The matrix before the shift, and the shift; None where there is none.
         """
-        A, shift = generic.unshifted(self.A)
-        return A.H, None if shift is None else shift.H
+        return generic.unshifted(self.A)[0].H, self.shift_of()
+
+    def shift_of(self) -> LowRank | None:
+        """The shift of A, conjugate-transposed.
+
+        Returns
+        -------
+        LowRank or None
+            None where there is none.
+        """
+        shift = generic.shift_of(self.A)
+        return None if shift is None else shift.H
 
     def as_low_rank(self) -> LowRank | None:
         """``R L^H``, if A is ``L R^H``.

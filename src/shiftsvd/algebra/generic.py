@@ -75,6 +75,12 @@ def unshifted(A: "Operator") -> "tuple[Operator, LowRank | None]":
 
 
 @generic
+def shift_of(A: "Operator") -> "LowRank | None":
+    """The shift of `unshifted`, for callers that need no matrix beside it."""
+    return unshifted(A)[1]
+
+
+@generic
 def fused(A: "Operator", passes: float) -> "Operator":
     """The same matrix with a `gram` of one read, if getting there pays back within so many passes."""
     return A

@@ -163,6 +163,10 @@ class Blocked(Operator):
         """The stored matrix and the shift."""
         return self._replace_shift(None), self.shift
 
+    def shift_of(self) -> LowRank | None:
+        """The shift that is subtracted inside the blocks."""
+        return self.shift
+
     @abstractmethod
     def _replace_shift(self, shift: LowRank | None) -> "Blocked":
         """A copy that shares the stored matrix and has this shift, or none: for `with_shift` and `unshifted`."""

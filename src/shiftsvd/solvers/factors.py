@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, placed, unshifted
+from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, placed, shift_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import graded_basis
 from shiftsvd.numerics.places import on_host, to_spare
@@ -63,7 +63,7 @@ def squares_rounding(A: Operator, G: Panel) -> float:
 
     A shift that is not subtracted from the entries themselves rounds at the level of the data.
     """
-    _, shift = unshifted(A)
+    shift = shift_of(A)
     square = float(np.trace(G).real) + (shift.frobenius_norm() ** 2 if shift else 0.0) + cancelled(A) ** 2
     return rounding(A, A.costs.gram_eps) * square
 
@@ -79,7 +79,7 @@ def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
 
 def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) -> float:
     """What products of unit `eps` do to a value by the shift of A, or by what they cancel: they round at its level."""
-    _, shift = unshifted(A)
+    shift = shift_of(A)
     size = (shift.frobenius_norm() if shift else 0.0) + cancelled(A)
     # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).
     return (4 if eps < 1e-10 else 1) * eps * size if size else 0.0

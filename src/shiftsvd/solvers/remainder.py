@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from shiftsvd.algebra.generic import cancelled, fused, squares_beyond, unshifted
+from shiftsvd.algebra.generic import cancelled, fused, shift_of, squares_beyond
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner
 from shiftsvd.operators import LowRank, Operator, Panel
@@ -97,7 +97,7 @@ def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
 
 def _implicit(A: Operator) -> float:
     """The square of the norm of the shift, or more, and of what products cancel."""
-    _, shift = unshifted(A)
+    shift = shift_of(A)
     return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
 
 
