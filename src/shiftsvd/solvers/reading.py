@@ -8,8 +8,8 @@ import numpy as np
 from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import groups, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, qr, stacked, triangle
-from shiftsvd.numerics.places import beside, norms, on_host
+from shiftsvd.numerics.orth import inner, qr, stacked, subtract_product, times, triangle
+from shiftsvd.numerics.places import beside, in_dtype, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
@@ -53,10 +53,11 @@ def read(
     R, n_passes = product, 0
     if R is None:
         R, n_passes = A.gram(V.astype(np.float32) if rest.eps > A.costs.gram_eps else V), A.costs.gram_reads
+    R = in_dtype(R, V.dtype)
     theta, w = np.linalg.eigh(inner(V, R))
     theta, w = theta[::-1], w[:, ::-1]
-    V, R = V @ w, R @ w
-    R -= V * theta
+    V, R = times(V, w), times(R, w)
+    subtract_product(R, V, np.diag(theta))
     S = np.sqrt(np.maximum(theta, 0))
     here = Ritz(theta, norms(R)[None], rest.eps, measured=rest.measured)
     own = shift_rounding(A, here.eps)
@@ -168,8 +169,9 @@ def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
     """Coordinates of the residuals R and of those that have coordinates E along `block`."""
     along = np.zeros((len(E), R.shape[1]), R.dtype)
     if block is not None and block.shape[1]:
+        R, block = R.copy(), in_dtype(block, R.dtype)
         along[: block.shape[1]] = inner(block, R)
-        R = R - block @ along[: block.shape[1]]
+        subtract_product(R, block, along[: block.shape[1]])
     # What is left is rounding, but not nothing.
     lengths, X = np.linalg.eigh(inner(R, R))
     aside = np.sqrt(np.maximum(lengths, 0))[:, None] * X.conj().T
