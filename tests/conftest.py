@@ -1,4 +1,6 @@
-"""Fixtures of all tests, and one BLAS thread for each worker: those of several would only wait for each other."""
+"""Fixtures of all tests; one BLAS thread for each worker, and children that heed an interrupt."""
+
+import signal
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -6,7 +8,9 @@ from threadpoolctl import threadpool_limits
 from shiftsvd.runs import warned
 from tests.support.blocks import cut_small
 
-threadpool_limits(1, "blas")
+threadpool_limits(1, "blas")  # those of several workers would only wait for each other
+# Tests interrupt what they start, which would not heed it where they themselves were started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -114,7 +114,6 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=_interruptible,
     )
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
@@ -125,11 +124,6 @@ def _run(tree: Tree, paths: list[str], left: float) -> tuple[str | None, float, 
     if done.returncode > max(SEEN):  # there are no such tests
         raise SystemExit(f"pytest {' '.join(paths)} ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr}")
     return None, seconds, done.returncode == 0
-
-
-def _interruptible() -> None:
-    """Tests interrupt what they start, which would not heed it where this was started in the background."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _failed(output: str) -> Iterator[str]:
