@@ -15,7 +15,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver, components_for
-from shiftsvd.solvers.cost import long_vectors, surroundings
+from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import PART, Factors, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
@@ -24,9 +24,10 @@ from shiftsvd.solvers.ritz import Ritz
 
 # From this share of all components on, all of them cost no more than some.
 MANY = 0.2
-# Up to this side, too, if squares have the digits: LAPACK takes 2 ms for all of 200, block Lanczos 7 for ten of them.
-# Up to the next one it takes the leading ones alone: 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66.
-SIDE, LEADING_SIDE = 300, 1000
+# Up to this side LAPACK finds them, too, if squares have the digits: 2 ms for all of 200, block Lanczos 7 for ten of
+# them; 14 ms for fifty of 500, 54 of 1000, block Lanczos 45 and 66. The leading ones alone are quicker than all where
+# they are at most this part: 1.4 ms for ten of 200, 2.0 of 250.
+LEADING_SIDE, PART_OF_ALL = 1000, 0.15
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ class Gram(Solver):
         few = isinstance(k, int) and k + 8 <= MANY * n
         if few and n > LEADING_SIDE:
             return self._few(A, G, k, rng)
-        theta, Z = _eigenpairs(G, int(k) + NEIGHBOURS + 1 if few and n > SIDE else n)
+        leading = int(k) + NEIGHBOURS + 1 if few else n
+        theta, Z = _eigenpairs(G, leading if leading <= PART_OF_ALL * n else n)
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
         proven = noise < 2 * PART * self.tol * theta[k - 1]
@@ -125,12 +127,12 @@ class Gram(Solver):
         return 2 if self.last_pass else 1, 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """The Gram matrix, the partial sums of the threads, and the panels of the last pass."""
-        n = min(A.shape)
+        """The Gram matrix, the partial sums of the threads, and the panels that form it and of the last pass."""
+        n, widest = min(A.shape), max(k, tall(A).costs.square_columns)
         threads = A.costs.n_threads or default_threads()
         # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
         squares = 2 * (threads + 1) + 3 if A.costs.file_bytes else threads + 4
-        return 8 * (squares * n * n + 8 * n * k) + surroundings(A, k) + long_vectors(A, k)
+        return 8 * (squares * n * n + 8 * n * k) + surroundings(A, widest) + long_vectors(A, k)
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
