@@ -128,3 +128,85 @@ def test_a_transposed_matrix_of_counts_takes_what_was_said(dtype: str, limit: fl
     found = measured_python(FITTED, dtype, limit)
     assert found.code == 0, found.err
     assert found.out.startswith("refused") or found.growth <= 1.1 * int(found.out)
+
+
+STREAMED = """
+import numpy as np, shiftsvd as ss
+from shiftsvd.io import open_matrix
+path, limit, solver, settings = sys.argv[1], sys.argv[2], sys.argv[3], eval(sys.argv[4])
+ss.svd(np.random.default_rng(0).random((300, 40)), 3, solver=solver, rng=0, **settings)
+ready()
+try:
+    A, _ = open_matrix(path, memory_limit=limit, stream=True, n_threads=2)
+    said = ss.estimate(A, 5, solver, memory_limit=limit).peak_bytes
+    F = ss.svd(A, 5, solver=solver, rng=0, n_threads=2, memory_limit=limit, **settings)
+    print(said)
+except ValueError as error:
+    print("refused:", error)
+"""
+LIMIT = 40e6  # of files that are larger
+
+
+def wide(path: Path, kind: str) -> Path:
+    """Rows on the short side: 60 x 150,000."""
+    rng = np.random.default_rng(0)
+    if kind == "sparse":
+        h5py = pytest.importorskip("h5py")
+        X = sparse.random_array((60, 150_000), density=0.3, format="csr", rng=rng, dtype=np.float32)
+        with h5py.File(path.with_suffix(".h5"), "w") as file:
+            group = file.create_group("X")
+            group.attrs["shape"], group.attrs["encoding-type"] = X.shape, "csr_matrix"
+            for name in ("data", "indices", "indptr"):
+                group[name] = getattr(X, name)
+        return path.with_suffix(".h5")
+    scores = rng.standard_normal((60, 6)) * [30, 20, 15, 12, 10, 8]
+    np.save(path, (scores @ rng.standard_normal((6, 150_000)) + rng.standard_normal((60, 150_000))).astype(kind))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8", "sparse"])
+@pytest.mark.parametrize(
+    ("solver", "settings"),
+    [
+        ("lanczos", "dict(shift='mean')"),
+        ("gram", "dict(shift='mean')"),
+        ("exact", "dict(shift='mean')"),
+        ("randomized", "dict(shift='mean')"),
+        ("lanczos", "dict(shift='mean', scale='std', certify=True)"),
+        ("gram", "dict(shift='both')"),
+    ],
+)
+def test_a_file_with_rows_on_the_short_side_takes_what_was_said(
+    solver: str, settings: str, kind: str, tmp_path: Path
+) -> None:
+    path = wide(tmp_path / "X.npy", kind)
+    roomy = measured_python(STREAMED, path, "2GB", solver, settings)
+    assert roomy.code == 0, roomy.err
+    assert not roomy.out.startswith("refused"), roomy.out
+    assert roomy.growth <= 1.1 * int(roomy.out)
+    tight = measured_python(STREAMED, path, str(int(LIMIT)), solver, settings)
+    assert tight.code == 0, tight.err
+    assert tight.out.startswith("refused") or tight.growth <= 1.1 * LIMIT
+
+
+def test_auto_takes_no_more_of_such_a_file_than_it_may(tmp_path: Path) -> None:
+    path = wide(tmp_path / "X.npy", "f4")
+    for limit in (60e6, 120e6, 240e6, 480e6):
+        found = measured_python(STREAMED, path, str(int(limit)), "auto", "dict(shift='mean')")
+        assert found.code == 0, found.err
+        assert found.growth <= 1.1 * limit
+    assert not found.out.startswith("refused")
+
+
+def test_pages_of_parquet_that_would_not_fit_are_refused_at_once(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    numbers = np.random.default_rng(0).standard_normal((40, 50_000))
+    table = pa.table({f"g{j}": column for j, column in enumerate(numbers)})
+    parquet.write_table(table, tmp_path / "X.parquet", use_dictionary=False)
+    with pytest.raises(ValueError, match=r"a page of each column would take about .* smaller row groups"):
+        open_matrix(tmp_path / "X.parquet", memory_limit="12MB")
+    parquet.write_table(table, tmp_path / "X.parquet", use_dictionary=False, row_group_size=5000)
+    A, _ = open_matrix(tmp_path / "X.parquet", memory_limit="12MB", stream=True)
+    assert A.shape == (50_000, 40)

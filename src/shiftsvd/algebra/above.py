@@ -152,6 +152,7 @@ class Above(Operator):
             panel_columns=(max(A.panel_columns[0] for A in parts), max(A.panel_columns[1] for A in parts)),
             working_bytes=max(A.working_bytes for A in parts),
             column_bytes=max(A.column_bytes for A in parts),
+            adjoint_bytes=max(A.adjoint_bytes for A in parts),
             block_bytes=max(A.block_bytes for A in parts),
             file_bytes=sum(A.file_bytes for A in parts),
             square_bytes=sum(A.square_bytes for A in parts),

@@ -11,7 +11,7 @@ from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, panel_dtype
 
 
 @generic.registered
@@ -242,9 +242,17 @@ class Adjoint(Derived):
         return generic.timed(self, V)
 
     def known_costs(self) -> dict[str, Any]:
-        """A `gram` rounds as two products; where anything travels, the parts of it would be as long as the data."""
+        """A `gram` rounds as two products, with a panel between them that is as long as the rows of this matrix.
+
+        Where anything travels, the parts of it would be as long as the data.
+        """
         A = self.A.costs
-        return {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
+        known: dict[str, Any] = {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
+        if A.adjoint_bytes:
+            between = self.shape[0] * panel_dtype(self.dtype).itemsize
+            known |= {"column_bytes": A.column_bytes + A.adjoint_bytes + between, "adjoint_bytes": 0}
+            known |= {"square_columns": self.shape[1]}
+        return known
 
     def fused(self, passes: float) -> Operator:
         """A sorted the other way, where that pays.

@@ -34,6 +34,11 @@ class Costs:
     column_bytes : int
         Memory that a product holds for each column of its panel, beside that panel and the result: of products of
         operators, whose inner panels are as long as the side that these share.
+    adjoint_bytes : int
+        Memory that a product of the adjoint holds for each column, beside its panel and the result: of data that are
+        read by their short side, the parts of the blocks, each as long as the long one.
+    square_columns : int
+        Columns of the panels by which a matrix as wide and as high as the columns is formed; 0: blocks are squared.
     block_bytes : int
         Of a dense block in double precision that threads work on; 0: as of an array in memory.
     file_bytes : int
@@ -66,6 +71,8 @@ class Costs:
     gram_reads: int = 2
     working_bytes: int = 0
     column_bytes: int = 0
+    adjoint_bytes: int = 0
+    square_columns: int = 0
     block_bytes: int = 0
     file_bytes: int = 0
     square_bytes: float = 0.0

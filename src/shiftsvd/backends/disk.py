@@ -16,12 +16,13 @@ from shiftsvd.backends.source import Multiplied, RowSource, rows_of
 from shiftsvd.events import unheard
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
 from shiftsvd.runs.journal import unkept
 from shiftsvd.runs.memory import parse_bytes
 
-# Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit.
-BLOCK, LEAST_BLOCK, SHARE = 2**25, 2**20, 32
+# Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit; less
+# where the rows are the short side, whose panels need the room.
+BLOCK, LEAST_BLOCK, SHARE, SHARE_OF_WIDE = 2**25, 2**20, 32, 128
 # Blocks for each thread that a pass is timed by.
 PROBED = 3
 
@@ -71,13 +72,26 @@ class DiskRows(Reread):
     @property
     def block_bytes(self) -> int:
         """How much of the file is in memory for each thread."""
-        limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // SHARE
+        share = SHARE_OF_WIDE if self.wide else SHARE
+        limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
         return int(np.clip(limit, LEAST_BLOCK, BLOCK))
+
+    @property
+    def wide(self) -> bool:
+        """Whether the rows, by which the file is read, are its short side."""
+        return self.source.shape[0] < self.source.shape[1]
+
+    @property
+    def adjoint_bytes(self) -> int:
+        """Of rows on the short side, a part of each thread and one that waits, their sum, and a copy of it."""
+        size = panel_dtype(self.dtype).itemsize * self.shape[1]
+        return (self.workers + 3) * size if self.wide else 0
 
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
         double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
-        working = {"working_bytes": 2 * (self.workers + 1) * self.block_bytes, "block_bytes": double}
+        blocks = 2 * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
+        working = {"working_bytes": blocks, "block_bytes": double}
         # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 

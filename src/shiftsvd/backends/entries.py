@@ -200,6 +200,10 @@ class ChangedEntries(RowSource):
         """The fingerprint of the source, and what tells this change of entries from others."""
         return f"{self.source.fingerprint} changed {self.change.told}"
 
+    def decoding_bytes(self, readers: int) -> int:
+        """What reads of the source take."""
+        return self.source.decoding_bytes(readers)
+
     def edges(self, n_bytes: int) -> list[int]:
         """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)

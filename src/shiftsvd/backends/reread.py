@@ -76,6 +76,11 @@ class Reread(Blocked):
     def stored(self) -> int:
         """How many numbers are read."""
 
+    @property
+    def adjoint_bytes(self) -> int:
+        """What a product of the adjoint holds for each column, where its parts are as long as the data."""
+        return 0
+
     def worth_keeping(self, columns: int) -> bool:
         """Whether a checkpoint keeps a sum over blocks: always, since it took a read of the file."""
         return True
@@ -89,7 +94,8 @@ class Reread(Blocked):
             "eps": float(np.finfo(np.float64 if self.sparse else self.dtype).eps),
             "stored": self.stored,
             "file_bytes": int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)),
-            "panel_columns": wide_panels(self.shape, self.most_columns, self.memory_limit),
+            "panel_columns": wide_panels(self.shape, self.most_columns, self.memory_limit, self.adjoint_bytes),
+            "adjoint_bytes": self.adjoint_bytes,
         }
 
     @property

@@ -14,6 +14,8 @@ from shiftsvd.runs.memory import parse_bytes
 
 # Panels for data that are read again in each pass are at least this wide.
 LEAST_COLUMNS = 32
+# Where the memory does not allow these, at least so many: narrower blocks find next to nothing in a step.
+FEWEST_COLUMNS = 8
 # Columns that a run holds for each one of its panels: the basis, and copies of panels.
 HELD = 40
 
@@ -50,6 +52,10 @@ class RowSource(ABC):
     def stored(self) -> int:
         """How many numbers are stored: all of an array; sparse kinds say how many."""
         return self.shape[0] * self.shape[1]
+
+    def decoding_bytes(self, readers: int) -> int:
+        """Memory that so many reads at once take beside what they give: of chunks and pages that are decoded whole."""
+        return 0
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:
@@ -107,6 +113,10 @@ class Changed(RowSource):
         """The fingerprint of the source, and what tells this change from others."""
         return f"{self.source.fingerprint} {self._how}"
 
+    def decoding_bytes(self, readers: int) -> int:
+        """What reads of the source take."""
+        return self.source.decoding_bytes(readers)
+
     def edges(self, n_bytes: int) -> list[int]:
         """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)
@@ -134,9 +144,17 @@ class Multiplied(Changed):
         return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
-def wide_panels(shape: tuple[int, int], most: int, memory_limit: int | str | None) -> tuple[int, int]:
-    """The fewest and the most columns of a panel, as long as the basis that they fill takes a part of the limit."""
+def wide_panels(
+    shape: tuple[int, int], most: int, memory_limit: int | str | None, column_bytes: int = 0
+) -> tuple[int, int]:
+    """The fewest and the most columns of a panel, as long as the basis that they fill takes a part of the limit.
+
+    Where a column takes `column_bytes` beside the basis, fewer than are quick: they take a quarter of the limit.
+    """
     if memory_limit is None:
         return LEAST_COLUMNS, most
-    room = parse_bytes(memory_limit) // (8 * HELD * min(shape)) // 16 * 16
-    return LEAST_COLUMNS, int(np.clip(room, LEAST_COLUMNS, most))
+    limit = parse_bytes(memory_limit)
+    room = int(np.clip(limit // (8 * HELD * min(shape)) // 16 * 16, LEAST_COLUMNS, most))
+    if column_bytes:
+        room = int(np.clip(limit // (4 * column_bytes), FEWEST_COLUMNS, room))
+    return min(LEAST_COLUMNS, room), room

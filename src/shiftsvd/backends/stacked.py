@@ -74,6 +74,10 @@ class Stacked(RowSource):
         """The fingerprints of all parts, in their order."""
         return f"{self._how} {' | '.join(part.fingerprint for part in self.parts)}"
 
+    def decoding_bytes(self, readers: int) -> int:
+        """What reads of the part take that takes most."""
+        return max(part.decoding_bytes(readers) for part in self.parts)
+
     @abstractmethod
     def _range(self, lo: int, hi: int) -> Any:
         """Rows lo to hi, which no edge cuts."""

@@ -56,11 +56,17 @@ DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 def surroundings(A: Operator, columns: int) -> int:
     """Bytes that a fit takes beside its solver, whose widest panel has so many columns: threads, blocks in work."""
-    beside = FIXED + A.costs.working_bytes + columns * A.costs.column_bytes
-    if A.costs.stored < A.shape[0] * A.shape[1]:
+    costs = tall(A).costs
+    beside = FIXED + costs.working_bytes + columns * costs.column_bytes
+    if costs.stored < A.shape[0] * A.shape[1]:
         return beside
-    at_once = DENSE_BLOCKS * (A.costs.n_threads or default_threads()) * (A.costs.block_bytes or DENSE_BYTES)
-    return beside + min(at_once, 8 * A.costs.stored)
+    at_once = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
+    return beside + min(at_once, 8 * costs.stored)
+
+
+def tall(A: Operator) -> Operator:
+    """A, or its adjoint, whichever has the long side as its rows: what solvers multiply."""
+    return A if A.shape[0] >= A.shape[1] else A.H
 
 
 def long_vectors(A: Operator, k: int) -> int:
@@ -81,7 +87,7 @@ class Work(NamedTuple):
         """The work of a matrix: its sides, whichever is long, and its entries."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
-        return cls(m, n, size, (A if A.shape[0] >= A.shape[1] else A.H).costs)
+        return cls(m, n, size, tall(A).costs)
 
     @property
     def sparse(self) -> bool:

@@ -9,7 +9,7 @@ from shiftsvd.algebra.generic import QR_ENTRIES, cancelled, gram_matrix, triangl
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
-from shiftsvd.solvers.cost import long_vectors, surroundings
+from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import PART, Factors, long_factor, rounding, squares_rounding
 
 # So many times the rounding of squares has to be left over, so that the norm of what is left has its digits.
@@ -124,6 +124,8 @@ class Exact(Solver):
         m, n = max(A.shape), min(A.shape)
         threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
+        if count > 1 and tall(A).costs.square_columns:  # rows of a file on the short side: one block of all of them
+            return 8 * (3 * m * n + 6 * n * n) + surroundings(A, k) + long_vectors(A, k)
         # Those that wait, the rows of the shift of the next one, and two copies of each one that LAPACK works on.
         waiting = min(count, threads + 2) + 1 if count > 1 else 0
         blocks = size * (waiting + 2 * min(count, threads))

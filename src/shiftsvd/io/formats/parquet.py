@@ -4,6 +4,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from threading import Condition
@@ -25,6 +26,8 @@ from shiftsvd.runs.memory import limit_of
 
 _BATCH, _LEAST, _SHARE = 1 << 25, 1 << 20, 32  # bytes decoded at once, and their part of the limit
 _BUFFER = 1 << 20  # bytes of a column that are read at once
+_SMALLER = "write it again in smaller row groups, whose pages are smaller"
+_PAGE = 1 << 20  # bytes of a column that writers pack in one piece
 # Bytes of memory for each column, and for each byte of the footer.
 _COLUMN, _PARSED = 12_000, 16
 
@@ -45,6 +48,7 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     batch = _BATCH if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BATCH))
     source = ParquetRows(path, file.metadata, form, batch)
     plausible_shape(path, source.shape, memory_limit)
+    bounded(f"{path}: a page of each column", source.decoding_bytes(1), memory_limit, _SMALLER)
     found = Opened(
         source, _row_names(path, file, form, memory_limit), labels(path, form.named(names), memory_limit), table=True
     )
@@ -126,6 +130,11 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
     return labels(path, rows, memory_limit)
 
 
+def _size(group: Any) -> int:
+    """Bytes of a row group, unpacked."""
+    return int(group.total_byte_size)
+
+
 class ParquetRows(RowSource):
     """The columns of numbers of a Parquet file."""
 
@@ -146,6 +155,17 @@ class ParquetRows(RowSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ParquetRows, (self._path, self._metadata, self._form, self._batch)
+
+    def decoding_bytes(self, readers: int) -> int:
+        """The pages of all columns, of which a batch has a part each; of a group that is cut, one read has its turn."""
+        return self._pages
+
+    @cached_property
+    def _pages(self) -> int:
+        """Bytes of one page of each column of the largest row group, and what Arrow keeps beside them."""
+        group = max(map(self._metadata.row_group, range(self._metadata.num_row_groups)), key=_size, default=None)
+        columns = [] if group is None else map(group.column, range(group.num_columns))
+        return 3 * sum(min(int(column.total_uncompressed_size), _PAGE) for column in columns) // 2
 
     def edges(self, n_bytes: int) -> list[int]:
         """Row groups are joined up to so many bytes; a larger one is cut, and its parts are decoded one by one."""

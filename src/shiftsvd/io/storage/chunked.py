@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import reading
 from shiftsvd.io.limits import bounded, plausible_shape
+from shiftsvd.io.storage.h5_array import H5Array
 
 _SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
 _MANY, _TINY = 100_000, 2**10  # chunks that may have less bytes than this: each costs some 0.1 ms, whatever is in it
@@ -55,6 +56,12 @@ class ArrayRows(RowSource):
         """Where to cut rows: at the ends of chunks, unless those are much larger."""
         chunk = self.array.chunks
         return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
+
+    def decoding_bytes(self, readers: int) -> int:
+        """All chunks of some rows, which Zarr decodes at once; HDF5 decodes one after another."""
+        if isinstance(self.array, H5Array) or not self.array.chunks:
+            return 0
+        return readers * self.array.chunks[0] * self.shape[1] * self.dtype.itemsize
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
         """Rows lo to hi."""
