@@ -21,6 +21,7 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank, check_tol
+from shiftsvd.solvers.cost import tall
 from shiftsvd.solvers.known import known_to
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import width
@@ -182,7 +183,8 @@ def decompose(
     chosen = solver_named(solver, A, k, tol, memory_limit)
     chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
-    affordable(chosen.peak_bytes(A, count), memory_limit, what)
+    fewer = "components" + ", or store the file the other way round" * bool(tall(A).costs.square_columns)
+    affordable(chosen.peak_bytes(A, count), memory_limit, what, fewer)
     return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
 
 

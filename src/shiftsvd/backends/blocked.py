@@ -174,9 +174,10 @@ class Blocked(Operator):
     def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
         """``(rows, function(rows))`` for each block, in order."""
         blocks = self.blocks()
-        for rows, part in zip(blocks, ordered(function, blocks, self.workers), strict=True):
+        for found in ordered(lambda rows: (rows, function(rows)), blocks, self.workers):
             read_part(1 / len(blocks))
-            yield rows, part
+            yield found
+            del found  # nobody holds it while the next one is made
 
     @property
     def workers(self) -> int:
@@ -185,11 +186,14 @@ class Blocked(Operator):
 
     def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
         """The parts of all blocks, added in order in double precision."""
-        parts: Iterator[Panel] = (values for _, values in self._each(part))
-        total = next(parts)
-        total = total.astype(np.result_type(total, np.float64), copy=False)
-        for values in parts:
-            total += values
+        total: Panel | None = None
+        for _, values in self._each(part):
+            if total is None:
+                total = values.astype(np.result_type(values, np.float64), copy=False)
+            else:
+                total += values
+            del values  # before the next one is made
+        assert total is not None
         return total
 
 

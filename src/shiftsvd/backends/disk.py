@@ -11,6 +11,7 @@ import numpy as np
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows
+from shiftsvd.backends.dense import BLOCK as MULTIPLIED
 from shiftsvd.backends.reread import Merge, Panels, Reread, block_part, rows_operator
 from shiftsvd.backends.source import Multiplied, RowSource, rows_of
 from shiftsvd.events import unheard
@@ -83,9 +84,13 @@ class DiskRows(Reread):
 
     @property
     def adjoint_bytes(self) -> int:
-        """Of rows on the short side, a part of each thread and one that waits, their sum, and a copy of it."""
+        """Of rows on the short side, a part of each thread, one that waits, and their sum.
+
+        A thread adds up two parts where its block is multiplied in several.
+        """
+        several = not self.sparse and self.block_bytes > MULTIPLIED * self.source.dtype.itemsize
         size = panel_dtype(self.dtype).itemsize * self.shape[1]
-        return (self.workers + 3) * size if self.wide else 0
+        return (self.workers * (1 + several) + 2) * size if self.wide else 0
 
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
