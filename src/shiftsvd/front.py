@@ -161,8 +161,10 @@ def svd(
         moments, account = None, Account()
         if not isinstance(A, Operator):
             A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
+        k = k if share is None else share
+        check_room(A, preparation, k, solver, tol, memory_limit)
         prepared = preparation.learn(A, moments)
-        B, k = prepared.of(A), k if share is None else share
+        B = prepared.of(A)
         F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.error)
         F.info = account.told(F.info)
         return native(F, X)
@@ -179,13 +181,35 @@ def decompose(
     error: float = 0.0,
 ) -> SVDResult:
     """The components of a prepared operator that is known to `error`, a norm, after a look at the memory."""
+    chosen = within(memory_limit, A, k, solver, tol)
+    chosen = replace(chosen, certify=True) if certify else chosen
+    return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
+
+
+def check_room(
+    A: Operator,
+    preparation: Preparation,
+    k: int | float,
+    solver: str | Solver,
+    tol: float,
+    memory_limit: int | str | None,
+) -> None:
+    """Refuse a fit of a file that would not keep to the limit, before the file is read for shift and scale.
+
+    What these add is seen by `decompose`; so is what becomes of a matrix whose entries are changed.
+    """
+    if A.costs.file_bytes and not preparation.entries:
+        within(memory_limit, A, k, solver, tol)
+
+
+def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
+    """The solver that is asked for, if it keeps to the limit."""
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
-    chosen = replace(chosen, certify=True) if certify else chosen
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     fewer = "components" + ", or store the file the other way round" * bool(tall(A).costs.square_columns)
     affordable(chosen.peak_bytes(A, count), memory_limit, what, fewer)
-    return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
+    return chosen
 
 
 def accuracy(solver: str | Solver, tol: float) -> float:

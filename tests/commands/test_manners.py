@@ -77,13 +77,13 @@ def test_missing_entries_are_told_by_column_with_the_option_that_helps(kind: str
 
 def test_rows_of_a_file_that_is_read_in_blocks_are_told_with_its_names(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
-    X = np.random.default_rng(0).standard_normal((30_000, 40)).astype(np.float32)
-    X[29_000, 7] = np.nan
+    X = np.random.default_rng(0).standard_normal((90_000, 40)).astype(np.float32)
+    X[89_000, 7] = np.nan
     ss.io.convert(_named(tmp_path, X), tmp_path / "X.h5ad")
     with h5py.File(tmp_path / "X.h5ad") as file:
         assert file["X"].shape == X.shape
-    said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "8M")
-    assert re.search(r"rows \d+ to 30000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); --missing mean", said), said
+    said = refused("fit", tmp_path / "X.h5ad", "-k", 2, "--memory", "25M")
+    assert re.search(r"rows \d+ to 90000: 1 entry is missing \(NaN\), in 'gene 7' \(1\); --missing mean", said), said
 
 
 def _named(folder: Path, X: np.ndarray) -> Path:

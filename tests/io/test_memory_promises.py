@@ -4,15 +4,18 @@ import gzip
 import sys
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.holding import bytes_in_memory, left_beside
 from shiftsvd.io import open_matrix
 from shiftsvd.io.formats import text_rows
+from tests.support.containers import Held
 from tests.support.meter import measured_python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
@@ -229,3 +232,19 @@ def test_pages_of_parquet_that_would_not_fit_are_refused_at_once(tmp_path: Path)
     parquet.write_table(table, tmp_path / "X.parquet", use_dictionary=False, row_group_size=5000)
     A, _ = open_matrix(tmp_path / "X.parquet", memory_limit="12MB", stream=True)
     assert A.shape == (50_000, 40)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_what_would_not_fit_is_refused_before_the_file_is_read(kind: Any) -> None:
+    source = Held(kind(np.random.default_rng(0).random((30, 50_000))))
+    A = DiskRows(source, n_threads=2, memory_limit="10MB")
+    for fit in (
+        lambda: ss.svd(A, 5, shift="both", scale="std", memory_limit="10MB"),
+        lambda: ss.svd(A, 0.9, shift="mean", solver="gram", memory_limit="10MB"),
+        lambda: ss.svd(A, 5, sample_weight=np.arange(30.0), memory_limit="10MB"),
+        lambda: ss.PCA(5, memory_limit="10MB").fit(A),
+        lambda: ss.TruncatedSVD(5, memory_limit="10MB").fit(A),
+    ):
+        with pytest.raises(ValueError, match=r"needs about .* more than the limit of 10 MB"):
+            fit()
+        assert source.n_reads == 0

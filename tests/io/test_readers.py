@@ -18,7 +18,7 @@ from scipy import sparse
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
 from shiftsvd.io.formats import mtx, npz, svmlight, table, tenx_folder
-from shiftsvd.io.formats.arrow_messages import largest_batch
+from shiftsvd.io.formats.arrow_messages import measured
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -201,7 +201,8 @@ def test_batches_of_arrow_are_measured_before_they_are_unpacked(
         file.write_batch(batch.slice(0, 10))
         file.write_batch(batch)
     with path.open("rb") as source:
-        found = largest_batch(source, made == "new_stream")
+        rows, longest, found = measured(source, made == "new_stream")
+    assert (rows, longest) == (200_010, 200_000)
     assert found == 0 if packed is None else 3_200_000 <= found <= batch.nbytes
     if packed:
         with pytest.raises(ValueError, match=r"a\.arrow: a batch, unpacked, would take about [34](\.\d+)? MB"):

@@ -284,14 +284,15 @@ def held_bytes(source: RowSource) -> int:
 
 
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
-    """A source in memory if it takes up to half of the limit, else as what reads it block by block."""
+    """A source in memory if it takes up to half of the limit, and reading it no more; else what reads it in blocks."""
     if not isinstance(matrix, RowSource):
         if stream:
             raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
         return matrix
     if stream is None:
         limit = limit_of(resources.memory_limit)
-        stream = limit is not None and held_bytes(matrix) > limit // 2
+        held = held_bytes(matrix)
+        stream = limit is not None and (held > limit // 2 or held + matrix.decoding_bytes(1) > limit)
     if stream:
         return DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
     return matrix.read(0, matrix.shape[0])

@@ -7,7 +7,7 @@ packed buffer begins with the number of its bytes once it is unpacked.
 import os
 import struct
 from collections.abc import Callable, Iterator
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from shiftsvd.io.base import optional
 
@@ -21,11 +21,27 @@ _BLOCK: Final = "<qixxxxq"  # place, bytes of the head, bytes of the body
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 _HEADER_TYPE, _HEADER = 1, 2  # fields of a message
 _DATA: Final = 1  # the batch of a dictionary
-_BUFFERS, _COMPRESSION = 2, 3  # fields of a batch
+_LENGTH, _BUFFERS, _COMPRESSION = 0, 2, 3  # fields of a batch
 
 
-def largest_batch(source: IO[bytes], stream: bool) -> int:
-    """Bytes of the largest packed batch of a file or a stream, unpacked.
+class Batches(NamedTuple):
+    """What the heads of all batches say.
+
+    Attributes
+    ----------
+    rows, longest : int
+        Rows of all batches, and of the longest.
+    unpacked : int
+        Bytes of the largest packed batch or dictionary, unpacked.
+    """
+
+    rows: int
+    longest: int
+    unpacked: int
+
+
+def measured(source: IO[bytes], stream: bool) -> Batches:
+    """What the heads of the batches of a file or a stream say.
 
     Raises
     ------
@@ -34,9 +50,11 @@ def largest_batch(source: IO[bytes], stream: bool) -> int:
     """
     try:
         messages = _of_stream(source) if stream else _of_file(source)
-        return max((_unpacked(head, body) for head, body in messages), default=0)
+        found = [(_rows(head), _unpacked(head, body)) for head, body in messages]
     except (struct.error, IndexError, OverflowError) as error:
         raise ValueError(f"a message is damaged: {error}") from error
+    rows = [n_rows for n_rows, _ in found]
+    return Batches(sum(rows), max(rows, default=0), max((n_bytes for _, n_bytes in found), default=0))
 
 
 def _of_stream(source: IO[bytes]) -> Iterator[Message]:
@@ -81,6 +99,14 @@ def _on_disk(source: IO[bytes], begin: int, n_body: int) -> Part:
         return source.read(count)
 
     return part
+
+
+def _rows(head: bytes) -> int:
+    """Rows of a message that is a batch, else 0."""
+    message = _Table(head, _number(head, 0, 4))
+    batch = message.table(_HEADER) if message.byte(_HEADER_TYPE) == _BATCH else None
+    at = batch.place(_LENGTH) if batch is not None else 0
+    return max(0, struct.unpack_from("<q", head, at)[0]) if at else 0
 
 
 def _unpacked(head: bytes, body: Part) -> int:

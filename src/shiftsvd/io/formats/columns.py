@@ -129,7 +129,9 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
     numbers = batch.select(list(positions))
     kind = pa.from_numpy_dtype(dtype)
     schema = pa.schema([field.with_type(kind) for field in numbers.schema])
-    X: npt.NDArray[Any] = numbers.cast(schema, safe=False).to_tensor(null_to_nan=True).to_numpy()
+    # The default pool keeps what was freed for itself.
+    tensor = numbers.cast(schema, safe=False).to_tensor(null_to_nan=True, memory_pool=pa.system_memory_pool())
+    X: npt.NDArray[Any] = tensor.to_numpy()
     return X
 
 
