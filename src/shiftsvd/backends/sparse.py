@@ -53,6 +53,7 @@ class SparseRows(Blocked):
     memo: dict[str, Any] = field(default_factory=dict)
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
+    asked: LowRank | None = None  # then, the shift of all: entries and means are rounded at its level
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
@@ -247,7 +248,8 @@ class SparseRows(Blocked):
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "SparseRows":
         """The entries are multiplied in the copy that the kernels take, or block by block as they are made."""
         powers = self.powers[0] + rows, self.powers[1] + cols
-        return replace(self, shift=self.shift and self.shift.ldexp(rows, cols), memo={}, powers=powers)
+        shift, asked = (S and S.ldexp(rows, cols) for S in (self.shift, self.asked))
+        return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         """Dense blocks of `rows` rows in double precision, one alive at a time."""
@@ -278,16 +280,23 @@ class SparseRows(Blocked):
             return None
         if self.inside.full is None or self.inside.ready is None:
             return self._adjoint(self.X, self.shift, self.lines_done, self.powers)
-        return self._adjoint(self.inside.ready, self.outside, lines_done=True)  # they need not be shifted again
+        # They need not be shifted again.
+        return replace(
+            self._adjoint(self.inside.ready, self.outside, lines_done=True), asked=self.shift and self.shift.H
+        )
+
+    def shift_of(self) -> LowRank | None:
+        """The shift, as far as it is subtracted here; all of it, where the entries have been shifted before."""
+        return self.shift if self.asked is None else self.asked
 
     def _adjoint(self, X: CSR, shift: LowRank | None, lines_done: bool, powers: Powers = (0, 0)) -> "SparseRows":
         """The adjoint of X minus its shift, sorted by its own rows."""
         X, shift, kind = adjoint_of(X), shift and shift.H, self.dtype if lines_done else self.kind
         changes = {"X": X, "shift": shift, "lines_done": lines_done, "kind": kind, "powers": powers[::-1]}
-        return replace(self, memo={}, full_columns=None, **changes)
+        return replace(self, memo={}, full_columns=None, asked=self.asked and self.asked.H, **changes)
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
-        return replace(self, shift=shift, lines_done=False)
+        return replace(self, shift=shift, lines_done=False, asked=None)
 
     def _full_lines(self, shift: LowRank) -> FullLines | None:
         """The rows and the columns that are nearly full, with their shift; None if there are none."""

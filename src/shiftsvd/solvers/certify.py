@@ -74,10 +74,11 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     late = np.flatnonzero(~(errors <= tol))
     residuals = np.hypot(np.linalg.norm(right, axis=0), np.linalg.norm(left, axis=0)) / np.sqrt(2) / (F.S[0] or 1.0)
     doubtful = F.info.missed_below is None  # the solver does not know what it missed, as one of all values does
-    known = certified(ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, doubtful)
+    known = certified(A, ritz, F.S, residuals, errors, late, max(tol, MISSED_TOL), rounded, doubtful)
     known = replace(known, late=np.flatnonzero(~(known.value_errors <= tol)))  # what is proven may be within it
     leaning = np.where(F.S > 0, np.linalg.norm(right, axis=0) / np.where(F.S > 0, F.S, 1), 1.0)
     angles = _angles(ritz, known.vector_errors, inner(V, given), F.S) + leaning
+    angles += shift_rounding(A) / np.maximum(F.S, TINY)  # of the left ones, which lie along A v
     n_passes = F.info.n_passes + 3 + sweeps * A.costs.gram_reads
     F.info = replace(known, vector_errors=np.minimum(angles, 1.0)).told(replace(F.info, n_passes=n_passes))
     return F

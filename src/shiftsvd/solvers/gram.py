@@ -138,12 +138,13 @@ class Gram(Solver):
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
     """So many of the largest eigenvalues of G, descending, none below 0, and their vectors."""
     n = len(G)
-    if count == n:
-        theta, Z = np.linalg.eigh(G)
-    else:  # in a unit of G: what this routine takes for small is not relative to anything
+    theta, Z = np.zeros(0), G
+    if count < n:  # in a unit of G: what this routine takes for small is not relative to anything
         unit = 2.0 ** np.frexp(np.max(np.abs(G)))[1]
         theta, Z = linalg.eigh(G / unit, subset_by_index=[n - count, n - 1], overwrite_a=True, check_finite=False)
         theta *= unit
+    if len(theta) < count:  # of values that are equal to rounding it finds some
+        theta, Z = np.linalg.eigh(G)
     return np.maximum(theta[::-1], 0), Z[:, ::-1]
 
 

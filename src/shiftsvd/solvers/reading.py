@@ -79,7 +79,7 @@ def read(
     residuals = np.where(S > 0, seen.r[:k] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
-    known = certified(seen, S, residuals, told, late, max(tol, missed_tol), rounded)
+    known = certified(A, seen, S, residuals, told, late, max(tol, missed_tol), rounded)
     return Reading(V, S, replace(known, vector_errors=_returned(A, S, known.vector_errors)), n_passes)
 
 
@@ -126,8 +126,12 @@ def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: fl
 
 
 def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
-    """Bounds of sines for vectors in the precision of the data; those of values reported as 0 may be any."""
-    return np.where(S > 0, np.minimum(sines + float(np.finfo(A.dtype).eps), 1.0), 1.0)
+    """Bounds of sines for vectors in the precision of the data; those of values reported as 0 may be any.
+
+    ``A v``, along which a vector on the left lies, is rounded at the level of the shift.
+    """
+    rounded = float(np.finfo(A.dtype).eps) + shift_rounding(A) / np.maximum(S, TINY)
+    return np.where(S > 0, np.minimum(sines + rounded, 1.0), 1.0)
 
 
 def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
@@ -139,6 +143,7 @@ def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
 
 
 def certified(
+    A: Operator,
     ritz: Ritz,
     S: Vector,
     residuals: Vector,
@@ -162,7 +167,9 @@ def certified(
     if proven:
         placed = ritz.placed(S) + rounded
         errors = np.where((S > 0) & np.isfinite(placed), placed, errors)
-    return Certificate(residuals, errors, late, ritz.angles(k, proven), missed, bool(complete))
+    # Vectors of the squares turn by what a shift that is rounded does to these.
+    squares = replace(ritz, measured=ritz.noise() + 2 * float(S[0]) * shift_rounding(A) / TURNING)
+    return Certificate(residuals, errors, late, squares.angles(k, proven), missed, bool(complete))
 
 
 def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:

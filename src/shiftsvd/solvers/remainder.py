@@ -28,7 +28,8 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     file two reads.
     """
     if factors.rest is not None:
-        return float(np.hypot(factors.rest, np.sqrt(2) * _rounded(A, F.S)))
+        dropped = float(np.linalg.norm(factors.S[: len(F.S)][F.S == 0]))  # values that are reported as 0
+        return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _rounded(A, F.S)))
     if norm is None:
         return None
     square = norm**2 - float(F.S @ F.S)

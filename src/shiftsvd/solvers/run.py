@@ -85,6 +85,10 @@ class Run:
             if due > 0 and not self._at_end():
                 continue
             ritz, Z, k = self._check()
+            lacking = self._lacking(ritz)
+            if lacking > 0 and not self._at_end():
+                due = max(1, int(lacking / (self.b * ritz.theta[0])))  # a column adds no more than the first has
+                continue
             excess = self._excess(ritz, k)
             stuck = self._stuck(ritz, excess, history)
             if not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck):
@@ -152,6 +156,10 @@ class Run:
         ritz = Ritz(theta, E, self.products.eps, self.missed.level, self.products.noise(first), zero=zero)
         self.checked = self.products.n_steps, (ritz, Z, k)
         return ritz, Z, k
+
+    def _lacking(self, ritz: Ritz) -> float:
+        """What all Ritz values together lack of the share that is asked for; none where they have it."""
+        return self.total * self.share - float(np.sum(np.maximum(ritz.theta, 0))) if self.share else 0.0
 
     def _needs(self, ritz: Ritz, k: int) -> Needs:
         """What has to be shown: that no more than may be was missed."""
