@@ -137,7 +137,7 @@ test-sdist: ## the tests of the sdist in dist/, where it is unpacked
 	@$(MAKE) --no-print-directory -C build/sdist test
 
 check-tag: ## whether TAG is the version in pyproject.toml: make check-tag TAG=v0.1.0
-	@"$(PYTHON)" tools/tag.py "$(TAG)"
+	@"$(PYTHON)" tools/tag.py "$$TAG"
 
 clean: ## everything that was made here
 	rm -rf docs/_build docs/auto_gallery docs/api/generated docs/api/uses
