@@ -7,11 +7,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from shiftsvd.backends.disk import DiskRows
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.native import native
-from shiftsvd.operators import Operator
+from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
@@ -198,7 +199,8 @@ def check_room(
 
     What these add is seen by `decompose`; so is what becomes of a matrix whose entries are changed.
     """
-    if A.costs.file_bytes and not preparation.entries:
+    read = A.A if isinstance(A, Adjoint) else A
+    if isinstance(read, DiskRows) and not preparation.entries:  # others may have to be read to know their costs
         within(memory_limit, A, k, solver, tol)
 
 

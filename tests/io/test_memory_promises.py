@@ -248,3 +248,49 @@ def test_what_would_not_fit_is_refused_before_the_file_is_read(kind: Any) -> Non
         with pytest.raises(ValueError, match=r"needs about .* more than the limit of 10 MB"):
             fit()
         assert source.n_reads == 0
+
+
+OF_LIMIT = """
+import h5py, numpy as np, shiftsvd as ss
+from shiftsvd.io import open_matrix
+path, limit, k = sys.argv[1], sys.argv[2], int(sys.argv[3])
+ss.svd(np.random.default_rng(0).random((300, 40)), 3, solver="lanczos", rng=0)
+ready()
+try:
+    A, _ = open_matrix(path, memory_limit=limit, stream=True, n_threads=2)
+    ss.svd(A, k, shift="mean", solver="lanczos", rng=0, n_threads=2, memory_limit=limit)
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.parametrize("k", [3, 12])
+def test_all_components_of_a_tall_file_take_no_more_than_some(k: int, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((1_500_000, 12), np.float32))
+    found = measured_python(OF_LIMIT, tmp_path / "X.npy", "60MB", str(k))
+    assert found.code == 0, found.err
+    assert not found.out
+    assert found.growth <= 1.1 * 60e6
+
+
+@pytest.mark.parametrize("limit", [45e6, 200e6])
+@pytest.mark.parametrize("kind", ["csr", "dense"])
+def test_chunks_that_are_inflated_count(kind: str, limit: float, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    rng, packed = np.random.default_rng(0), {"compression": "gzip", "compression_opts": 1}
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        if kind == "dense":
+            X = rng.standard_normal((4000, 1000), np.float32)
+            file.create_dataset("X", data=X, chunks=(4000, 500), **packed)
+        else:
+            S = sparse.random_array((4000, 1000), density=0.5, format="csr", rng=rng, dtype=np.float32)
+            group = file.create_group("X")
+            group.attrs["shape"], group.attrs["encoding-type"] = S.shape, "csr_matrix"
+            for name in ("data", "indices", "indptr"):
+                part = getattr(S, name)
+                group.create_dataset(name, data=part, chunks=part.shape, **packed)
+    found = measured_python(OF_LIMIT, tmp_path / "X.h5", str(int(limit)), "3")
+    assert found.code == 0, found.err
+    assert found.growth <= 1.1 * limit
+    assert bool(found.out) == (limit < 1e8)

@@ -14,6 +14,8 @@ EPS = float(np.finfo(np.float64).eps)
 MARGIN = 1000.0
 # Where the rounding of one factor is more than this of what is left, both factors are needed as they are.
 PART = 0.2
+# Bytes of a factor up to which it is made whole for that, where the data are not held.
+HELD = 2**24
 # Rounding to nearest moves a number by so many units, as a root mean square over numbers of all sizes.
 NEAREST = 0.2
 
@@ -36,7 +38,8 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
     if square >= MARGIN * _doubt(A, norm, F.S, _unit(A)):
         return float(np.sqrt(square))
     direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
-    if factors.factor_passes and direct is not None and _rounded(A, F.S) > PART * direct:
+    small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= HELD
+    if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > PART * direct:
         direct = (A - F).frobenius_norm()  # the rounding of vectors is most of it: a model of that is not enough
     # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
     return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct

@@ -58,9 +58,9 @@ class ArrayRows(RowSource):
         return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
 
     def decoding_bytes(self, readers: int) -> int:
-        """All chunks of some rows, which Zarr decodes at once; HDF5 decodes one after another."""
+        """All chunks of some rows, which Zarr decodes at once; of HDF5, each read decodes one after another."""
         if isinstance(self.array, H5Array) or not self.array.chunks:
-            return 0
+            return readers * decoding(self.array)
         return readers * self.array.chunks[0] * self.shape[1] * self.dtype.itemsize
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
@@ -88,6 +88,10 @@ class CsrRows(RowSource):
         """How many entries the file stores."""
         return int(self.indptr[-1])
 
+    def decoding_bytes(self, readers: int) -> int:
+        """Chunks of values, then those of indices: of these, few are read in part."""
+        return readers * max(decoding(self.data), decoding(self.indices))
+
     def edges(self, n_bytes: int) -> list[int]:
         """Rows nearest to where so many bytes have been read."""
         index = 4 if max(n_bytes, self.shape[1]) <= np.iinfo(np.int32).max else 8
@@ -104,6 +108,18 @@ class CsrRows(RowSource):
             if self.conjugate and data.dtype.kind == "c":
                 data = data.conj()
             return csr_array((data, indices, self.indptr[lo : hi + 1] - first), shape=(hi - lo, self.shape[1]))
+
+
+def decoding(array: Lazy) -> int:
+    """Bytes that a read of a range takes to decode chunks, beside what it gives.
+
+    A chunk is held as it was packed, inflated, and in the order of its numbers; Zarr decodes the first and the last
+    chunk of a range, of which only a part is wanted, at the same time.
+    """
+    inside_hdf5 = isinstance(array, H5Array)
+    if not array.chunks or (inside_hdf5 and not array.is_unpacked_here):  # type: ignore[attr-defined]
+        return 0
+    return int((3 if inside_hdf5 else 6) * math.prod(array.chunks) * np.dtype(array.dtype).itemsize)
 
 
 def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:

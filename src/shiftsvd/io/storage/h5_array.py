@@ -142,6 +142,11 @@ class H5Array:
         """Shape of a chunk."""
         return self.dataset.chunks and tuple(self.dataset.chunks)
 
+    @property
+    def is_unpacked_here(self) -> bool:
+        """Whether each read inflates chunks itself; HDF5 does that for one read after another."""
+        return bool(self._filters)
+
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         lo, hi = rows.start, rows.stop
         return self._unpacked(lo, hi) if self._filters else np.asarray(self.dataset[lo:hi])
