@@ -2,7 +2,6 @@
 
 import glob
 import os
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -25,6 +24,7 @@ from shiftsvd.io.transpose import adjoint_blocks
 from shiftsvd.io.variants.decoding import decode
 from shiftsvd.io.variants.plink import SUFFIXES as PLINK
 from shiftsvd.runs.external import external_files
+from shiftsvd.runs.keeper import temporary_folder
 from shiftsvd.runs.memory import limit_of
 
 _SUFFIXES = (".h5ad", ".h5", ".zarr")
@@ -193,8 +193,8 @@ def _in_memory(matrix: Any, flip: bool, n_bytes: int) -> Iterator[Block]:
 def _replacing(path_in: Path, path: Path) -> Iterator[Path]:
     """Where to write; it gets its name when complete, and leaves nothing if it does not."""
     try:
-        with tempfile.TemporaryDirectory(".part", f".{path.name}.", path.absolute().parent) as folder:
-            part = Path(folder) / path.name
+        with temporary_folder(f".{path.name}.", ".part", path.absolute().parent) as folder:
+            part = folder / path.name
             yield part
             _settle(part, path)
     except (OSError, RuntimeError) as error:

@@ -53,8 +53,18 @@ def available_memory() -> int | None:
 
 def limit_of(memory_limit: int | str | None) -> int | None:
     """Bytes that may be taken: the limit, else half of the available memory, if the system tells."""
+    if memory_limit is not None:
+        return parse_bytes(memory_limit)
     free = available_memory()
-    return parse_bytes(memory_limit) if memory_limit is not None else free and free // 2
+    return free and min(free // 2, *_most_by_default)
+
+
+_most_by_default: list[int] = [2**63 - 1]
+
+
+def limit_by_default(limit: int) -> None:
+    """Have the default limit of this process pass this one nowhere, however much memory others give back."""
+    _most_by_default[:] = [limit]
 
 
 def spare(needed: float, memory_limit: int | str | None) -> bool:

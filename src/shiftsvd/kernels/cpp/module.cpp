@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "keeper.hpp"
 #include "panels.hpp"
 #include "processor.hpp"
 #include "rows.hpp"
@@ -379,6 +380,8 @@ NB_MODULE(_compiled, m) {
   define_statistics<double, std::int32_t>(m);
   define_statistics<float, std::int64_t>(m);
   define_statistics<double, std::int64_t>(m);
+  m.def("keep", &keep, nb::arg("limit"), nb::arg("line"));
+  m.def("discard", &discard, nb::arg("folders"));
   const char *names[] = {"baseline", "AVX2", "AVX-512"};
   m.attr("instruction_set") = names[int(isa)];
   m.attr("panel_bytes") = panel_bytes;
