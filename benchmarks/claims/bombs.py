@@ -29,6 +29,7 @@ LIMITED = (
     "open('/proc/self/status') if 'VmData' in line).split()[1]); "
     "resource.setrlimit(resource.RLIMIT_DATA, (data + int(sys.argv.pop(1)),) * 2); main(sys.argv[1:])"
 )
+BURST = 10**8  # bytes that threads may touch between two looks of the watcher
 STOP = 8 * 10**9  # bytes of data that no command gets, kept or not
 
 
@@ -56,7 +57,7 @@ def explode(name: str, memory: str, kept: str) -> tuple[Measured, float]:
 def bombs(only: str, memory: str, kept: str) -> int:
     """Print a line for each bomb, and return how many were not held."""
     limit, before, wrong = parse_bytes(memory), start(), 0
-    bound = limit + slack_of(limit) + 10**8
+    bound = limit + slack_of(limit) + BURST
     print(f"--memory {memory}; stated: {bound / 1e6:.0f} MB above a start of {before / 1e6:.0f} MB; kept: {kept}")
     print(f"{'bomb':40} {'peak MB':>8} {'seconds':>8} {'code':>5} {'lines':>6}  what was said")
     names = [name for name in BOMBS if only.lower() in name.lower()]

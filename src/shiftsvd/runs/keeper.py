@@ -17,8 +17,11 @@ from threading import Thread
 from typing import Final
 
 from shiftsvd.kernels import best
-from shiftsvd.runs.memory import PROGRAM, limit_by_default, limit_of, shown_bytes
+from shiftsvd.runs.memory import limit_by_default, limit_of, shown_bytes
 
+# Bytes that the command takes for itself: 150 MB with the packages of a format, 40 MB while a report is drawn, 30 MB as
+# the client of Dask's workers, and some room (fits of 3000 x 60 in each format took up to 195 MB in all).
+_OWN: Final = 250_000_000
 _PAUSE: Final = 0.002  # seconds between two looks of the watcher in Python
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 _STATM: Final = Path("/proc/self/statm")
@@ -27,8 +30,8 @@ _folders: list[str] = []
 
 
 def slack_of(limit: int) -> int:
-    """Bytes that a command may take beyond its limit: a tenth, since predictions hold so closely, and its packages."""
-    return limit // 10 + PROGRAM
+    """Bytes that a command may take beyond its limit: a tenth, to which predictions hold, and what it is itself."""
+    return limit // 10 + _OWN
 
 
 def keep_memory(memory_limit: int | str | None, files: str) -> None:
