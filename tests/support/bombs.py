@@ -131,7 +131,7 @@ def lz4_of_hdf5() -> bytes:
 
 def lzf() -> bytes:
     """A byte, then references of 264 bytes to the one before."""
-    return b"\x00\x00" + b"\xe0\xff\x00" * (6 * MIB)
+    return b"\x00\x00" + b"\xe0\xff\x00" * (3 * MIB)
 
 
 def names_of_h5ad(folder: Path, write: Callable[[Any], None]) -> Words:
@@ -480,10 +480,10 @@ def manifest(folder: Path) -> Words:
 
 
 def many_chunks(folder: Path) -> Words:
-    """A million chunks of 1 kB that were never written."""
+    """Chunks of 1 kB that were never written: a line tells the seconds of each read, of which this command needs one."""
     with pytest.importorskip("h5py").File(folder / "a.h5", "w") as file:
-        file.create_dataset("X", (1_000_000, 128), "f8", chunks=(1, 128), compression="gzip")
-    return fit(folder / "a.h5")
+        file.create_dataset("X", (120_000, 128), "f8", chunks=(1, 128), compression="gzip")
+    return ["info", folder / "a.h5"]
 
 
 def lzma_zeros() -> bytes:
@@ -507,7 +507,7 @@ BOMBS: dict[str, Bomb] = {
     "HDF5: lz4": in_hdf5(LZ4)(lz4_of_hdf5),
     "HDF5: lzf": in_hdf5(LZF)(lzf),
     "HDF5: bzip2": in_hdf5(BZ2)(lambda: bz2.compress(bytes(GIB))),
-    "HDF5: a million chunks of 1 kB": many_chunks,
+    "HDF5: 120,000 chunks of 1 kB": many_chunks,
     "HDF5: indices of CSR": h5_sparse_indices,
     "h5ad: names, deflate twice": h5ad_names,
     "h5ad: names that share a text": h5ad_shared_text,
