@@ -480,7 +480,7 @@ def manifest(folder: Path) -> Words:
 
 
 def many_chunks(folder: Path) -> Words:
-    """Chunks of 1 kB that were never written: a line tells the seconds of each read, of which this command needs one."""
+    """Chunks of 1 kB that were never written: a line tells the seconds of each read, of which this needs one."""
     with pytest.importorskip("h5py").File(folder / "a.h5", "w") as file:
         file.create_dataset("X", (120_000, 128), "f8", chunks=(1, 128), compression="gzip")
     return ["info", folder / "a.h5"]

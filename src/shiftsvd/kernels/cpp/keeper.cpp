@@ -103,7 +103,9 @@ void discard(const std::vector<std::string> &folders) {
 
 namespace shiftsvd {
 
-bool keep(std::int64_t, const std::string &) { return false; }
+bool keep(std::int64_t, const std::string &) {
+  return false;
+}
 void discard(const std::vector<std::string> &) {}
 
 }  // namespace shiftsvd
