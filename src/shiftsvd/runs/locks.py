@@ -10,6 +10,7 @@ from typing import Any, Final
 from filelock import FileLock, Timeout
 
 from shiftsvd.runs.lock_files import TakenError, guard_of, known, made, myself
+from shiftsvd.runs.temporary import kind_of
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _TRIES: Final = 20  # to make the folder of a lock, which those who end remove
@@ -23,13 +24,25 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     ------
     BlockingIOError
         If another process does, or another thread of this one; it says who.
+    FileExistsError
+        If a file that is no lock of this library has the name of the lock.
     """
+    if kind_of(lock) is not None and not _is_lock(lock):
+        raise FileExistsError(f"{lock} is not a lock of shiftsvd; remove it, or give another name than {what}")
     with ExitStack() as stack:
         try:
             _enter(stack, lock)
         except (Timeout, TakenError):
             raise BlockingIOError(_busy(lock, what)) from None
         yield
+
+
+def _is_lock(file: Path) -> bool:
+    """Whether this library made a lock file: it names its holder, or is empty since a kill or just now."""
+    try:
+        return kind_of(file) == "a file" and (file.stat().st_size == 0 or "pid" in known(file))
+    except FileNotFoundError:  # removed just now
+        return True
 
 
 def files_of(lock: Path) -> set[Path]:
