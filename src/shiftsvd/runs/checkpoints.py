@@ -178,7 +178,7 @@ class _Reads:
 
     def clear(self) -> None:
         """The run is over: nothing is left to resume."""
-        for file in list(self.home.iterdir()):
+        for file in sorted(self.home.iterdir()):  # run.json last: without it records are those of nobody
             if re.fullmatch(FILES, file.name) and kind_of(file) in REPLACEABLE:
                 file.unlink(missing_ok=True)
 
