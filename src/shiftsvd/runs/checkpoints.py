@@ -57,7 +57,8 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
     folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
-    unbroken run. The folder is emptied when the block ends without an error.
+    unbroken run. When the block ends without an error, these files are removed, and the folder if it is empty then and
+    was not before.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     Raises
     ------
     ValueError
-        If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`).
+        If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`), or other
+        files and no checkpoint; nothing in it is touched then.
     BlockingIOError
         If another process, or another block of this one, works in the folder.
     OSError
