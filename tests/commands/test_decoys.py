@@ -361,3 +361,29 @@ def test_a_folder_of_zarr_that_is_not_all_ours_is_not_replaced(change: str, made
     before = tree(home)
     assert case.run(home, "--force") == 1
     assert tree(home) == before
+
+
+def test_the_data_of_a_fit_are_never_its_output(made: Made) -> None:
+    _, home, _ = made("fit into parents")
+    (home / "in" / "X.npy").rename(home / "in" / "scores.npy")
+    before = tree(home)
+    line = ["fit", str(home / "in" / "scores.npy"), "-k", "2", "--scores", "npy", "--no-report", "-o", str(home / "in")]
+    assert invoke(*line, "--force").exit_code == 1
+    assert tree(home) == before
+
+
+@pytest.mark.parametrize("kind", ["text", "folder", "link", "pipe"])
+def test_what_has_the_name_of_a_lock_and_is_none_is_left_and_named(kind: str, made: Made) -> None:
+    case, home, _ = made("transform")
+    lock = lock_of(home / case.out)
+    if kind == "text":
+        lock.write_bytes(b"mine")
+    elif kind == "folder":
+        lock.mkdir()
+    elif kind == "link":
+        lock.symlink_to(home / "in" / "X.npy")
+    else:
+        os.mkfifo(lock)
+    before = tree(home)
+    assert case.run(home) == 1
+    assert tree(home) == before

@@ -23,7 +23,6 @@ from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.outputs import FULL
 from shiftsvd.runs.temporary import (
     MARK,
-    REPLACEABLE,
     kind_of,
     left_stages,
     remove_stages,
@@ -181,7 +180,7 @@ class _Reads:
     def clear(self) -> None:
         """The run is over: nothing is left to resume."""
         for file in sorted(self.home.iterdir()):  # run.json last: without it records are those of nobody
-            if re.fullmatch(FILES, file.name) and kind_of(file) in REPLACEABLE:
+            if re.fullmatch(FILES, file.name) and kind_of(file) in ("a file", "a link"):
                 file.unlink(missing_ok=True)
 
     def _digest(self, content: bytes | memoryview) -> bytes:

@@ -27,7 +27,7 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     FileExistsError
         If a file that is no lock of this library has the name of the lock.
     """
-    if kind_of(lock) is not None and not _is_lock(lock):
+    if not _is_free(lock):
         raise FileExistsError(f"{lock} is not a lock of shiftsvd; remove it, or give another name than {what}")
     with ExitStack() as stack:
         try:
@@ -37,10 +37,11 @@ def held(lock: Path, what: Path) -> Iterator[None]:
         yield
 
 
-def _is_lock(file: Path) -> bool:
-    """Whether this library made a lock file: it names its holder, or is empty since a kill or just now."""
+def _is_free(lock: Path) -> bool:
+    """Whether the name of a lock belongs to nothing, or to a lock: it names its holder, or is empty after a kill."""
+    kind = kind_of(lock)
     try:
-        return kind_of(file) == "a file" and (file.stat().st_size == 0 or "pid" in known(file))
+        return kind is None or (kind == "a file" and b'"pid"' in (lock.read_bytes() or b'"pid"'))
     except FileNotFoundError:  # removed just now
         return True
 

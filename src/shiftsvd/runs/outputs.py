@@ -12,11 +12,11 @@ from typing import Final, Self
 
 from shiftsvd.runs.locks import held
 from shiftsvd.runs.temporary import (
-    REPLACEABLE,
     kind_of,
     lock_of,
     remove_stages,
     rename,
+    replaceable,
     settle,
     settle_folder,
     stage_of,
@@ -43,14 +43,7 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
         If a path exists and cannot be replaced, or its folder can neither be written to nor be made.
     """
     for path in paths:
-        kind = kind_of(path)
-        if kind == "a folder" and not recognised(path):
-            raise FileExistsError(
-                f"{path} cannot be written: it is a folder that shiftsvd did not write; give another name"
-            )
-        if kind not in (None, "a folder", *REPLACEABLE):
-            raise FileExistsError(f"{path} cannot be written: it is {kind}, which is never replaced; give another name")
-        if kind is not None and not force:
+        if replaceable(path, recognised(path)) is not None and not force:
             raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
         _refuse_folder(path, force)
 

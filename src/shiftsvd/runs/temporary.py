@@ -21,7 +21,6 @@ _KINDS: Final = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-REPLACEABLE: Final = ("a file", "a link")
 
 
 def kind_of(path: Path) -> str | None:
@@ -63,17 +62,27 @@ def remove_stages(folder: Path, names: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def rename(part: Path, path: Path) -> None:
-    """Rename a finished file or folder; replace a file or link of that name, and a folder by a folder.
+def replaceable(path: Path, by_folder: bool = False) -> str | None:
+    """Return what `kind_of` says of a place for a finished file, or folder.
 
     Raises
     ------
     FileExistsError
-        If the name belongs to a pipe, a socket, a device, or to a folder where `part` is a file.
+        If it is neither a file nor a link, nor a folder for a folder.
     """
     kind = kind_of(path)
-    if kind is not None and kind not in REPLACEABLE and not (kind == "a folder" and part.is_dir()):
+    if kind == "a folder" and not by_folder:
+        raise FileExistsError(
+            f"{path} cannot be written: it is a folder that shiftsvd did not write; give another name"
+        )
+    if kind not in (None, "a file", "a link", "a folder"):
         raise FileExistsError(f"{path} cannot be written: it is {kind}, which is never replaced; give another name")
+    return kind
+
+
+def rename(part: Path, path: Path) -> None:
+    """Rename a finished file or folder; what is `replaceable` by it is replaced."""
+    kind = replaceable(path, part.is_dir())
     if kind is None or not part.is_dir():
         part.replace(path)
         return

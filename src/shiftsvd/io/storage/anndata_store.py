@@ -121,11 +121,6 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
 
 def is_converted(folder: Path) -> bool:
     """Whether a folder is Zarr that this module wrote, and nobody has put anything else into it."""
-    try:
-        if json.loads((folder / ".zattrs").read_bytes()).get(_WRITER) != "shiftsvd":
-            return False
-    except (OSError, ValueError, AttributeError):
-        return False
     for home, folders, files in os.walk(folder):
         inside = Path(home)
         ours = inside.relative_to(folder).as_posix().removeprefix(".") in _PARTS
@@ -133,7 +128,10 @@ def is_converted(folder: Path) -> bool:
             return False
         if any(kind_of(inside / name) not in ("a file", "a folder") for name in (*folders, *files)):
             return False
-    return True
+    try:
+        return bool(json.loads((folder / ".zattrs").read_bytes()).get(_WRITER) == "shiftsvd")
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def write(
