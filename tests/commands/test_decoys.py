@@ -20,7 +20,7 @@ from shiftsvd.cli import main
 from shiftsvd.paper import command
 from shiftsvd.runs.checkpoints import LOCK
 from shiftsvd.runs.outputs import Outputs
-from shiftsvd.runs.temporary import lock_of, stage_of
+from shiftsvd.runs.temporary import BEFORE, lock_of, stage_of
 from tests.support.commands import invoke
 
 pytest.importorskip("fcntl", reason="pipes with names")
@@ -385,5 +385,16 @@ def test_what_has_the_name_of_a_lock_and_is_none_is_left_and_named(kind: str, ma
     else:
         os.mkfifo(lock)
     before = tree(home)
+    assert case.run(home) == 1
+    assert tree(home) == before
+
+
+def test_a_folder_that_was_about_to_be_replaced_is_put_back(made: Made) -> None:
+    case, home, _ = made("convert to Zarr")
+    assert case.run(home) == 0
+    before, folder = tree(home), home / case.out
+    stage = stage_of(folder)
+    stage.mkdir()
+    folder.rename(stage / f"{folder.name}{BEFORE}")  # as a kill between the two renames leaves it
     assert case.run(home) == 1
     assert tree(home) == before

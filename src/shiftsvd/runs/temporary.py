@@ -11,6 +11,7 @@ from secrets import token_hex
 from typing import Final
 
 MARK: Final = "shiftsvd"
+BEFORE: Final = f".{MARK}-before"  # of a folder that is about to be replaced
 UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # of a folder, on some file systems
 _KINDS: Final = {
     stat.S_IFREG: "a file",
@@ -54,9 +55,12 @@ def left_stages(folder: Path, names: str) -> list[Path]:
 
 
 def remove_stages(folder: Path, names: str) -> None:
-    """Remove the stages that `left_stages` finds."""
+    """Remove the stages that `left_stages` finds; put back what a kill in the middle of `rename` left in one."""
     for path in left_stages(folder, names):
         if kind_of(path) == "a folder":
+            for before in path.glob(f"*{BEFORE}"):
+                if kind_of(place := folder / before.name.removesuffix(BEFORE)) is None:
+                    before.rename(place)
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
@@ -86,7 +90,7 @@ def rename(part: Path, path: Path) -> None:
     if kind is None or not part.is_dir():
         part.replace(path)
         return
-    aside = part.with_name(f"{part.name}.{MARK}-before")  # no system call replaces a folder that is not empty
+    aside = part.with_name(f"{part.name}{BEFORE}")  # no system call replaces a folder that is not empty
     path.rename(aside)
     try:
         part.rename(path)
