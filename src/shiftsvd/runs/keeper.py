@@ -52,9 +52,9 @@ def keep_memory(memory_limit: int | str | None, files: str) -> None:
 
 
 @contextmanager
-def temporary_folder(prefix: str, suffix: str = "", parent: Path | None = None) -> Iterator[Path]:
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """Make a folder that is removed at the end, also where the keeper ends the process."""
-    with tempfile.TemporaryDirectory(suffix, prefix, parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
         _folders.append(folder)
         _discard(_folders)
         try:
