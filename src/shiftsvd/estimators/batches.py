@@ -194,8 +194,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Parameters
     ----------
     a, b : PCA
-        Of the same settings, `random_state` being a number, so that both have the same test matrix, if they have
-        one. Neither is changed.
+        With the same features, `shift` and `scale`, and with the same number as `random_state`, so that sketches have
+        the same test matrix. Neither is changed.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Raises
     ------
     ValueError
-        Where one was not fitted by `partial_fit`, or test matrices, scales, or the names of the features differ.
+        If one was not fitted by `partial_fit`, or if shifts, scales, test matrices or features differ.
 
     See Also
     --------
@@ -227,9 +227,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
             raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
-    names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
-    if names is not None and others is not None and not np.array_equal(names, others):
-        raise ValueError("merge_pca needs the same features in the same order, got two lists of names")
+    _check_alike(a, b)
+    names = getattr(a, "feature_names_in_", getattr(b, "feature_names_in_", None))
     both: PCA = clone(a)
     both.n_features_in_ = a.n_features_in_
     if names is not None:
@@ -238,6 +237,38 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     assert b._stream is not None
     both._keep(a._stream.merged(b._stream))
     return both
+
+
+def _check_alike(a: "PCA", b: "PCA") -> None:
+    """Refuse to join fits of different columns, or about different shifts."""
+    if a.n_features_in_ != b.n_features_in_:
+        raise ValueError(
+            f"merge_pca needs fits of the same features, got {a.n_features_in_} and {b.n_features_in_} of them. "
+            "Fit both on the same columns."
+        )
+    names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
+    if names is not None and others is not None and not np.array_equal(names, others):
+        raise ValueError(
+            f"merge_pca needs the same features in the same order, got {_listed(names)} and {_listed(others)}. "
+            "Select the same columns before both fits."
+        )
+    shift, other = (one._vector(one.n_features_in_) for one in (a, b))
+    alike = shift is other if shift is None or other is None else np.array_equal(shift, other)
+    if not alike:
+        raise ValueError(
+            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. "
+            "Call set_params(shift=...) on one of them; a stream can be read about any shift."
+        )
+
+
+def _short(setting: Any) -> str:
+    """A setting as a message shows it."""
+    return " ".join(f"{setting!r:.80}".split())
+
+
+def _listed(names: Any) -> str:
+    """The first names of features."""
+    return ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _is_fitted(name: str) -> bool:
