@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import cached_property
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -27,7 +28,7 @@ class Case:
     n_streams: int
     k: int
     container: str
-    shift: str | None
+    settings: dict[str, Any]
     what: str
 
     def fit(self) -> ss.PCA:
@@ -35,7 +36,7 @@ class Case:
         parts = np.split(np.arange(len(self.X)), self.cuts)
         streams = []
         for group in np.array_split(np.arange(len(parts)), self.n_streams):
-            pca = ss.PCA(self.k, shift=self.shift, random_state=0)
+            pca = ss.PCA(self.k, random_state=0, **self.settings)
             for at in group:
                 rows = parts[at]
                 w = None if self.weights is None else self.weights[rows]
@@ -48,7 +49,7 @@ class Case:
     @cached_property
     def exact(self) -> Vector:
         """The singular values."""
-        return exact_values(self.X, self.weights, centred=self.shift == "mean")[: self.k]
+        return exact_values(self.X, self.weights, centred="shift" not in self.settings)
 
 
 def exact_values(X: Panel, weights: Vector | None = None, centred: bool = True) -> Vector:
@@ -100,7 +101,9 @@ def within(pca: ss.PCA, exact: Vector, most: list[float] | None = None) -> bool:
 
 def graded(rng: np.random.Generator) -> Case:
     """A random case: columns or a rotated spectrum from 1 to 1e12, off-centre or not, with weights or without."""
-    n, m = int(rng.integers(2, 9)), int(rng.integers(10, 120))
+    n, m = int(rng.integers(2, 9)), int(rng.integers(10, 120) if rng.random() < 0.8 else rng.integers(600, 2000))
+    sketched = rng.random() < 0.1
+    n = 16 if sketched else n
     top = 10 ** rng.uniform(0, 12)
     scale = rng.permutation(np.geomspace(1, top, n)) * 10 ** rng.uniform(-3, 3)
     kind = rng.choice(["columns", "rotated", "correlated", "dependent"])
@@ -121,8 +124,12 @@ def graded(rng: np.random.Generator) -> Case:
         w[:2] = 1.0
     n_cuts = int(rng.integers(0, min(m, 20)))
     cuts = tuple(int(at) for at in np.sort(rng.choice(np.arange(1, m), n_cuts, replace=False)))
-    shift = "mean" if rng.random() < 0.85 else None
+    settings: dict[str, Any] = {} if rng.random() < 0.85 else {"shift": None}
+    k = n
+    if sketched:  # by a limit that the whole scatter matrix does not fit in
+        k, settings = 3, settings | {"memory_limit": "40kB", "n_oversamples": 3}
     container = str(rng.choice(list(CONTAINERS)))
     n_streams = int(rng.integers(1, n_cuts + 2)) if rng.random() < 0.5 else 1
-    what = f"{kind}, to {top:.0e}, {m} x {n}, off {off:.0e}, {len(cuts) + 1} batches, {n_streams} streams, {container}"
-    return Case(X, w, cuts, n_streams, n, container, shift, what)
+    cut = f"{len(cuts) + 1} batches, {n_streams} streams, {container}, {settings}"
+    what = f"{kind}, to {top:.0e}, {m} x {n}, off {off:.0e}, {cut}"
+    return Case(X, w, cuts, n_streams, k, container, settings, what)
