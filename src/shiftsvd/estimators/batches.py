@@ -38,10 +38,11 @@ class BatchPCA(FittedPCA):
         Returns
         -------
         PCA
-            Fitted from the second row on. Mean and total variance are exact; each exact variance lies between
-            `explained_variance_` and that plus `unseen_variance_`. Up to 4096 features all of the scatter matrix is
-            kept where `memory_limit` allows, and then the components are exact too, to rounding: the spectrum is
-            that of all rows. Beyond, they are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns.
+            Fitted from the second row on. Mean and total variance are exact. Up to 4096 features all of the scatter
+            matrix is kept where `memory_limit` allows; then ``info_.value_errors`` bound what rounding did to each
+            singular value. Beyond, the components are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns:
+            each exact variance lies between `explained_variance_` and that plus `unseen_variance_`, but for rounding;
+            ``info_.value_errors`` bound both.
 
         Raises
         ------
@@ -50,8 +51,14 @@ class BatchPCA(FittedPCA):
 
         Notes
         -----
-        Kept are n_features^2 numbers (134 MB for 4096 features), or of a sketch 4 n_features x ell: ``S Omega`` for
-        the scatter matrix S, to which neither the order nor the size of batches matters beyond rounding, and the
+        Kept are a triangular factor of dense rows, the squares of sparse batches of more than 256 rows, and the rows
+        that wait to be added: at most 4 n_features^2 numbers (540 MB for 4096 features). The factor errs in each
+        column relative to the norm of that column, so columns of very different sizes keep their digits; squares do,
+        too, unless such columns nearly depend on each other. A value that rounding does not tell from 0 is reported
+        as 0, with an infinite error unless it is proven to be below ``2 max(m, n) eps`` times the norm of the data.
+
+        A sketch has 4 n_features x ell numbers: ``S Omega`` for the scatter matrix S, to which neither the order nor
+        the size of batches matters beyond rounding, and the
         `ell` directions found so far, as by IncrementalPCA but sparse and with more of them; those depend on the order
         by what `ell` directions cannot hold. Both together are at least as near to S as the sketch alone, and never
         more than S. `shiftsvd.merge_pca` joins what was fitted apart, and `refine` comes nearer to the exact

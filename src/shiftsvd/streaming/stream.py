@@ -21,7 +21,7 @@ from shiftsvd.solvers.base import TOL
 from shiftsvd.streaming.scatter import EPS, Scatter, WholeScatter, is_dense
 from shiftsvd.streaming.sketched import SketchedScatter
 
-# Up to so many features all of the scatter matrix is kept, 134 MB at most.
+# Up to so many features all of the scatter matrix is kept, in 540 MB at most.
 WHOLE = 4096
 LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 
@@ -165,9 +165,10 @@ class Stream:
         # Means err by an ulp or two each time that they are made or joined, and so does what is subtracted.
         slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(_raw_squares(self.moments)))
         found = scatter.leading(k, slip)
-        unseen = total - found.rest - float(found.values @ found.values)
-        whole = unseen <= max(self.n_rows, len(squares)) * EPS * total
-        rest = found.rest if whole else max(total - float(found.values @ found.values), 0.0)
+        kept, rest, unseen = float(found.values @ found.values), found.rest, 0.0
+        if self.scatter.size < len(squares):  # a sketch: what is left of the total, with its rounding
+            rest = max(total - kept, 0.0)
+            unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
         return StreamSpectrum(
             np.minimum(found.values, np.sqrt(total)),
             found.vectors,
@@ -175,7 +176,7 @@ class Stream:
             total,
             float(np.linalg.norm(slip)),
             rest,
-            0.0 if whole else unseen,
+            unseen,
         )
 
     def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
