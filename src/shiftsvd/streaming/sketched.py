@@ -11,6 +11,7 @@ from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, subtract_product
 from shiftsvd.operators import Operator, Panel
+from shiftsvd.solvers.factors import rounding
 from shiftsvd.streaming.scatter import EPS, Scatter, ScatterPairs
 
 # Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
@@ -85,7 +86,7 @@ class SketchedScatter(Scatter):
         values, vectors = nystrom(TW, W, C.costs.gram_eps * float(np.linalg.norm(TW)))
         self.Y += Z
         self.eps = max(self.eps, C.costs.gram_eps)
-        self.slack = self.slack + EPS * max(C.shape) * squares
+        self.slack = self.slack + rounding(C, C.costs.gram_eps) * squares
         self._replace(vectors[:, :ell] * np.sqrt(values[:ell]))
         return reads
 
@@ -131,8 +132,8 @@ class SketchedScatter(Scatter):
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
         values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
         V, S, _ = linalg.svd(np.hstack([self.columns, vectors * np.sqrt(values)]), False, check_finite=False)
-        rounding = float(self.slack.sum()) + EPS * sum(V.shape) * float(S @ S)
-        errors = rounding_bounds(S[:k], float(np.linalg.norm(slip)), rounding)
+        squares = float(self.slack.sum()) + EPS * sum(V.shape) * float(S @ S)
+        errors = rounding_bounds(S[:k], float(np.linalg.norm(slip)), squares)
         return ScatterPairs(S[:k], V[:, :k], errors, float(S[k:] @ S[k:]))
 
     @property
