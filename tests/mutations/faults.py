@@ -426,8 +426,8 @@ FAULTS = (
     fault(
         "the weights of kept rows of a batch",
         "streaming/scatter.py",
-        "np.sqrt(weights)[:, None] * R",
-        "weights[:, None] * R",
+        "else np.sqrt(weights)[:, None]",
+        "else weights[:, None]",
         "backends/test_streaming.py",
         "estimators",
     ),
