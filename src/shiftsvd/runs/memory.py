@@ -1,6 +1,7 @@
 """Memory: sizes as people write them, what is free, what may be taken, and how much a process has grown."""
 
 import os
+import sys
 from dataclasses import dataclass
 
 from shiftsvd.kernels import thread_count
@@ -23,7 +24,7 @@ def parse_bytes(size: int | float | str) -> int:
             raise ValueError(f'memory_limit must be bytes or a text such as "2GB", got {size!r}') from None
     if not size > 0:
         raise ValueError(f"memory_limit must be positive, got {size!r}")
-    return int(size)
+    return int(min(size, sys.maxsize))  # inf is no limit
 
 
 def shown_bytes(n_bytes: float, digits: int = 3) -> str:
