@@ -333,8 +333,8 @@ FAULTS = (
     fault(
         "what entries err by",
         "solvers/known.py",
-        "error / F.S, 0)\n",
-        "0 * F.S, 0)\n",
+        "each / F.S, 0)",
+        "0 * F.S, 0)",
         "transforms",
         "solvers/test_bounds_of_fits.py",
     ),
