@@ -480,8 +480,8 @@ FAULTS = (
     fault(
         "1 in the weight of a term",
         "transforms/counting.py",
-        "+ 1 if self.use_idf",
-        "+ 0 if self.use_idf",
+        "/ some) + 1, 0)",
+        "/ some), 0)",
         "transforms/test_transforms.py",
         "transforms",
     ),
