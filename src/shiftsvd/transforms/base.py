@@ -161,7 +161,7 @@ class Transform(ABC):
         return np.ones((len(R), 1))
 
     def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
-        """Factors L and R of the sizes ``|L| |R|^T`` of what entries are differences of: these are what they round at.
+        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round relative to these.
 
         Parameters
         ----------
@@ -483,7 +483,7 @@ class Fitted:
         return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
 
     def rounding(self, R: Panel, weights: Vector | None) -> Vector | float:
-        """Bounds as those of `errors`, of what rounding does to entries that are differences, beside `units` of each.
+        """Bound the norms of the columns of what rounding does to entries that are differences, beside `units` of each.
 
         Parameters
         ----------
