@@ -341,8 +341,8 @@ FAULTS = (
     fault(
         "what entries err by",
         "solvers/known.py",
-        "error / F.S, 0)\n",
-        "0 * F.S, 0)\n",
+        "each / F.S, 0)",
+        "0 * F.S, 0)",
         "transforms",
         "solvers/test_bounds_of_fits.py",
     ),
@@ -480,8 +480,8 @@ FAULTS = (
     fault(
         "1 in the weight of a term",
         "transforms/counting.py",
-        "+ 1 if self.use_idf",
-        "+ 0 if self.use_idf",
+        "/ some) + 1, 0)",
+        "/ some), 0)",
         "transforms/test_transforms.py",
         "transforms",
     ),
