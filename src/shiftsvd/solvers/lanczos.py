@@ -23,6 +23,8 @@ QUICKEST = 2
 # short side n, as eigenvalues at the edge of the Marchenko-Pastur law lie n^(-2/3) apart. For n from 100 to 12 000, k
 # up to 100 and a tolerance of 1e-4, 6 + 1.2 k / b were measured; a fourth more is for what is drawn at random.
 NOISE, RESTARTED = 7.5, 1.5
+# Reads that measure the rounding of single precision, at the start and at the end, and one for digits of squares.
+JUDGED = 3
 # A tolerance ten times smaller takes a twentieth more.
 DIGITS = 20
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
@@ -41,10 +43,10 @@ class BlockLanczos(Solver):
     """Golden, Underwood & Golub's block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
 
     Lives on the short side (of files of few rows, see Notes): a basis of some 2 k columns in double precision,
-    orthogonalized in full, with thick restarts. Residuals come free with every step. When they promise the tolerance, a fresh random block goes through
-    some more products, until it has shown that nothing above ``sigma_k (1 + max(tol, missed_tol))`` can have been
-    missed; then the components are read off one last product with the data, together with the residuals that are
-    reported.
+    orthogonalized in full, with thick restarts. Residuals come free with every step. When they promise the tolerance,
+    a fresh random block goes through some more products, until it has shown that nothing above
+    ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
+    the data, together with the residuals that are reported.
     Products are in the precision of the data as long as the spectrum allows it, else in double.
 
     Parameters
@@ -77,9 +79,10 @@ class BlockLanczos(Solver):
     Notes
     -----
     One pass a step where the data are stored by their long side. Of files and Dask arrays that are read by their short
-    side too, as long as a basis on the long side takes no more memory than they do; else two. The last reading goes along with the probe, or takes
-    one of its own: for double data that are multiplied in single precision, after a probe that found something. With
-    a share of the variance for k, the basis grows until the share is met; the smallest such k is returned.
+    side too, as long as a basis on the long side takes no more memory than they do; else two. The last reading goes
+    along with the probe, or takes one of its own: for double data that are multiplied in single precision, after a
+    probe that found something. With a share of the variance for k, the basis grows until the share is met; the
+    smallest such k is returned.
 
     References
     ----------
@@ -228,14 +231,14 @@ class BlockLanczos(Solver):
         return 1 if self.on_long_side(A, k) else passes_per_step(tall(A))
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """Passes of a steep spectrum, and of noise; evenly spaced values take more (benchmarks/claims/foreseen.py)."""
+        """Passes of a steep spectrum, and of noise; evenly spaced values take more (benchmarks/claims/passes.py)."""
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
-        whole = -(-n // block) + QUICKEST  # the basis holds everything
-        least = min(-(-k // block) + QUICKEST, whole - 1)
+        whole = -(-n // block) + 1  # the basis holds everything, which is read off
+        least = min(-(-k // block) + QUICKEST, whole)
         slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / DIGITS
         noise = round((NOISE + RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
         most = max(noise, round(self.expected_passes(A, k)) // reads)
-        return least * reads, max(least, min(most, whole) if columns == n else most) * reads
+        return least * reads, max(least, min(most, whole + JUDGED) if columns == n else most) * reads
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
