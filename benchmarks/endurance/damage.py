@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.endurance.commands import Command, data, left, mixed, outputs
 from benchmarks.endurance.kills import told
+from shiftsvd.runs.temporary import stage_of
 
 LEAST = 6  # records of the run that is damaged
 Damage = Callable[[list[Path], np.random.Generator], None]
@@ -87,7 +88,7 @@ CLASSES: dict[str, Damage] = {
     "not there": removed,
     "a link": linked,
     "a folder": foldered,
-    "part of a record": lambda files, rng: (files[0].parent / "read-00099.npz.0a.part").write_bytes(b"PK") and None,
+    "part of a record": lambda files, rng: stage_of(files[0].with_name("read-00099.npz")).write_bytes(b"PK") and None,
     "no head": headed(b""),
     "head that is no JSON": headed(b"{"),
     "head of a list": headed(b"[]"),
