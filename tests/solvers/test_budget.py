@@ -53,6 +53,13 @@ def test_no_fit_reads_more_than_max_passes_and_once(kind: Any, name: str, limit:
         assert np.all(np.abs(F.S - exact) <= (known.value_errors + 1e-12) * F.S)
 
 
+def test_single_data_go_over_to_double_even_when_the_basis_holds_everything() -> None:
+    X = with_values((60, 33), np.r_[1e6, 1 / j[1:33]]).astype(np.float32)
+    F = ss.svd(X, 4, solver=ss.BlockLanczos(1e-3, block_size=32), rng=0)
+    assert F.info.converged
+    np.testing.assert_allclose(F.S, np.linalg.svd(X.astype(np.float64), compute_uv=False)[:4], rtol=1e-3)
+
+
 # --- foreseen -------------------------------------------------------------------------------------------------
 
 

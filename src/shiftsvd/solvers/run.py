@@ -98,7 +98,7 @@ class Run:
             excess = self._excess(ritz, k)
             stuck = self._stuck(ritz, excess, history)
             imprecise = not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck)
-            if imprecise and not self._at_end():
+            if imprecise and self._may_step():
                 start = self._begin_in_double(Z, k)
                 due, history = self._first_check(start), [(0.0, np.inf)]
                 continue
@@ -337,8 +337,12 @@ class Run:
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
-        used_up = not self.budget.allows(self.step_reads + self.last_reads) or self.missed.used_up
+        used_up = not self._may_step() or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
+
+    def _may_step(self) -> bool:
+        """Whether reads are left for one more product, and the reading after it."""
+        return self.budget.allows(self.step_reads + self.last_reads)
 
     def _first_check(self, start: Panel | None) -> int:
         """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""
