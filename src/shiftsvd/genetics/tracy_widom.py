@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import airy
 
+from shiftsvd.numerics.panels import unmasked
+
 Vector = npt.NDArray[np.float64]
 
 _NODES: Final = 80  # of the quadrature: with them the law is known to rounding
@@ -94,7 +96,7 @@ def tracy_widom(
     >>> found.p_values.round(2)
     array([0.55, 0.51])
     """
-    values = np.asarray(eigenvalues, np.float64)
+    values = np.asarray(unmasked("eigenvalues", eigenvalues), np.float64)
     m = rank - np.arange(len(values), dtype=np.float64)
     before = np.concatenate([[0], np.cumsum(values)[:-1]]), np.concatenate([[0], np.cumsum(values**2)[:-1]])
     sums, squares = total - before[0], total_of_squares - before[1]

@@ -11,6 +11,7 @@ from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
 from shiftsvd.io.opening import held_or_streamed, read_file
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.warned import notice
@@ -77,7 +78,7 @@ def _in_order(mask: Any, genes: Any) -> Any:
 
 def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
     """A mask as an array of its own."""
-    values = np.array(mask)
+    values = np.array(unmasked("mask_var", mask, "fill them with True or False"))
     if values.dtype == object:
         values = _from_objects(values, told)
     if values.dtype != bool or values.shape != (n_vars,):

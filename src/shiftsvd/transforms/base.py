@@ -14,6 +14,7 @@ from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms.smooth import Smooth
 
@@ -517,7 +518,7 @@ def checked(A: Operator) -> Operator:
 
 def frequencies(weights: Any, A: Operator) -> Vector:
     """How often each row counts."""
-    return np.ones(A.shape[0]) if weights is None else np.asarray(weights, np.float64)
+    return np.ones(A.shape[0]) if weights is None else np.asarray(unmasked("weights", weights), np.float64)
 
 
 def not_negative(x: Vector, how: Transform) -> None:

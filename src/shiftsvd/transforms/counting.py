@@ -8,6 +8,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, Margins, SumsOf, Transform, margins, not_negative
 
@@ -57,7 +58,7 @@ class LogNormalize(Transform):
         if self.target_sum is not None and not 0 < self.target_sum < np.inf:
             raise ValueError(f"target_sum must be a finite number above 0, or None, got {self.target_sum!r}")
         if self.size_factors is not None:
-            object.__setattr__(self, "size_factors", np.array(self.size_factors, np.float64))
+            object.__setattr__(self, "size_factors", np.array(unmasked("size_factors", self.size_factors), np.float64))
         if not 0 < self.max_fraction < 1:
             raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
 

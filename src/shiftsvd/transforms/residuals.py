@@ -8,6 +8,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
 from shiftsvd.transforms.smooth import Smooth
@@ -95,7 +96,7 @@ class PearsonResiduals(NullModel):
             positive("theta", self.theta, 'a number above 0, inf, a vector of them or "estimate"')
             object.__setattr__(self, "theta", own(self.theta))
         if self.log_rates is not None:
-            object.__setattr__(self, "log_rates", own(self.log_rates))
+            object.__setattr__(self, "log_rates", own(unmasked("log_rates", self.log_rates)))
         if self.clip is not None:
             positive("clip", self.clip, "a number above 0, or None")
 
@@ -261,7 +262,7 @@ def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float
 
 def positive(name: str, value: Any, rule: str) -> None:
     """Refuse what is not above 0."""
-    numbers = np.asarray(value)
+    numbers = np.asarray(unmasked(name, value))
     if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 

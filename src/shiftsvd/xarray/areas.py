@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.xarray.fields import Stacked, check_labelled
 from shiftsvd.xarray.grids import on_grid
 
@@ -42,7 +43,7 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
         like = da.isel(dict.fromkeys(field.over, 0), drop=True)
         weights = on_grid(like, weights, weights.dims)
         weights = weights.broadcast_like(like).transpose(*field.space).values
-    weights = np.asarray(weights, np.float64)
+    weights = np.asarray(unmasked("weights", weights), np.float64)
     sizes = tuple(da.sizes[dim] for dim in field.space)
     # No broadcasting from the right: the latitudes of a square grid would be taken for its longitudes.
     fits = weights.ndim in (0, len(sizes)) and all(
