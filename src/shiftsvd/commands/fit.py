@@ -45,6 +45,7 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 )
 @selecting.filters
 @options.preprocess
+@options.trust_values
 @options.top_features
 @under(
     "Features",
@@ -70,6 +71,15 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
         metavar=f"[{'|'.join(options.SCALES)}]",
         help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
         "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
+    ),
+)
+@under(
+    "Preparation",
+    click.option(
+        "--weights",
+        type=click.Choice(["coslat", "none"]),
+        help="Of a NetCDF field: multiply cells by the root of the cosine of their latitude, so that equal areas weigh "
+        "alike.  [default: none, with a notice]",
     ),
 )
 @options.missing
@@ -165,6 +175,7 @@ def fit(**given: Any) -> None:
     checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given["filters"] = selecting.taken(given)
     checks.check_cells(given)
+    checks.check_weights(given)
     if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
         from shiftsvd.commands.ranking import check_top_features
 

@@ -27,6 +27,7 @@ SETTINGS = (
     "groups",
     "shift",
     "scale",
+    "weights",
     "missing",
     "unobserved",
     "penalty",

@@ -36,6 +36,11 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
     return as_operator(X if columns is None else indexable(X)[:, columns], **vars(resources))
 
 
+def logged(adata: Any, layer: str | None) -> bool:
+    """Whether scanpy has marked the matrix as logarithms; of layers it says nothing."""
+    return layer is None and "log1p" in adata.uns
+
+
 def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
     """X in its file, or in memory where it takes up to half of the memory limit."""
     if adata.is_view:

@@ -48,6 +48,7 @@ class LogNormalize(Transform):
            [0.        , 1.60943791]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     target_sum: float | None = 1e4
     exclude_highly_expressed: bool = False
@@ -133,6 +134,7 @@ class TfIdf(Transform):
            [0., 2.]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     norm: Literal["l1", "l2"] | None = "l2"
     use_idf: bool = True
@@ -207,6 +209,7 @@ class BM25(Transform):
     (2, 2)
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     k1: float = 1.2
     b: float = 0.75
@@ -272,6 +275,7 @@ class PMI(Transform):
            [-0.91629073,  0.47000363]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     smoothing: float = 1.0
     context_power: float = 0.75

@@ -10,7 +10,7 @@ from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
+from shiftsvd.transforms.base import Fitted, SumsOf, Transform, margins, not_negative
 from shiftsvd.transforms.smooth import Smooth
 
 THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
@@ -22,10 +22,11 @@ class NullModel(Transform):
     """What is left of counts beyond ``mu_ij = r_i q_j``; `known` ends with how much of a row its columns hold."""
 
     keeps_zeros: ClassVar[bool] = False
+    of_counts: ClassVar[bool] = True
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """What is summed over rows and columns: the counts, refused if they are no whole numbers."""
-        counts(x, self)
+        """What is summed over rows and columns: the counts, refused if negative."""
+        not_negative(x, self)
         return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:

@@ -22,7 +22,7 @@ def cell_weights(da: Any, weights: Any, field: Stacked) -> Vector | None:
     if isinstance(weights, str):
         if weights != "coslat":
             raise ValueError(f'weights must be "coslat", a DataArray, an array or a number, got {weights!r}')
-        weights = np.sqrt(np.cos(np.deg2rad(_latitude(da))).clip(0))
+        weights = np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))
     w: Vector = _over_space(da, weights, field).ravel()[field.cells]
     bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
     if bad or not w.any():
@@ -57,7 +57,7 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
     return np.broadcast_to(weights, sizes)
 
 
-def _latitude(da: Any) -> Any:
+def latitude_of(da: Any) -> Any:
     """The coordinate of latitudes, in degrees: by what it says of itself, else by its name."""
     rules = (_says_latitude, _is_named_latitude, _may_be_latitude)
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]
