@@ -15,6 +15,8 @@ from tests.support.fields import monthly
 xr = pytest.importorskip("xarray")
 WITHOUT = "latitudes, whose cells differ in area. Give --weights coslat to weight cells by their area, or --weights no"
 
+SHORT = {"sst": {"dtype": "int16", "scale_factor": 0.001, "_FillValue": -32768}}
+
 
 def invoked(*words: Any) -> Any:
     return CliRunner().invoke(main, [str(word) for word in words])
@@ -51,10 +53,7 @@ def test_weights_are_those_of_xarray(stored: str, tmp_path: Path) -> None:
     da = field(lat="latitude") if stored == "latitude" else field()
     fields = [da, field(1).assign_coords(lon=da.lon + 1)] if stored == "several" else [da]
     for j, each in enumerate(fields):
-        packed = (
-            {"sst": {"dtype": "int16", "scale_factor": 0.001, "_FillValue": -32768}} if stored == "scaled" else None
-        )
-        each.to_netcdf(tmp_path / f"{j}.nc", encoding=short if stored == "scaled" else None)
+        each.to_netcdf(tmp_path / f"{j}.nc", encoding=SHORT if stored == "scaled" else None)
     files = [tmp_path / f"{j}.nc" for j in range(len(fields))]
     stack = ["--stack", "columns"] if len(files) > 1 else []
     words = ["-k", 3, "--weights", "coslat", "--tol", 1e-9, "--scores", "npy", "--no-report", "-o", tmp_path / "out"]

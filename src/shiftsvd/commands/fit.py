@@ -11,13 +11,14 @@ from shiftsvd.commands.running import Subcommand
 EPILOG = """
 \b
 Examples:
-  shiftsvd fit counts.h5ad -k 10 --scale -o out/
+  shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --scale -o out/
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
   shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
+  shiftsvd fit sst.nc -k 10 --weights coslat -o sst/
   shiftsvd fit cohort.bed -k 10 --maf 0.01 --geno 0.1 --indep-pairwise 50 5 0.2 -o pruned
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
   shiftsvd fit donors/*.h5ad --stack rows -k 20 --memory 2G -o atlas/

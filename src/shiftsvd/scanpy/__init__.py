@@ -168,7 +168,7 @@ def pca(
     --------
     >>> import numpy as np, shiftsvd.scanpy
     >>> X = np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32")
-    >>> shiftsvd.scanpy.pca(X, 5).shape
+    >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
     resources, how = Resources(memory_limit, n_threads), as_transforms(preprocess)

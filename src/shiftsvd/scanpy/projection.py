@@ -64,7 +64,7 @@ def project(
     >>> import numpy as np, shiftsvd.scanpy
     >>> from anndata import AnnData
     >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
-    >>> shiftsvd.scanpy.pca(adata, 5)
+    >>> shiftsvd.scanpy.pca(adata, 5, preprocess="log-normalize")
     >>> new = adata[:3].copy()
     >>> shiftsvd.scanpy.project(new, adata)
     >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
