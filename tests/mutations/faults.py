@@ -291,8 +291,16 @@ FAULTS = (
     fault(
         "the distance of a level",
         "solvers/probe.py",
-        "return found + noise",
-        "return top + noise",
+        "return self.top + max(proven, lowest) + noise",
+        "return self.top + noise",
+        "solvers/test_probe.py",
+        "solvers",
+    ),
+    fault(
+        "intervals of a level excluded by their middle alone",
+        "solvers/probe.py",
+        "c, h = (a + b) / 2, (b - a) / 2",
+        "c, h = (a + b) / 2, (b - a) * 1e-9",
         "solvers/test_probe.py",
         "solvers",
     ),
