@@ -73,12 +73,15 @@ HONEST: dict[str, Made] = {
     "counts, of which few are shared": lambda r: (
         counted(r) + np.where(r.random((120, 300)) < 0.02, r.random((120, 300)), 0)
     ),
+    "counts and a half": lambda r: counted(r, mean=0.2) + 0.5,
     "halves of counts": lambda r: counted(r) / 2,
     "expected counts of bulk": bulk,
     "parts per million": lambda r: per(bulk(r), 1e6),
     "shares of ten thousand": lambda r: per(counted(r), 1e4),
     "shares of median depths": lambda r: per(counted(r), 200.0),
     "shares": lambda r: per(counted(r), 1.0),
+    "percentages of deep cells": lambda r: per(counted(r, mean=80.0), 100.0),
+    "thousandths of deep cells": lambda r: counted(r, mean=400.0) / r.uniform(900.0, 1100.0, (120, 1)),
     "percentages of twelve oxides": lambda r: per(r.lognormal(0.0, 1.0, (60, 12)), 100.0),
     "percentages of many taxa": lambda r: per(r.lognormal(0.0, 1.5, (60, 200)), 100.0),
     "flags": lambda r: (r.random((100, 60)) < 0.2).astype(float),

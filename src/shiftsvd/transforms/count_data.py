@@ -101,7 +101,7 @@ class Sample:
             y = np.expm1(x * np.log(base))
             if self.whole_rows and self._spread(y) < min(EQUAL, self._spread(x) / 4):
                 return f"as {name}, their exponentials have the same sum in each row"
-            if self._multiples(y) > MULTIPLES:
+            if self._multiples(y) > MULTIPLES > 2 * self._multiples(x):  # small shares of counts are multiples, too
                 return f"as {name}, their exponentials are whole multiples of the least of each row"
         return self._narrow(share)
 
@@ -125,7 +125,8 @@ class Sample:
         if m < 8 or share < 0.9 or len(self.x) < m * n / 2 or self._spread(self.x) < EQUAL or self.x.max() < 2:
             return None
         mean, squares = (np.bincount(self.j, self.x**power, minlength=n) / m for power in (1, 2))
-        ratio = float((squares - mean**2).sum() / mean.sum())
+        added = float(self.x.min()) if len(self.x) == m * n else 0.0  # to all entries, as a pseudocount is
+        ratio = float((squares - mean**2).sum() / max((mean - added).sum(), np.finfo(float).tiny))
         return f"columns vary by {ratio:.2g} of their mean, less than counts do" if ratio < VARYING else None
 
 
