@@ -637,7 +637,7 @@ FAULTS = (
     fault(
         "the lock of an output",
         "runs/outputs.py",
-        'locks.enter_context(held(path.with_name(f".{path.name}.lock"), path))',
+        "locks.enter_context(held(lock_of(path), path))",
         "pass",
         "runs/test_locks.py",
         "commands/test_outputs.py",
@@ -654,7 +654,7 @@ FAULTS = (
     fault(
         "an output that another process has written by now",
         "runs/outputs.py",
-        "refuse(self._paths, self._force)  # by now",
+        "self._refuse()  # by now",
         "pass  # by now",
         "runs/test_locks.py",
         "commands/test_outputs.py",
