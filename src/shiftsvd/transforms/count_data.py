@@ -11,7 +11,8 @@ from shiftsvd.backends.columns import some_rows
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.entries import entries
-from shiftsvd.backends.reread import Reread
+from shiftsvd.backends.reread import Reread, rows_operator
+from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.events import unheard
 from shiftsvd.numerics.moments import Vector
@@ -167,7 +168,9 @@ def _(A: SparseRows | DenseRows, lo: int, hi: int) -> Sample | None:
 
 @_stretch.register
 def _(A: DiskRows, lo: int, hi: int) -> Sample | None:
-    return _stretch(A._block((lo, hi)), 0, hi - lo)
+    if A.shift is not None:
+        return None
+    return _stretch(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
 
 
 @_stretch.register
