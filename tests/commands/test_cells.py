@@ -43,6 +43,7 @@ def fitted(out: Path, *args: object) -> tuple[dict[str, Any], np.ndarray, str]:
 ONES = design(known(), ())
 
 
+@pytest.mark.filterwarnings("ignore:The entries look like raw counts")
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
 @pytest.mark.parametrize("how", [(), ("--preprocess", "log-normalize")], ids=["as it is", "logs"])
 def test_highly_variable_genes_are_taken_where_nothing_is_said_and_it_is_said(

@@ -18,6 +18,7 @@ from scipy import io, sparse
 
 from shiftsvd.cli import main
 from shiftsvd.commands.headings import HEADINGS
+from tests.support.fields import monthly
 
 LIGHT = """
 import sys
@@ -103,6 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             to_bed(folder / f"chr{number}.bed", rng.integers(0, 3, (30, 90)), properties=variants)
     pytest.importorskip("h5py")
     pytest.importorskip("pyarrow")
+    monthly().fillna(290.0).to_netcdf(folder / "sst.nc")
     before = Path.cwd()
     os.chdir(folder)
     try:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -354,3 +355,31 @@ def test_filters_are_for_genotypes(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["fit", str(tmp_path / "a.npy"), "-k", "2", "--maf", "0.1"])
     assert result.exit_code == 2
     assert "--maf is for a .bed with its samples as rows" in result.stderr
+
+
+def test_the_test_is_printed_without_a_folder(cohort: Path) -> None:
+    test = pca(cohort, 3, rng=0, tracy_widom=True).tracy_widom
+    assert test is not None
+    printed = done("fit", cohort, "-k", 3, "--tracy-widom").stdout
+    head, *lines = printed[printed.index("component  Tracy-Widom") :].splitlines()
+    assert head.split() == ["component", "Tracy-Widom", "p-value", "effective", "markers"]
+    statistics = [float(line.split()[1]) for line in lines]
+    np.testing.assert_allclose(statistics, test.statistics, atol=1e-2)
+    assert "Tracy-Widom" not in done("fit", cohort, "-k", 3).stdout
+
+
+def test_no_result_is_minus_zero(tmp_path: Path) -> None:
+    """Tails beyond all digits, and loadings of constant columns whose signs are turned."""
+    tails = upper_tail([1e2, 1e3, 1e6, 1e9, 40.0, 8.0, -60.0])
+    assert not np.signbit(tails).any()
+    rng = np.random.default_rng(0)
+    G = np.repeat(rng.integers(0, 2, (12, 1)) * 2.0, 400, axis=1)  # two groups, and nothing else
+    G[:, :200] = rng.integers(0, 3, (12, 200))
+    G[:, 300:] = 0
+    bed = write(tmp_path / "a.bed", G)
+    for words in (["-k", 3, "--tracy-widom"], ["-k", 3]):
+        done("fit", bed, *words, "--scores", "csv", "--no-report", "--force", "-o", tmp_path / "out")
+        texts = [path.read_text() for path in tmp_path.rglob("*") if path.suffix in (".csv", ".json", ".eigenvec")]
+        assert len(texts) >= 5
+        texts += [path.read_text() for path in tmp_path.glob("*.eigenvec.allele")]
+        assert not any(re.search(r"(?<![\w.])-0(\.0*)?(?![\w.])", text) for text in texts)

@@ -11,7 +11,7 @@ from shiftsvd.genetics import Selection, pca
 from shiftsvd.genetics.hardy import exact_p
 from shiftsvd.genetics.regions import LONG_RANGE
 from shiftsvd.genetics.selection import Cohort, selected
-from shiftsvd.genetics.several import parts_of
+from shiftsvd.genetics.several import founders_of, parts_of
 from shiftsvd.runs.memory import Resources
 from tests.support.cohort import bed_reader, linked, ran, write
 
@@ -112,6 +112,40 @@ def test_pruning_is_what_its_words_say(order: int, tmp_path: Path) -> None:
     chromosomes = np.array([int(name) for name in chosen(path).variants.chromosomes])
     ours = chosen(path, indep_pairwise=(12, 4, 0.25), indep_order=order)
     assert names(ours)[0] == [f"rs{j}" for j in by_hand(G, chromosomes, 12, 4, 0.25, order)]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_pruning_goes_by_the_samples_that_are_learned_on(order: int, seed: int, tmp_path: Path) -> None:
+    """Frequencies, their ties and correlations are those of the unrelated founders alone."""
+    rng = np.random.default_rng(seed)
+    G = linked(30, 240, seed, gaps=0, switch=0.3)
+    children = [rng.binomial(1, G[2 * i] / 2) + rng.binomial(1, G[2 * i + 1] / 2) for i in range(15)]
+    G = rng.permutation(np.vstack([G, children, G[20:26]]))
+    path = write(tmp_path / "a.bed", G, founders=0.9)
+    cohort = chosen(path, unrelated=0.177, indep_pairwise=(12, 4, 0.2371), indep_order=order)
+    assert cohort.learned is not None
+    own = cohort.learned & founders_of(path)
+    assert own.sum() < len(own) - 5
+    chromosomes = np.array([int(name) for name in cohort.variants.chromosomes])
+    ours = names(cohort)[0]
+    assert ours == [f"rs{j}" for j in by_hand(G[own], chromosomes, 12, 4, 0.2371, order)]
+    assert ours != [f"rs{j}" for j in by_hand(G, chromosomes, 12, 4, 0.2371, order)]
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.02])
+def test_the_pruned_set_of_unrelated_samples_is_that_of_plink2_then_plink(gaps: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    G = linked(100, 1500, 3, gaps=0, switch=0.3)
+    children = [rng.binomial(1, G[2 * i] / 2) + rng.binomial(1, G[2 * i + 1] / 2) for i in range(20)]
+    G = rng.permutation(np.vstack([G, children]))
+    G[rng.random(G.shape) < gaps] = np.nan
+    path = write(tmp_path / "a.bed", G, founders=0.9)
+    words = ["--maf", 0.05, "--king-cutoff", 0.177, "--make-bed"]
+    ran("plink2", "--bfile", tmp_path / "a", *words, "--out", tmp_path / "b")
+    ran("plink1.9", "--bfile", tmp_path / "b", "--indep-pairwise", 50, 5, 0.2, "--out", tmp_path / "t")
+    ours = chosen(path, maf=0.05, unrelated=0.177, indep_pairwise=(50, 5, 0.2))
+    assert names(ours)[0] == (tmp_path / "t.prune.in").read_text().split()
 
 
 def test_the_exact_test_is_the_sum_over_all_tables() -> None:

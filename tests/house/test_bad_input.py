@@ -1,11 +1,13 @@
 """Bad data are refused with the rule, the value and the remedy, before any work, and are left as they were."""
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import xarray as xr
 from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -313,6 +315,151 @@ def test_estimators_do_not_take_what_is_masked_for_data(estimator) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         np.testing.assert_array_equal(clone(estimator).fit_transform(nothing), clone(estimator).fit_transform(M.data))
+
+
+def _masked(values, places=0):
+    """The values as a masked array, with some of them masked."""
+    masked = np.ma.masked_array(values)
+    masked[places] = np.ma.masked
+    return masked
+
+
+ROWS, FEATURES, MASK = _masked(np.arange(1.0, 11)), _masked(np.arange(1.0, 7)), _masked(np.ones(6, bool))
+COUNTS = np.random.default_rng(1).poisson(2.0, (10, 6)) + 1.0
+LABELS, KINDS = _masked(np.arange(10) % 2), _masked(np.arange(20).reshape(10, 2) % 3, (3, 1))
+TABLE, SCORES = _masked(COUNTS, (2, 3)), _masked(np.ones((3, 2)), (1, 1))
+DISTANCES = np.abs(np.subtract.outer(np.arange(10.0), np.arange(10.0)))
+APART = _masked(DISTANCES, ([0, 5], [5, 0]))
+BY_AGE = ss.PCA(2, shift=ss.Covariates())
+FIELD = xr.DataArray(np.array(X).reshape(10, 2, 3), dims=("time", "lat", "lon"))
+WITH_MASKS = {
+    "shift": lambda: ss.svd(X, 2, shift=FEATURES),
+    "scale": lambda: ss.PCA(2, scale=FEATURES).fit(X),
+    "sample_weight": lambda: ss.PCA(2).fit(X, sample_weight=ROWS),
+    "sample_weight of a batch": lambda: ss.PCA(2).partial_fit(X, sample_weight=ROWS),
+    "sample_weight of gaps": lambda: ss.PCA(2, missing="mean").fit(X, sample_weight=ROWS),
+    "covariates": lambda: ss.svd(X, 2, shift=ss.Covariates(ROWS)),
+    "covariates of rows": lambda: BY_AGE.fit(X, covariates=ROWS.data).transform(X, covariates=ROWS),
+    "covariates of scores": lambda: BY_AGE.fit(X, covariates=ROWS.data).inverse_transform(X[:, :2], covariates=ROWS),
+    "covariates in a list": lambda: ss.svd(X, 2, shift=ss.Covariates(list(np.ma.column_stack([ROWS, ROWS])))),
+    "groups": lambda: ss.PCA(2, shift=ss.GroupMeans()).fit(X, groups=LABELS),
+    "groups in a list": lambda: ss.svd(X, 2, shift=ss.GroupMeans(list(LABELS))),
+    "rows in a list": lambda: ss.svd(list(TABLE), 2),
+    "scores": lambda: ss.PCA(2).fit(X).inverse_transform(SCORES),
+    "new rows": lambda: ss.PCA(2).fit(X).transform(TABLE),
+    "likelihood": lambda: ss.PCA(2).fit(X).score(TABLE),
+    "batch": lambda: ss.IncrementalPCA(2).partial_fit(TABLE),
+    "distances": lambda: ss.PCoA(2).fit(APART),
+    "distances of new points": lambda: ss.PCoA(2).fit(DISTANCES).transform(APART),
+    "points": lambda: ss.PCoA(2, metric="euclidean").fit(TABLE),
+    "table": lambda: ss.CorrespondenceAnalysis(2).fit(COUNTS).transform(TABLE),
+    "columns of a table": lambda: ss.CorrespondenceAnalysis(2).fit(COUNTS).column_coordinates(TABLE),
+    "categories": lambda: ss.MultipleCorrespondenceAnalysis(2).fit(KINDS),
+    "categories of new rows": lambda: ss.MultipleCorrespondenceAnalysis(2).fit(KINDS.data).transform(KINDS),
+    "factor": lambda: ss.LowRank(ROWS, np.ones(6)),
+    "panel": lambda: ss.as_operator(X) @ FEATURES,
+    "scales of an operator": lambda: ss.operators.Scaled(ss.as_operator(X), ROWS, None),
+    "size factors": lambda: ss.LogNormalize(size_factors=ROWS),
+    "theta": lambda: ss.PearsonResiduals(theta=FEATURES),
+    "rates": lambda: ss.PearsonResiduals(log_rates=FEATURES),
+    "places": lambda: ss.transforms.Select(MASK),
+    "weights": lambda: ss.LogNormalize().learn(COUNTS, ROWS),
+    "counts": lambda: ss.preprocess(TABLE, "pearson"),
+    "cross": lambda: ss.cross(X, X, shift=(FEATURES, None)),
+    "batches": lambda: ss.scanpy.highly_variable(COUNTS, 3, flavor="pearson_residuals", batch=LABELS),
+    "genes": lambda: ss.scanpy.pca(X, 2, mask_var=MASK),
+    "areas": lambda: ss.xarray.pca(FIELD, 2, weights=_masked(np.ones((2, 3)), (0, 1))),
+    "groups of a field": lambda: ss.xarray.pca(FIELD, 2, groups=LABELS),
+    "covariates of a field": lambda: ss.xarray.pca(FIELD, 2, covariates=ROWS),
+    "eigenvalues": lambda: ss.genetics.tracy_widom(FEATURES, 20, 30.0, 40.0),
+    "entries": lambda: ss.complete_matrix(COUNTS, 1, penalty=0.1, rng=0).predict(LABELS, 0),
+    "residuals": lambda: ss.residuals(TABLE, ss.svd(X, 2)),
+}
+
+
+@pytest.mark.parametrize("given", WITH_MASKS)
+def test_no_mask_is_lost_whatever_is_given(given) -> None:
+    with pytest.raises(ValueError, match=r"must have no masked entries, got \d+; "):
+        WITH_MASKS[given]()
+
+
+def test_a_mask_that_hides_nothing_changes_nothing() -> None:
+    weights = np.arange(1.0, 11)
+    masked = ss.PCA(2).fit(X, sample_weight=np.ma.masked_array(weights))
+    assert np.array_equal(masked.components_, ss.PCA(2).fit(X, sample_weight=weights).components_)
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0, -2.5, np.nan])
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_sparse_columns_of_pandas_are_the_numbers_that_they_stand_for(fill, dense, dtype) -> None:
+    """Whatever number pandas leaves out: what is not 0 is stored, and NaN stays NaN."""
+    D = np.where(np.random.default_rng(0).random((30, 5)) < 0.7, 0 if np.isnan(fill) else fill, COUNTS[0, 0])
+    D = (D + np.diag(np.arange(30.0))[:, :5]).astype(dtype)
+    columns = {f"c{j}": pd.arrays.SparseArray(D[:, j], fill_value=np.dtype(dtype).type(fill)) for j in range(5)}
+    frame = pd.DataFrame(columns)
+    before = frame.copy()
+    if dense:
+        frame["c2"] = D[:, 2]
+    A = ss.as_operator(frame)
+    np.testing.assert_array_equal(A @ np.eye(5), D)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "pandas.DataFrame with sparse columns")  # of scikit-learn, of both kinds
+        fitted = ss.PCA(2, random_state=0).fit(frame)
+        ca = ss.CorrespondenceAnalysis(2, random_state=0).fit(np.abs(frame) if not dense else np.abs(D))
+    assert fitted.feature_names_in_.tolist() == list(frame)
+    np.testing.assert_allclose(np.abs(fitted.components_), np.abs(ss.PCA(2).fit(D).components_), atol=1e-4)
+    assert ca.components_.shape == (2, 5)
+    assert before.equals(frame) or dense
+
+
+def test_missing_numbers_of_sparse_columns_are_missing() -> None:
+    D = np.where(np.random.default_rng(0).random((40, 5)) < 0.2, np.nan, np.random.default_rng(1).random((40, 5)))
+    frame = pd.DataFrame({f"c{j}": pd.arrays.SparseArray(D[:, j]) for j in range(5)})
+    assert np.isnan(frame.dtypes.iloc[0].fill_value)
+    refuses("37 entries are missing (NaN), in 'c0' (6)", lambda: ss.svd(frame, 2))
+    want = ss.PCA(2, missing="mean", random_state=0).fit(D)
+    got = ss.PCA(2, missing="mean", random_state=0).fit(frame)
+    np.testing.assert_allclose(got.singular_values_, want.singular_values_, rtol=1e-6)
+
+
+def test_functions_that_write_in_place_leave_the_data_alone() -> None:
+    """Of the user's own: of entries, and of a transformation that sums and changes them."""
+
+    def halved(x):
+        x /= 2
+        return x
+
+    @dataclass(frozen=True, eq=False)
+    class Shares(ss.transforms.Transform):
+        def terms(self, x, c):
+            x *= 2
+            return (x,)
+
+        def learn_rows(self, A, weights, tol):
+            fitted = ss.transforms.Fitted(self, np.zeros((A.shape[1], 0)), np.zeros(0))
+            return fitted, fitted.rows(A)
+
+        def entry(self, x, r, c, known, table):
+            x /= r[0]
+            return x
+
+    sparse = csr_array(np.where(COUNTS > 2, COUNTS, 0))
+    for A in (
+        sparse,
+        sparse.tocsc(),
+        COUNTS.copy(),
+        np.asfortranarray(COUNTS),
+        COUNTS.astype(np.float32),
+        sparse.T.tocsr(),
+    ):
+        before = A.copy()
+        for how in (ss.Elementwise(halved), Shares(), [ss.Elementwise(halved), Shares()]):
+            made = ss.preprocess(A, how) @ np.eye(A.shape[1])
+            again = ss.preprocess(A, how) @ np.eye(A.shape[1])
+            assert np.array_equal(made, again)
+            ss.svd(A, 2, preprocess=how, rng=0)
+        assert (A != before).sum() == 0
 
 
 @pytest.mark.parametrize("missing", ["mean", "em"])

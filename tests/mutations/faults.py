@@ -694,8 +694,8 @@ FAULTS = (
     fault(
         "the root of an area",
         "xarray/areas.py",
-        "np.sqrt(np.cos(np.deg2rad(_latitude(da))).clip(0))",
-        "np.cos(np.deg2rad(_latitude(da))).clip(0)",
+        "np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))",
+        "np.cos(np.deg2rad(latitude_of(da))).clip(0)",
     ),
     fault(
         "the angle of a planar rotation",

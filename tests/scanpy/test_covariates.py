@@ -14,7 +14,9 @@ from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, GENES, MASK, Dense, annotated, assert_alike, counts, design, known, logs
 
 anndata = pytest.importorskip("anndata")
-pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The 'future.infer_string' option is deprecated", "ignore:The entries look like raw counts"
+)
 
 WAYS: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
     "numbers": ({"covariates": "pct_mito"}, ("pct_mito",), ()),

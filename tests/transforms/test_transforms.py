@@ -216,8 +216,6 @@ A_LITTLE = 64  # bytes
         (ss.TfIdf(), -X, "at least 0"),
         (ss.BM25(), -X, "at least 0"),
         (ss.PMI(), -X, "at least 0"),
-        (ss.PearsonResiduals(), X / 3, "whole numbers"),
-        (ss.DevianceResiduals(), X / 3, "whole numbers"),
         (ss.PearsonResiduals(), np.where(X > 3, np.nan, X), "finite"),
         (ss.Ranks(), np.where(X > 3, np.nan, X), "finite"),
         (ss.DevianceResiduals("binomial"), X * (np.arange(24) == 3), "holds all counts"),

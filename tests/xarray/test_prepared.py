@@ -166,6 +166,7 @@ def test_each_side_has_its_own_way_with_gaps() -> None:
         coupled(with_gaps(da, 0.2), other(with_gaps(da, 0.2)), 2, missing=("mean", "error"))
 
 
+@pytest.mark.filterwarnings("ignore:.* samples along .* are used")
 def test_cells_that_have_values_only_where_the_other_field_has_none_are_left_out() -> None:
     da, late = with_gaps(monthly(), 0.1), other(monthly()).where(lambda y: y.time.dt.year > 2002)
     da = da.where((da.time.dt.year <= 2002) | (da.lat < 60) | (da.lon < 300))

@@ -122,6 +122,7 @@ class TestCoupled:
         unlabelled = coupled(X, Y.drop_vars("time"), 2, method=method, leading=4, tol=1e-9, rng=0)
         np.testing.assert_allclose(unlabelled.correlation, pair.correlation, rtol=1e-9)
 
+    @pytest.mark.filterwarnings("ignore:.* samples along .* are used")
     def test_samples_that_one_field_lacks_are_left_out(self) -> None:
         X, Y = fields()
         holes = coupled(X.where(X.time != 50), Y.where(Y.time != 100), 2, tol=1e-9, rng=0)

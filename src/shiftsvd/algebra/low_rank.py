@@ -12,7 +12,7 @@ from shiftsvd.algebra.operator import Operator, check_same_shape
 from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
-from shiftsvd.numerics.panels import Panel, panel_dtype
+from shiftsvd.numerics.panels import Panel, panel_dtype, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, exponents_of, plus, two_to
 
 # Numbers of a factor that are gathered in one go, and stay in cache.
@@ -248,7 +248,7 @@ def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
 
 def _factor(name: str, F: npt.ArrayLike) -> Panel:
     """A factor of a low-rank matrix as a finite 2-D float or complex array."""
-    F = np.asarray(F)
+    F = np.asarray(unmasked(name, F))
     F = F[:, None] if F.ndim == 1 else F
     if F.ndim != 2 or F.dtype.kind not in "fciub":
         raise ValueError(f"{name} must be a numeric array of one or two dimensions, got {F.dtype} {F.shape}")

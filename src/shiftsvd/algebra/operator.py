@@ -13,7 +13,7 @@ from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import adjoint, column_exponents, difference, ldexp
 from shiftsvd.numerics.diagonal import scaled
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Operator(ABC):
         return adjoint(self)
 
     def __matmul__(self, V: npt.ArrayLike) -> Panel:
-        X = np.asarray(V)
+        X = np.asarray(unmasked("V", V))
         if X.ndim not in (1, 2) or X.shape[0] != self.shape[1]:
             raise ValueError(f"A @ V needs V with {self.shape[1]} rows for A of shape {self.shape}, got {X.shape}")
         return self.matmat(X[:, None])[:, 0] if X.ndim == 1 else self.matmat(X)

@@ -65,7 +65,7 @@ def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vect
     """(entries in double precision, their rows from the first of the block on, their columns)."""
     if isinstance(A, SparseRows):
         X = A.inside.stored(rows)
-        return X.data.astype(np.float64, copy=False), *coordinates(X)
+        return X.data.astype(np.float64), *coordinates(X)  # a copy: functions of users may write in place
     X = A.block(rows).astype(np.float64, copy=False)
     i, j = np.nonzero(X)
     return X[i, j], i, j

@@ -13,6 +13,7 @@ from shiftsvd.backends.not_finite import Found, NotFinite
 from shiftsvd.backends.sparse_costs import ENTRIES
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.runs.memory import affordable
 
 
@@ -20,8 +21,7 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
     """X as a numeric 2-D array, without a copy where it is one."""
     if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
         raise TypeError(f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(X).__name__}")
-    unmasked(X)
-    array = np.asarray(X)
+    array = np.asarray(unmasked_matrix(X))
     if array.dtype.kind == "O":
         array = _from_objects(array)
     shape = array.shape
@@ -41,14 +41,10 @@ def unannotated(X: Any) -> None:
         raise TypeError(f"a matrix is needed, got {kind}: use shiftsvd.scanpy.pca(adata), or give its matrix, adata.X")
 
 
-def unmasked(X: Any) -> None:
-    """Refuse a masked array of which something is masked: as an array it loses its mask, and fill values count."""
+def unmasked_matrix(X: Any) -> Any:
+    """X; refuses AnnData, and a masked array of which something is masked."""
     unannotated(X)
-    if isinstance(X, np.ma.MaskedArray) and (masked := int(np.count_nonzero(X.mask))):
-        raise ValueError(
-            f"the matrix must have no masked entries, got {masked}; fill them, "
-            'or take X.astype(float).filled(np.nan) and missing="mean"'
-        )
+    return unmasked("the matrix", X, 'fill them, or take X.astype(float).filled(np.nan) and missing="mean"')
 
 
 def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -71,12 +67,38 @@ def from_frame(X: Any) -> Any:
     """A data frame as CSR where all its columns are sparse, else as an array."""
     if type(X).__module__.startswith("polars"):
         return X.to_numpy()
-    if len(X.columns) and all(type(dtype).__name__ == "SparseDtype" for dtype in X.dtypes):
-        return X.sparse.to_coo().tocsr()
+    if len(X.columns) and all(_is_sparse(dtype) for dtype in X.dtypes):
+        return filled_with_zeros(X).sparse.to_coo().tocsr()
     # Int64 and its kin are no NumPy dtypes, and mark gaps with <NA>.
     if any(not isinstance(dtype, np.dtype) for dtype in X.dtypes) and all(d.kind in "fiub" for d in X.dtypes):
         return X.to_numpy(dtype=np.float64, na_value=np.nan)
     return X.to_numpy()
+
+
+def filled_with_zeros(X: Any) -> Any:
+    """A data frame of the same numbers whose sparse columns store all that is not 0: pandas may leave out others."""
+    if not is_frame(X) or not any(_is_sparse(dtype) and dtype.fill_value != 0 for dtype in X.dtypes):
+        return X
+    return X.apply(_filled_with_zeros)
+
+
+def before_sklearn(X: Any) -> Any:
+    """X for checks of scikit-learn, which would lose masks, refuse fill values and follow damaged places."""
+    unmasked_matrix(X)
+    sound_places(X)
+    return filled_with_zeros(X)
+
+
+def _filled_with_zeros(column: Any) -> Any:
+    """One column; those that are dense or no numbers as they are."""
+    if not _is_sparse(column.dtype) or column.dtype.kind not in "fiub":
+        return column
+    return column.sparse.to_dense().astype(type(column.dtype)(column.dtype.subtype, 0))
+
+
+def _is_sparse(dtype: Any) -> bool:
+    """Whether a column of pandas is sparse."""
+    return type(dtype).__name__ == "SparseDtype"
 
 
 def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:

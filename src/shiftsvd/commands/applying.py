@@ -12,7 +12,7 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import genotypes, projecting
-from shiftsvd.commands.cells import covariates_of, known_features
+from shiftsvd.commands.cells import covariates_of, known_features, look_at_other_values
 from shiftsvd.commands.checks import tables
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
@@ -121,6 +121,7 @@ def _opened(pca: BatchPCA, given: dict[str, Any]) -> tuple[BatchPCA, Observed, N
     choices = getattr(pca, "table_", NOTHING).beside(given["choices"])
     how = where(given) | {name: given[name] for name in ("stack", "join")} | {"choices": choices}
     A, names = _samples(pca, files, how | vars(resources))
+    look_at_other_values(pca, given, A)
     A, features = known_features(pca, A, names.features, several(files), given["max_absent"])
     return aligned(pca, A.shape[1], features, several(files), given["max_absent"] or 0.0), A, names
 

@@ -65,6 +65,7 @@ class Fit:
     groups: tuple[str, ...] = ()
     feature_types: tuple[str, ...] | None = None
     join: Any = None
+    weights: str | None = None
 
     @property
     def file(self) -> str:
@@ -86,6 +87,18 @@ class Fit:
         """What tells this run from others: all that its numbers depend on."""
         data = (*WHERE, "choices", "files", "chromosomes", "filters", "missing", "unobserved", "memory")
         cells = ("mask", "covariates", "groups", "top_features", "flavor", "batch")
-        solved = ("preprocess", "penalty", "max_iter", "k", "shift", "scale", "solver", "tol", "certify", "seed")
+        solved = (
+            "preprocess",
+            "penalty",
+            "max_iter",
+            "k",
+            "shift",
+            "scale",
+            "weights",
+            "solver",
+            "tol",
+            "certify",
+            "seed",
+        )
         ours = (*data, *cells, *solved)
         return json.dumps({name: value for name, value in asdict(self).items() if name in ours})

@@ -14,6 +14,7 @@ from shiftsvd.io.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.io.base import Labels, Names
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
+from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.preparation.design import Column, Design
@@ -21,6 +22,8 @@ from shiftsvd.runs.warned import notice
 from shiftsvd.scanpy.annotated import booleans
 from shiftsvd.scanpy.entries import with_selection
 from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
+from shiftsvd.transforms.named import as_transforms
 
 HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
@@ -88,8 +91,31 @@ def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
 
 def ddof_of(options: Any) -> int:
     """What deviations divide by: as scanpy has it where the files are of single cells, else as scikit-learn."""
+    return int(of_cells(options))
+
+
+def of_cells(options: Any) -> bool:
+    """Whether the files are of formats that scanpy reads."""
     paths = [Path(file) for file in options.files if file != "-"]
-    return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
+    return len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths)
+
+
+def look_at_values(options: Any, A: Observed) -> None:
+    """Warn of logarithms that a file marks, and tell of raw counts of cells that nothing is done to."""
+    if not of_cells(options) or not isinstance(A, Operator):
+        return
+    how = as_transforms(options.preprocess)
+    if how:
+        warn_unless_counts(how, A, place_of(vars(options), options.files).logged)
+    else:
+        warn_of_counts(A, "Components of cells are usually of logarithms: give --preprocess log-normalize.")
+
+
+def look_at_other_values(pca: Any, given: Mapping[str, Any], A: Observed) -> None:
+    """Warn of logarithms that a file of other samples marks, where the model takes counts."""
+    how = [each.how for each in getattr(pca, "preprocess_", ())]
+    if how and isinstance(A, Operator):
+        warn_unless_counts(how, A, place_of(dict(given) | {"format": given["format_"]}, given["files"]).logged)
 
 
 def some_features(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:

@@ -76,6 +76,14 @@ def check_cells(given: dict[str, Any]) -> None:
         raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
 
 
+def check_weights(given: dict[str, Any]) -> None:
+    """Refuse what weights of cells cannot have beside them."""
+    others = [f"--{name.replace('_', '-')}" for name in ("scale", "join", "top_features", "mask") if given[name]]
+    if given["weights"] == "coslat" and (others or given["files"][0] == "-"):
+        beside = others[0] if others else "standard input"
+        raise click.UsageError(f"--weights coslat is of all cells of files as they are: leave out {beside}")
+
+
 def check_choice(mask: str | None, top_features: int | None) -> None:
     """Refuse to choose features in two ways."""
     if top_features is not None and mask not in (None, "none"):

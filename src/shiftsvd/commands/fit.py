@@ -11,13 +11,14 @@ from shiftsvd.commands.running import Subcommand
 EPILOG = """
 \b
 Examples:
-  shiftsvd fit counts.h5ad -k 10 --scale -o out/
+  shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --scale -o out/
   shiftsvd fit counts.mtx.gz -k 0.5 --json
   zcat counts.mtx.gz | shiftsvd fit - --format mtx -k 5
   shiftsvd fit counts.h5ad -k 10 --preprocess pearson --memory 1G -o residuals/
   shiftsvd fit counts.h5ad -k 10 --preprocess log-normalize --top-features 2000 --memory 1G -o cells/
   shiftsvd fit ratings.npz -k 5 --missing em --unobserved
   shiftsvd fit cohort.bed -k 10 -o cohort
+  shiftsvd fit sst.nc -k 10 --weights coslat -o sst/
   shiftsvd fit cohort.bed -k 10 --maf 0.01 --geno 0.1 --indep-pairwise 50 5 0.2 -o pruned
   shiftsvd fit chr*.bed --stack columns -k 10 -o cohort
   shiftsvd fit donors/*.h5ad --stack rows -k 20 --memory 2G -o atlas/
@@ -45,6 +46,7 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
 )
 @selecting.filters
 @options.preprocess
+@options.trust_values
 @options.top_features
 @under(
     "Features",
@@ -70,6 +72,15 @@ NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "-
         metavar=f"[{'|'.join(options.SCALES)}]",
         help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
         "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
+    ),
+)
+@under(
+    "Preparation",
+    click.option(
+        "--weights",
+        type=click.Choice(["coslat", "none"]),
+        help="Of a NetCDF field: multiply cells by the root of the cosine of their latitude, so that equal areas weigh "
+        "alike.  [default: none, with a notice]",
     ),
 )
 @options.missing
@@ -165,6 +176,7 @@ def fit(**given: Any) -> None:
     checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
     given["filters"] = selecting.taken(given)
     checks.check_cells(given)
+    checks.check_weights(given)
     if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
         from shiftsvd.commands.ranking import check_top_features
 

@@ -6,6 +6,7 @@ import time
 import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from typing import Any
 
 import click
 import numpy as np
@@ -16,11 +17,12 @@ from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
 from shiftsvd.commands.asked import Fit
-from shiftsvd.commands.cells import Known, ddof_of, known_of
+from shiftsvd.commands.cells import Known, ddof_of, known_of, look_at_values
 from shiftsvd.commands.checks import within
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.cohorts import Told, tell_removed
 from shiftsvd.commands.columns import label_of
+from shiftsvd.commands.fields import cell_divisors, look_at_fields
 from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
 from shiftsvd.commands.ranking import ranked, write_features
@@ -57,6 +59,8 @@ def run(options: Fit) -> None:
     started = time.perf_counter()
     A, names, cohort = opened_samples(options)
     known = known_of(options, names, A.shape)
+    look_at_values(options, A)
+    look_at_fields(options, A)
     k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
     colors = label_of(options, A.shape[0])
     with ExitStack() as stack:
@@ -111,7 +115,7 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
         k,
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
         shift=known.shift(options.shift),
-        scale=genotypes.divisors(A.moments().mean) if options.scale == genotypes.SCALE else options.scale,
+        scale=_scale(A, options),
         scale_ddof=ddof_of(options),
         solver=solver,
         tol=None if isinstance(solver, Solver) else options.tol,
@@ -135,6 +139,13 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _judged(pca.info_, float(pca.singular_values_[-1]), options.tol)
     return pca
+
+
+def _scale(A: Observed, options: Fit) -> Any:
+    """What features are divided by: a name, or a number for each."""
+    if options.scale == genotypes.SCALE:
+        return genotypes.divisors(A.moments().mean)
+    return cell_divisors(options) if options.weights == "coslat" else options.scale
 
 
 def _placed(A: Observed, options: Fit, is_changed: bool) -> Observed:

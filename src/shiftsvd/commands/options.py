@@ -29,6 +29,7 @@ from shiftsvd.runs.progress import KINDS
 
 EXTERNAL = "shiftsvd.commands.external"  # where click keeps whether files may reach other files
 SPOOLED = "shiftsvd.commands.spooled"  # and which files stand for which pipes
+TRUSTED = "shiftsvd.commands.trusted"  # where click keeps whether values are what they are taken for
 LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
@@ -139,6 +140,11 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     return names
 
 
+def _trust(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Keep it for the whole command, which tells no warning of values then."""
+    ctx.meta[TRUSTED] = value
+
+
 def _allow(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     """Keep it for the whole command: every file that it opens asks."""
     ctx.meta[EXTERNAL] = value
@@ -164,6 +170,18 @@ preprocess = under(
         shell_complete=lambda ctx, parameter, begun: [name for name in TRANSFORMS if name.startswith(begun)],
         help="What is done to the entries first, such as pearson, or pearson:theta=10,clip=inf; several times: one "
         f"after another. NAME: {', '.join(TRANSFORMS)}.  [default: nothing]",
+    ),
+)
+
+
+trust_values = under(
+    "Preparation",
+    click.option(
+        "--trust-values",
+        is_flag=True,
+        expose_value=False,
+        callback=_trust,
+        help="No warning where counts are needed and entries look like logarithms, and no notice of raw counts.",
     ),
 )
 

@@ -27,6 +27,7 @@ SETTINGS = (
     "groups",
     "shift",
     "scale",
+    "weights",
     "missing",
     "unobserved",
     "penalty",
@@ -165,6 +166,7 @@ def printed(result: Result) -> str:
         )
     if told["missed_below"] is not None and len(told["singular_values"]) < min(told["shape"]):
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
+    lines += _test_lines(told.get("tracy_widom"))
     return plain_lines("\n".join(lines))
 
 
@@ -206,6 +208,17 @@ def _gap_lines(told: dict[str, Any]) -> list[str]:
         lines.append(f"observed entries that were held out: {r2}")
     if told["completed"] is False:
         lines.append("not converged: the completion stopped unfinished; give a larger --max-iter or --penalty")
+    return lines
+
+
+def _test_lines(test: dict[str, Any] | None) -> list[str]:
+    """The Tracy-Widom test of each component, if it was asked for."""
+    if test is None:
+        return []
+    lines = ["\ncomponent  Tracy-Widom   p-value  effective markers"]
+    columns = (test["statistics"], test["p_values"], test["effective_markers"])
+    for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
+        lines.append(f"{j + 1:9}  {_text(statistic, '11.4f')}  {_text(p_value, '8.2g')}  {_text(markers, '17.1f')}")
     return lines
 
 

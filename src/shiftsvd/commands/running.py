@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, as_given
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given
 from shiftsvd.commands.spelling import spelled
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.plain import plain, plain_lines
-from shiftsvd.runs.warned import NOTICE, Notice
+from shiftsvd.runs.warned import NOTICE, Notice, ValuesWarning
 
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 KEPT = "shiftsvd.commands.kept"  # the object of click where this process is the command, whose memory is kept
@@ -51,7 +51,7 @@ class Subcommand(click.Command):
             if ctx.obj == KEPT and "memory" in ctx.params:
                 _keep_memory(ctx)
             allowed = external_files(bool(ctx.meta.get(EXTERNAL)))
-            with allowed, _warnings_told(quiet), _log_told(verbose, quiet):
+            with allowed, _warnings_told(quiet, bool(ctx.meta.get(TRUSTED))), _log_told(verbose, quiet):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader of our output has had enough; click knows what to do
@@ -101,7 +101,7 @@ def _line(error: BaseException) -> str:
 
 
 @contextmanager
-def _warnings_told(quiet: bool) -> Iterator[None]:
+def _warnings_told(quiet: bool, trusted: bool) -> Iterator[None]:
     """What the library warns of is a line on stderr, once, and a notice if it may be; not what programmers look at."""
     told: set[str] = set()
 
@@ -109,7 +109,7 @@ def _warnings_told(quiet: bool) -> Iterator[None]:
         if str(message) not in told:
             told.add(str(message))
             is_notice = issubclass(category, Notice)
-            if not (is_notice and quiet):
+            if not ((is_notice and quiet) or (trusted and issubclass(category, ValuesWarning))):
                 click.echo(f"{'' if is_notice else 'warning: '}{plain(spelled(str(message)))}", err=True)
 
     with warnings.catch_warnings():

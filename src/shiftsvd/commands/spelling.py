@@ -27,6 +27,7 @@ PHRASES: Final = {
     "batch must have one label": "--batch must have one label",
     "batch must have a label": "--batch must have a label",
     "(ids)": "(--ids COLUMN)",
+    "ignore shiftsvd.transforms.ValuesWarning": "give --trust-values",
     "leave preprocess out": "leave --preprocess out",
     "info.value_errors": "value_errors",
     "info.missed_below": "missed_below",

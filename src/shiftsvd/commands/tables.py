@@ -134,5 +134,6 @@ def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> 
     for first, block in blocks:
         rows = max(1, ENTRIES // block.shape[1])
         for lo in range(0, len(block), rows):
+            part = block[lo : lo + rows] + 0.0  # which makes -0.0 zero: signs of components are turned
             for write in writes:
-                write(first + lo, block[lo : lo + rows])
+                write(first + lo, part)

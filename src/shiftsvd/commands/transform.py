@@ -38,6 +38,7 @@ Examples:
     ),
 )
 @options.projection
+@options.trust_values
 @columns.table
 @options.resources
 @options.dtype

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from shiftsvd.algebra.generic import least
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.validation import sound_places
+from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.estimators.features import Components, counted, is_unread, validated
 from shiftsvd.estimators.labels import labelled, labels_of
 from shiftsvd.estimators.settings import random_generator, tolerance
@@ -268,8 +268,9 @@ class CorrespondenceAnalysis(Components):
     def _columns(self, X: Any) -> Operator:
         """A table of further columns, checked."""
         kinds = ("csr", "csc")
-        sound_places(X)
-        return self._checked(X if is_unread(X) else check_array(X, accept_sparse=kinds, ensure_all_finite=False))
+        return self._checked(
+            X if is_unread(X) else check_array(before_sklearn(X), accept_sparse=kinds, ensure_all_finite=False)
+        )
 
     def _checked(self, X: Any) -> Operator:
         """An operator without negative numbers: a table holds counts."""

@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
-from shiftsvd.backends.validation import sound_places, unmasked
+from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.estimators.native import taken
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
 
@@ -71,8 +72,7 @@ def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
     if not kinds.keys() - {"ensure_min_samples"} and _as_it_is_read(estimator, X, reset, **kinds):
         count_columns(estimator, X, reset)
         return X
-    unmasked(X)
-    sound_places(X)
+    X = before_sklearn(X)
     kinds = {"accept_sparse": ("csr", "csc"), "dtype": "numeric", "ensure_all_finite": False, **kinds}
     return validate_data(estimator, X, reset=reset, **kinds)
 
@@ -114,7 +114,7 @@ def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = T
 def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
     """``found(Z)`` of scores, whose columns are counted; a Dask array where Z is one, as with `scores`."""
     lazy = is_lazy(Z) and by_row
-    Z = Z if lazy else np.asarray(Z)
+    Z = Z if lazy else np.asarray(unmasked("scores", Z))
     k = len(estimator.components_)
     if Z.ndim != 2 or Z.shape[1] != k:
         raise ValueError(f"scores must have shape (n_samples, {k}), got {Z.shape}")

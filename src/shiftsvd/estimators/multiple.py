@@ -15,6 +15,7 @@ from shiftsvd.estimators.labels import is_pandas, labels_of
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import affordable
 
@@ -170,6 +171,7 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
             if not len(X):
                 raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required")
             return X
+        unmasked("categories", X, "give them a category of their own")
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
 
     def _names(self) -> list[str]:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
-from shiftsvd.backends.validation import unannotated
+from shiftsvd.backends.validation import unmasked_matrix
 from shiftsvd.estimators.features import Estimator
 from shiftsvd.estimators.labels import has_ids, labelled, labels_of
 from shiftsvd.estimators.settings import random_generator
@@ -175,7 +175,7 @@ class PCoA(Estimator):
             The coordinates of the new points.
         """
         check_is_fitted(self, "eigenvalues_")
-        D = validate_data(self, X, reset=False, dtype=np.float64)
+        D = validate_data(self, unmasked_matrix(X), reset=False, dtype=np.float64)
         if self.metric != "precomputed":
             D = pairwise_distances(D, self._points, metric=self.metric)
         positive = self.eigenvalues_ > 0
@@ -194,7 +194,7 @@ class PCoA(Estimator):
             self.n_features_in_ = X.shape[1]
             self.__dict__.pop("feature_names_in_", None)
             return X
-        unannotated(X)
+        unmasked_matrix(X)
         X = X.data if has_ids(X) else X
         D = validate_data(self, X, dtype=(np.float64, np.float32), ensure_min_samples=2)
         if self.metric != "precomputed":

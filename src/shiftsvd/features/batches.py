@@ -6,6 +6,7 @@ import numpy as np
 
 from shiftsvd.numerics.grouped import group_sizes
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 
 DIGITS: Final = 11  # of scores that are compared
 
@@ -23,7 +24,7 @@ class Batches(NamedTuple):
         if labels is None:
             codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:
-            known = np.asarray(labels)
+            known = np.asarray(unmasked("batch", labels, "leave these rows out"))
             if known.shape != (n_rows,):
                 raise ValueError(f"batch must have one label for each of the {n_rows} rows, got shape {known.shape}")
             if without := int(sum(map(_missing, known.tolist()))):

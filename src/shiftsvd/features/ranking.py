@@ -20,6 +20,7 @@ from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.warned import warn
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
+from shiftsvd.transforms.count_data import warn_of_logarithms, warn_unless_counts
 
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
 # How many features where no number is asked for, by flavors that have no cutoffs.
@@ -113,6 +114,7 @@ def rank(
     names: Vector | None = None,
     base: float = 1.0,
     memory_limit: int | str | None = None,
+    logged: bool = False,
 ) -> Ranking:
     """Rank the columns of A.
 
@@ -142,9 +144,10 @@ def rank(
     in_groups = f"ranking {A.shape[1]} features in {batches.n} {'batches' if batches.given else 'group'}"
     affordable(group_bytes(A, batches.n, 2), memory_limit, in_groups, "batches or threads")
     if asked.of_logarithms:
+        warn_unless_counts(steps, A, logged)
         return _by_dispersion(A, asked, steps, batches, names, base)
+    warn_of_logarithms(f"flavor {asked.flavor}", A, logged)
     sums, stored = group_moments(A, _look(A, Counts(asked.flavor), batches))
-    _warn_of_fractions(sums[:, 1], asked.flavor)
     moments = with_zeros(stored, batches.sizes)
     whole = all_groups(moments)
     if not sums[:, 1].any():  # as exact as sums of whole numbers are: genes of as many counts have the same mean
@@ -234,12 +237,6 @@ def _ranking(asked: HighlyVariable, told: Columns, stored: Panel, batches: Batch
     if not batches.given:
         told = {name: told[name] for name in told if not name.endswith(("_nbatches", "_intersection"))}
     return Ranking(asked, told, int(stored[0][told["highly_variable"]].sum()))
-
-
-def _warn_of_fractions(fractions: Vector, flavor: str) -> None:
-    """Counts are whole numbers: say so where these are not."""
-    if fractions.any():
-        warn(f"flavor {flavor} ranks raw counts, but {int(fractions.sum())} entries are no whole numbers")
 
 
 def _whole(value: object, least: int) -> bool:

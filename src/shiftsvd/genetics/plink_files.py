@@ -58,5 +58,5 @@ def _names(k: int) -> list[str]:
 
 
 def _numbers(row: Vector) -> Iterator[str]:
-    """Numbers as text, of nine digits."""
-    return (f"{value:.9g}" for value in row)
+    """Numbers as text, of nine digits; no -0."""
+    return (f"{value + 0.0:.9g}" for value in row)

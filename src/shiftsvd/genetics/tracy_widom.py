@@ -7,11 +7,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import airy
 
+from shiftsvd.numerics.panels import unmasked
+
 Vector = npt.NDArray[np.float64]
 
 _NODES: Final = 80  # of the quadrature: with them the law is known to rounding
 _LENGTH: Final = 18.0  # of the interval above s in which the kernel is not zero, for s down to _LOWEST
 _LOWEST: Final = -12.0  # below it the law is 0 to 1e-60
+_HIGHEST: Final = 200.0  # above it the law is 1, and its tail below the smallest double: exp(-2/3 s^1.5)
 _FEWEST: Final = 10  # eigenvalues that a test takes, as EIGENSOFT's twstats
 
 
@@ -93,7 +96,7 @@ def tracy_widom(
     >>> found.p_values.round(2)
     array([0.55, 0.51])
     """
-    values = np.asarray(eigenvalues, np.float64)
+    values = np.asarray(unmasked("eigenvalues", eigenvalues), np.float64)
     m = rank - np.arange(len(values), dtype=np.float64)
     before = np.concatenate([[0], np.cumsum(values)[:-1]]), np.concatenate([[0], np.cumsum(values**2)[:-1]])
     sums, squares = total - before[0], total_of_squares - before[1]
@@ -138,6 +141,8 @@ def _tail(s: float) -> float:
         return float("nan")
     if s < _LOWEST:
         return 1.0
+    if s > _HIGHEST:
+        return 0.0
     nodes, weights = _quadrature()
     # The kernel falls with (x + y) / 2: above zero within less than six of it, so that 18 holds all where it is large.
     length = _LENGTH + max(0.0, -s)
@@ -145,7 +150,8 @@ def _tail(s: float) -> float:
     kernel = w[:, None] * airy((x[:, None] + x) / 2)[0] / 2 * w
     eigenvalues = np.linalg.eigvalsh(kernel)
     # Of each factor 1 - lambda the logarithm, so that a tail of 1e-40 keeps its digits.
-    return float(-np.expm1(np.log1p(-np.minimum(eigenvalues, 1 - 1e-16)).sum()))
+    # At least 0: of tails beyond all digits, rounding leaves -0.0 or less.
+    return max(0.0, -float(np.expm1(np.log1p(-np.minimum(eigenvalues, 1 - 1e-16)).sum())))
 
 
 @lru_cache(maxsize=1)

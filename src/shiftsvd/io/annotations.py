@@ -54,6 +54,16 @@ class Place:
         with opened_tree(path, self.memory_limit) as tree:
             return column_names(tree.root[frame])
 
+    @property
+    def logged(self) -> bool:
+        """Whether a file says of its X, as scanpy does by uns["log1p"], that it holds logarithms."""
+        marked = [path for path in self.paths if self.key in (None, "X") and self.frame(path, "samples") is not None]
+        for path in marked:
+            with opened_tree(path, self.memory_limit) as tree:
+                if "uns/log1p" in tree.root:
+                    return True
+        return False
+
     def column(self, path: Path, axis: str, name: str) -> Column:
         """The values of one column of `obs` or `var`, by its name."""
         frame = self.frame(path, axis)

@@ -12,6 +12,7 @@ from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.missing.held_out import explained, kept_apart
 from shiftsvd.names import MAX_ITER, BiasName
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
@@ -89,7 +90,7 @@ class Completion:
         array of the shape that both broadcast to
             The model's value of each entry, also of those that were observed.
         """
-        i, j = np.broadcast_arrays(np.asarray(rows), np.asarray(columns))
+        i, j = np.broadcast_arrays(unmasked("rows", rows), unmasked("columns", columns))
         return self.model.at(i.ravel(), j.ravel()).reshape(i.shape)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.panels import Panel, unmasked
 
 
 def scaled(scale: Vector | None, V: Panel) -> Panel:
@@ -39,6 +39,6 @@ def read_only(scale: Vector | None) -> Vector | None:
     """A view that nobody can write to: what is made of it, such as a copy on a device, may be kept."""
     if scale is None:
         return None
-    view = scale.view()
+    view: Vector = unmasked("scales", scale).view()
     view.flags.writeable = False
     return view

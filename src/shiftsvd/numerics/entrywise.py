@@ -111,7 +111,7 @@ class Change(Sides):
         for lo in range(0, len(x), AT_ONCE):
             part = slice(lo, lo + AT_ONCE)
             r, c = (tuple(q.take(at[part]) for q in Q) for Q, at in ((R, i), (C, j)))
-            out[part] = self.f(x[part].astype(np.float64, copy=False), r, c)
+            out[part] = self.f(x[part].astype(np.float64), r, c)  # a copy: functions of users may write in place
         return _finite(out)
 
     def block(self, X: Panel) -> Panel:

@@ -19,6 +19,15 @@ class Mixer(Protocol):
         """Omega itself, of shape (n, ell)."""
 
 
+def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
+    """Values as they are; raise ValueError for masked entries: as an array they would lose the mask and count."""
+    parts = values if isinstance(values, list | tuple) else (values,)
+    masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
+        raise ValueError(f"{what} must have no masked entries, got {masked}; {remedy}")
+    return values
+
+
 def panel_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """float64, or complex128 for complex data: what solvers compute in, whatever the data are stored as."""
     # Products of float32 panels square their rounding into sigma^2 (65 % error at sigma_1/sigma_k = 1e4).

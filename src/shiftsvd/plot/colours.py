@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.plot.fitted import GREY, short
 
 MOST: Final = 20  # classes with a colour of their own
@@ -63,7 +64,7 @@ def colouring(color: Any, m: int) -> Colouring | None:
         return None
     title = str(getattr(color, "name", None) or "")
     category = str(getattr(color, "dtype", "")).lower().startswith(("categor", "enum"))
-    values = np.asarray(color)
+    values = np.asarray(unmasked("color", color))
     if values.shape != (m,):
         raise ValueError(f"color must have one value for each of the {m} samples, got shape {values.shape}")
     if values.dtype.kind == "f" and not category:

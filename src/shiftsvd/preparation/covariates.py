@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.runs.memory import beyond, limit_of
@@ -365,7 +366,7 @@ def _labels(labels: Any, m: int) -> list[Any]:
     """One label for each of m rows, none of them missing."""
     if labels is None:
         raise ValueError("GroupMeans needs the group of every row: GroupMeans(labels), or fit(X, groups=labels) of PCA")
-    array = np.asarray(labels)
+    array = np.asarray(unmasked("groups", labels, "give these rows a label of their own"))
     if array.shape != (m,):
         raise ValueError(f"groups must hold one label per row, shape ({m},), got shape {array.shape}")
     known: list[Any] = array.tolist()
@@ -394,7 +395,7 @@ def _design(values: Any, m: int) -> Panel:
     """A finite design matrix of m rows in double precision."""
     if values is None:
         raise ValueError("Covariates needs a design matrix: Covariates(values), or fit(X, covariates=values) of PCA")
-    C = np.asarray(values)
+    C = np.asarray(unmasked("covariates", values))
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
         raise ValueError(

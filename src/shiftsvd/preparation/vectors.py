@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 
 
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
     """A finite numeric vector of the given length, in double precision."""
-    vector = np.asarray(values)
+    vector = np.asarray(unmasked(name, values))
     if vector.dtype.kind not in "fciub" or vector.shape != (size,):
         raise ValueError(
             f"{name} must be a numeric vector with one entry per {per}, shape ({size},), "
@@ -25,7 +26,7 @@ def row_weights(sample_weight: Any, m: int) -> Vector | None:
     """Frequencies of the rows, checked."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight)
+    weights = np.asarray(unmasked("sample_weight", sample_weight))
     weights = np.full(m, float(weights)) if weights.ndim == 0 else weights
     weights = finite_vector("sample_weight", weights, m, "sample")
     if np.iscomplexobj(weights):

@@ -26,6 +26,29 @@ class Notice(UserWarning):
     """What was decided where nothing was said, and what decides otherwise: the command tells it as a line."""
 
 
+class ValuesWarning(UserWarning):
+    """The entries look like logarithms where counts are needed, or like raw counts where logarithms are usual.
+
+    ``warnings.simplefilter("ignore", shiftsvd.transforms.ValuesWarning)`` silences it, `--trust-values` in the command.
+
+    See Also
+    --------
+    LogNormalize : One of the transformations that take counts.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, shiftsvd as ss
+    >>> logarithms = np.log1p(np.random.default_rng(0).poisson(3.0, (50, 20)))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", ss.transforms.ValuesWarning)
+    ...     A = ss.preprocess(logarithms, "log-normalize")
+    """
+
+
+class ValuesNotice(ValuesWarning, Notice):
+    """Raw counts where logarithms are usual: a fit of them as they are may be meant."""
+
+
 def notice(message: str) -> None:
     """A `Notice` at the line that `warn` finds."""
     warn(message, Notice)

@@ -21,13 +21,15 @@ from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.preparation.design import Design
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, mask_of, matrix_of
+from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, logged, mask_of, matrix_of
 from shiftsvd.scanpy.design import names_of, obs_column, write_design
 from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, transformed, write_entries
 from shiftsvd.scanpy.genes import highly_variable
 from shiftsvd.scanpy.loadings import Keys, keys_of, write_loadings
 from shiftsvd.scanpy.projection import project
 from shiftsvd.solvers import Solver
+from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 __all__ = ["highly_variable", "pca", "project"]
@@ -166,7 +168,7 @@ def pca(
     --------
     >>> import numpy as np, shiftsvd.scanpy
     >>> X = np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32")
-    >>> shiftsvd.scanpy.pca(X, 5).shape
+    >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
     resources, how = Resources(memory_limit, n_threads), as_transforms(preprocess)
@@ -190,6 +192,7 @@ def pca(
         columns = (
             None if mask_var is None or _left_out(mask_var) else np.flatnonzero(booleans(mask_var, every.shape[1]))
         )
+        _look(how, every)
         fit = _fit(model, A, dtype, learned(how, every, A, columns, margins, tol), None)
         return (fit.scores, fit.pca.components_, fit.ratio, fit.variance) if return_info else fit.scores
     if copy and data.isbacked:
@@ -200,6 +203,8 @@ def pca(
     columns = None if mask is None else np.flatnonzero(mask)
     A = _operator(data, layer, obsm, columns, resources)
     every = A if columns is None or not how else _operator(data, layer, obsm, None, resources)
+    if obsm is None:
+        _look(how, every, logged(data, layer))
     steps = learned(how, every, A, columns, margins, tol)
     fit = _fit(model, A, dtype, steps, None if design is None else design.of(obs_column(data)))
     adata = data.copy() if copy else data
@@ -210,6 +215,14 @@ def pca(
     if design is not None:
         write_design(adata, keys_of(key_added).uns, design, fit.pca.shift_)
     return adata if copy else None
+
+
+def _look(how: tuple[Transform, ...], A: Operator, marked: bool = False) -> None:
+    """Warn of logarithms where counts are needed, and tell of raw counts that nothing is done to."""
+    if how:
+        warn_unless_counts(how, A, marked)
+    else:
+        warn_of_counts(A, 'scanpy takes components of logarithms: give preprocess="log-normalize".')
 
 
 def _design(

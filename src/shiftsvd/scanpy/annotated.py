@@ -11,6 +11,7 @@ from shiftsvd.backends import as_operator, is_lazy
 from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.validation import from_frame, is_frame, numeric_array, sound_places
 from shiftsvd.io.opening import held_or_streamed, read_file
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.warned import notice
@@ -33,6 +34,11 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
     if X is None:
         raise ValueError("this AnnData object has no X; name a layer or an obsm")
     return as_operator(X if columns is None else indexable(X)[:, columns], **vars(resources))
+
+
+def logged(adata: Any, layer: str | None) -> bool:
+    """Whether scanpy has marked the matrix as logarithms; of layers it says nothing."""
+    return layer is None and "log1p" in adata.uns
 
 
 def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
@@ -77,7 +83,7 @@ def _in_order(mask: Any, genes: Any) -> Any:
 
 def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
     """A mask as an array of its own."""
-    values = np.array(mask)
+    values = np.array(unmasked("mask_var", mask, "fill them with True or False"))
     if values.dtype == object:
         values = _from_objects(values, told)
     if values.dtype != bool or values.shape != (n_vars,):

@@ -16,7 +16,7 @@ from shiftsvd.names import FlavorName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import is_annotated, matrix_of
+from shiftsvd.scanpy.annotated import is_annotated, logged, matrix_of
 from shiftsvd.transforms.named import Preprocess, as_transforms
 
 # What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
@@ -132,7 +132,8 @@ def highly_variable(
     A, names, labels, base = _given(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
     with threads(n_threads):
-        found = rank(A, asked, steps, batches, names, 1.0 if steps else base, memory_limit)
+        marked = is_annotated(data) and logged(data, layer)
+        found = rank(A, asked, steps, batches, names, 1.0 if steps else base, memory_limit, marked)
     if not is_annotated(data):
         return ({} if names is None else {"names": names}) | found.columns
     columns = as_scanpy(found)

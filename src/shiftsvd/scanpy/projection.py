@@ -9,10 +9,11 @@ from shiftsvd.kernels import threads
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import matrix_of, places_of
+from shiftsvd.scanpy.annotated import logged, matrix_of, places_of
 from shiftsvd.scanpy.design import obs_column, read_design
 from shiftsvd.scanpy.entries import read_entries
 from shiftsvd.scanpy.loadings import keys_of, read_loadings
+from shiftsvd.transforms.count_data import warn_unless_counts
 
 
 def project(
@@ -63,7 +64,7 @@ def project(
     >>> import numpy as np, shiftsvd.scanpy
     >>> from anndata import AnnData
     >>> adata = AnnData(np.random.default_rng(0).poisson(1.0, (100, 30)).astype("float32"))
-    >>> shiftsvd.scanpy.pca(adata, 5)
+    >>> shiftsvd.scanpy.pca(adata, 5, preprocess="log-normalize")
     >>> new = adata[:3].copy()
     >>> shiftsvd.scanpy.project(new, adata)
     >>> bool(np.allclose(new.obsm["X_pca"], adata.obsm["X_pca"][:3], atol=1e-5))
@@ -80,6 +81,8 @@ def project(
     C = None if regression is None else regression[0].of(obs_column(adata))
     shift: Learned = Plain(known.shift[order]) if regression is None else regression[1].at(order)
     A = matrix_of(adata, layer, places[order], Resources())
+    if entries is not None:
+        warn_unless_counts([each.how for each in entries.fitted], A, logged(adata, layer))
     A = A if entries is None else entries.of_cells(A, adata, layer, known.genes, order, max_absent)
     B = Prepared(shift, known.scale[order]).of(A, C)
     with threads(None):

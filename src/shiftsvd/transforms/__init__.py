@@ -1,5 +1,6 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
+from shiftsvd.runs.warned import ValuesWarning
 from shiftsvd.transforms.base import Fitted, Transform
 from shiftsvd.transforms.compositions import CLR
 from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
@@ -26,5 +27,6 @@ __all__ = [
     "Sqrt",
     "TfIdf",
     "Transform",
+    "ValuesWarning",
     "preprocess",
 ]

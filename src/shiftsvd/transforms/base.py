@@ -15,7 +15,9 @@ from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.transforms.count_data import warn_unless_counts
 from shiftsvd.transforms.smooth import Smooth
 
 # Tolerances from which on changed entries of single precision data are rounded to single precision, too.
@@ -59,6 +61,7 @@ class Transform(ABC):
 
     keeps_zeros: ClassVar[bool] = True  # whether zeros stay zeros: whatever makes them numbers can only come last
     learns: ClassVar[tuple[int, int]] = (0, 0)  # how many numbers of each column, and of all
+    of_counts: ClassVar[bool] = False  # whether it takes counts, so that logarithms are a mistake
     selects: ClassVar[bool] = False  # whether it is no change of entries, but leaves columns out
 
     def __eq__(self, other: object) -> bool:
@@ -161,7 +164,7 @@ class Transform(ABC):
         return np.ones((len(R), 1))
 
     def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
-        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round relative to these.
+        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round at these.
 
         Parameters
         ----------
@@ -235,6 +238,7 @@ class Transform(ABC):
             These settings with what was learned.
         """
         A = checked(as_operator(A))
+        warn_unless_counts([self], A)
         return self.learn_rows(A, frequencies(weights, A), tol)[0]
 
 
@@ -611,7 +615,7 @@ def checked(A: Operator) -> Operator:
 
 def frequencies(weights: Any, A: Operator) -> Vector:
     """How often each row counts."""
-    return np.ones(A.shape[0]) if weights is None else np.asarray(weights, np.float64)
+    return np.ones(A.shape[0]) if weights is None else np.asarray(unmasked("weights", weights), np.float64)
 
 
 def not_negative(x: Vector, how: Transform) -> None:
@@ -619,15 +623,4 @@ def not_negative(x: Vector, how: Transform) -> None:
     if x.size and x.min() < 0:
         raise ValueError(
             f"{type(how).__name__} takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred"
-        )
-
-
-def counts(x: Vector, how: Transform) -> None:
-    """Refuse what is no count."""
-    not_negative(x, how)
-    if np.any(x != np.rint(x)):
-        first = x[x != np.rint(x)][0]
-        raise ValueError(
-            f"{type(how).__name__} is a model of counts, which are whole numbers, got {first:g}; give it the raw "
-            "counts, or Elementwise(np.rint) before it"
         )

@@ -12,6 +12,7 @@ from shiftsvd.backends.selection import Places
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.transforms.base import Fitted, Transform, checked, frequencies, held_as
+from shiftsvd.transforms.count_data import warn_unless_counts
 
 # The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
 RANK, VECTORS = 16, 6
@@ -42,6 +43,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     """Transformations, each learned from what those before it have made."""
     if not how:
         return Own((), A)
+    warn_unless_counts(how, checked(A))
     w = frequencies(weights, A)
     known: list[Fitted] = []
     several = sum(not each.selects for each in how) > 1
@@ -62,6 +64,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
     """Transform other rows by what the steps have learned."""
+    warn_unless_counts([each.how for each in fitted], checked(A) if fitted else A)
     for each, selection in stages(fitted):
         if selection is None:
             A = each.of(A)

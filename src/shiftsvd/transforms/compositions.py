@@ -1,7 +1,7 @@
 """Log ratios of the parts of compositions, whose rows have no size of their own."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -44,6 +44,7 @@ class CLR(Transform):
            [ 0.69314718, -0.69314718]])
     """
 
+    of_counts: ClassVar[bool] = True
     pseudocount: float = 1.0
     kind: Literal["clr", "robust", "seurat"] = "clr"
 

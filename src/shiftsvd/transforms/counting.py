@@ -8,6 +8,7 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import EPS, Fitted, SumsOf, Transform, margins, not_negative, shares
 
@@ -50,6 +51,7 @@ class LogNormalize(Transform):
            [0.        , 1.60943791]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     target_sum: float | None = 1e4
     exclude_highly_expressed: bool = False
@@ -60,7 +62,7 @@ class LogNormalize(Transform):
         if self.target_sum is not None and not 0 < self.target_sum < np.inf:
             raise ValueError(f"target_sum must be a finite number above 0, or None, got {self.target_sum!r}")
         if self.size_factors is not None:
-            object.__setattr__(self, "size_factors", np.array(self.size_factors, np.float64))
+            object.__setattr__(self, "size_factors", np.array(unmasked("size_factors", self.size_factors), np.float64))
         if not 0 < self.max_fraction < 1:
             raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
 
@@ -137,6 +139,7 @@ class TfIdf(Transform):
            [0., 2.]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     norm: Literal["l1", "l2"] | None = "l2"
     use_idf: bool = True
@@ -213,6 +216,7 @@ class BM25(Transform):
     (2, 2)
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 1)
     k1: float = 1.2
     b: float = 0.75
@@ -278,6 +282,7 @@ class PMI(Transform):
            [-0.91629073,  0.47000363]])
     """
 
+    of_counts: ClassVar[bool] = True
     learns: ClassVar[tuple[int, int]] = (1, 0)
     smoothing: float = 1.0
     context_power: float = 0.75

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -59,6 +59,8 @@ class Sqrt(OfEntry):
     3.702
     """
 
+    of_counts: ClassVar[bool] = True
+
     def value(self, x: Vector) -> Vector:
         """The square root of each entry, which must be at least 0."""
         not_negative(x, self)
@@ -81,6 +83,8 @@ class FreemanTukey(OfEntry):
     [1.0, 3.732]
     """
 
+    of_counts: ClassVar[bool] = True
+
     def value(self, x: Vector) -> Vector:
         """``sqrt(x) + sqrt(x + 1)`` of each entry, which must be at least 0."""
         not_negative(x, self)
@@ -102,6 +106,8 @@ class Anscombe(OfEntry):
     >>> ss.Anscombe().value(np.array([0.0, 3.0])).round(3).tolist()
     [1.225, 3.674]
     """
+
+    of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
         """``2 sqrt(x + 3/8)`` of each entry, which must be at least 0."""

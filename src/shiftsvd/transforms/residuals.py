@@ -8,8 +8,9 @@ import numpy as np
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, in_parts, left_over, margins
+from shiftsvd.transforms.base import Fitted, SumsOf, Transform, in_parts, left_over, margins, not_negative
 from shiftsvd.transforms.smooth import Smooth
 
 THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
@@ -22,10 +23,11 @@ class NullModel(Transform):
     """What is left of counts beyond ``mu_ij = r_i q_j``; `known` ends with how much of a row its columns hold."""
 
     keeps_zeros: ClassVar[bool] = False
+    of_counts: ClassVar[bool] = True
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """What is summed over rows and columns: the counts, refused if they are no whole numbers."""
-        counts(x, self)
+        """What is summed over rows and columns: the counts, refused if negative."""
+        not_negative(x, self)
         return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
@@ -96,7 +98,7 @@ class PearsonResiduals(NullModel):
             positive("theta", self.theta, 'a number above 0, inf, a vector of them or "estimate"')
             object.__setattr__(self, "theta", own(self.theta))
         if self.log_rates is not None:
-            object.__setattr__(self, "log_rates", own(self.log_rates))
+            object.__setattr__(self, "log_rates", own(unmasked("log_rates", self.log_rates)))
         if self.clip is not None:
             positive("clip", self.clip, "a number above 0, or None")
 
@@ -284,7 +286,7 @@ def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float
 
 def positive(name: str, value: Any, rule: str) -> None:
     """Refuse what is not above 0."""
-    numbers = np.asarray(value)
+    numbers = np.asarray(unmasked(name, value))
     if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from shiftsvd.numerics.entrywise import Quantities
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, Transform
 
@@ -48,7 +49,7 @@ class Select(Transform):
     places: Vector = field(repr=False)
 
     def __post_init__(self) -> None:
-        places = np.array(self.places)
+        places = np.array(unmasked("places", self.places))
         if places.ndim != 1 or not places.size or places.dtype.kind not in "biu":
             raise ValueError(f"places must be a mask or places of columns, got {places.dtype} of shape {places.shape}")
         if places.dtype == bool and not places.any():

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.xarray.fields import Stacked, check_labelled
 from shiftsvd.xarray.grids import on_grid
 
@@ -21,7 +22,7 @@ def cell_weights(da: Any, weights: Any, field: Stacked) -> Vector | None:
     if isinstance(weights, str):
         if weights != "coslat":
             raise ValueError(f'weights must be "coslat", a DataArray, an array or a number, got {weights!r}')
-        weights = np.sqrt(np.cos(np.deg2rad(_latitude(da))).clip(0))
+        weights = np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))
     w: Vector = _over_space(da, weights, field).ravel()[field.cells]
     bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
     if bad or not w.any():
@@ -42,7 +43,7 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
         like = da.isel(dict.fromkeys(field.over, 0), drop=True)
         weights = on_grid(like, weights, weights.dims)
         weights = weights.broadcast_like(like).transpose(*field.space).values
-    weights = np.asarray(weights, np.float64)
+    weights = np.asarray(unmasked("weights", weights), np.float64)
     sizes = tuple(da.sizes[dim] for dim in field.space)
     # No broadcasting from the right: the latitudes of a square grid would be taken for its longitudes.
     fits = weights.ndim in (0, len(sizes)) and all(
@@ -56,7 +57,7 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
     return np.broadcast_to(weights, sizes)
 
 
-def _latitude(da: Any) -> Any:
+def latitude_of(da: Any) -> Any:
     """The coordinate of latitudes, in degrees: by what it says of itself, else by its name."""
     rules = (_says_latitude, _is_named_latitude, _may_be_latitude)
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from shiftsvd.io.base import optional
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.runs.warned import notice
 
 Mask = npt.NDArray[np.bool_]
 Dims = tuple[Hashable, ...]
@@ -104,6 +105,13 @@ def stacked(
     if not rows.all():
         X = X[rows]
     return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing)
+
+
+def tell_used(rows: Mask, over: Dims, where: str = "have values") -> None:
+    """Tell how many samples are used, where some have no values."""
+    if (used := int(np.count_nonzero(rows))) < len(rows):
+        along = ", ".join(map(str, over))
+        notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
 
 
 def at_rows(field: Stacked, rows: Mask) -> Stacked:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.xarray.fields import Mask, Stacked, as_field, at_rows
+from shiftsvd.xarray.fields import Mask, Stacked, as_field, at_rows, tell_used
 
 
 def is_several(data: Any) -> bool:
@@ -60,4 +60,5 @@ def at_common(stacked: Sequence[Stacked]) -> list[Stacked]:
     rows: Mask = reduce(np.logical_and, (field.rows for field in stacked))
     if np.count_nonzero(rows) < 2:
         raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
+    tell_used(rows, stacked[0].over, "have values in all fields")
     return [at_rows(field, rows) for field in stacked]

@@ -156,6 +156,7 @@ def pca(
     asked.check()
     da = fields.as_field(da)
     field = fields.stacked(da, dim, missing)
+    fields.tell_used(field.rows, field.over)
     _check_modes(n_modes, field.X.shape, missing)
     known = Samples.of(da, field.over, groups, covariates)
     samples = known.at(field.rows)

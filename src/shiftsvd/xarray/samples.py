@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.io.base import optional
+from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import limit_of
 from shiftsvd.xarray.fields import Dims, Mask
@@ -109,7 +110,7 @@ def aligned(da: Any, over: Dims, value: Any, what: str) -> npt.NDArray[Any]:
             ) from error
     sizes = tuple(da.sizes[dim] for dim in over)
     if not hasattr(value, "dims"):
-        array = np.asarray(value)
+        array = np.asarray(unmasked(what, value))
         if array.shape not in (sizes, (int(np.prod(sizes)),)):
             raise ValueError(f"{what} must have one value for each sample, {sizes}, got shape {array.shape}")
         return array.ravel()

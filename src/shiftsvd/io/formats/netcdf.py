@@ -20,8 +20,7 @@ from shiftsvd.io.storage.h5_array import look_through
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     """A source of the rows of a variable, decoded: scaled, and missing values as NaN."""
     with reading(path):
-        data = _open(path)
-        variable = data[_chosen(data, key, path)]
+        variable = variable_of(path, key)
         shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
         plausible_shape(path, shape, memory_limit)
         chunks = variable.encoding.get("chunksizes") or None
@@ -62,6 +61,12 @@ class NetcdfRows(RowSource):
         with reading(self.name):
             block = self.variable[lo:hi].values.reshape(hi - lo, self.shape[1])
             return np.ascontiguousarray(block, self.dtype)
+
+
+def variable_of(path: Path, key: str | None) -> Any:
+    """The variable that `key` names, or the only one, with its coordinates; no numbers of it are read."""
+    data = _open(path)
+    return data[_chosen(data, key, path)]
 
 
 def _open(path: Path) -> Any:

@@ -1,0 +1,182 @@
+"""Recognise raw counts, and logarithms of counts, by a sample of the entries; warn where a method takes the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shiftsvd.backends.columns import some_rows
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.entries import entries
+from shiftsvd.backends.reread import Reread, rows_operator
+from shiftsvd.backends.source import rows_of
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.events import unheard
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Adjoint, Operator
+from shiftsvd.runs.warned import ValuesNotice, ValuesWarning, warn
+
+if TYPE_CHECKING:
+    from shiftsvd.transforms.base import Transform
+
+# Rows of a sample: so many stretches of the matrix, each of at most so many rows, and of so many entries if dense.
+STRETCHES, ROWS, ENTRIES = 4, 64, 2**17
+FEW: Final = 20  # entries that say nothing yet
+BASES: Final = {"natural logarithms": np.e, "logarithms of base 2": 2.0, "logarithms of base 10": 10.0}
+LARGEST: Final = 30.0  # logarithm: of base 2, of a billion
+# Of logarithms of counts all told entries are whole multiples, of corrected counts 0.06 by chance; variances of columns
+# are the mean and more for counts, 0.7 of it for corrected ones, below 0.05 for intensities (tests/support/values.py).
+MULTIPLES, VARYING = 0.9, 0.15
+EQUAL: Final = 5e-3  # relative: sums of rows that differ by less are the same, in single precision and rounded texts
+
+
+def warn_of_logarithms(method: str, A: Operator, logged: bool = False) -> None:
+    """Warn if a method takes counts, and A looks like logarithms; `logged` where somebody said that of the data."""
+    for sample in samples_of(A):
+        if evidence := sample.logarithms(logged):
+            warn(
+                f"{method} takes counts, but the entries look like logarithms: {evidence}. Give the raw counts, or "
+                "leave the transformation out. If these are counts, ignore shiftsvd.transforms.ValuesWarning.",
+                ValuesWarning,
+            )
+            return
+
+
+def warn_of_counts(A: Operator, remedy: str) -> None:
+    """Tell that A looks like raw counts, which most fits take logarithms of."""
+    samples = samples_of(A)
+    if samples and all(sample.raw_counts for sample in samples):
+        largest = max(float(sample.x.max()) for sample in samples)
+        warn(f"The entries look like raw counts: whole numbers up to {largest:,.0f}. {remedy}", ValuesNotice)
+
+
+def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = False) -> None:
+    """Warn if the first transformation takes counts, and A looks like logarithms; selections change no entries."""
+    first = next((each for each in how if not each.selects), None)
+    if first is not None and first.of_counts:
+        warn_of_logarithms(type(first).__name__, A, logged)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some entries of a matrix that are not 0.
+
+    Attributes
+    ----------
+    x : array of shape (count,)
+    i, j : array of int, of shape (count,)
+        Their rows and columns, counted from 0 in the sample.
+    shape : (int, int)
+        Of the sample.
+    whole_rows : bool
+        Whether it has all columns.
+    """
+
+    x: Vector
+    i: Vector
+    j: Vector
+    shape: tuple[int, int]
+    whole_rows: bool
+
+    @cached_property
+    def fractional(self) -> Vector:
+        """Which entries are no whole numbers."""
+        return np.asarray(self.x != np.rint(self.x))
+
+    @property
+    def raw_counts(self) -> bool:
+        """Whether all are whole numbers above 0, and not only 1 and 2, as flags and genotypes are."""
+        return len(self.x) >= FEW and not self.fractional.any() and self.x.min() > 0 and self.x.max() > 2
+
+    def logarithms(self, logged: bool) -> str | None:
+        """What tells that these are logarithms of counts; None where nothing does."""
+        x, share = self.x, float(np.mean(self.fractional)) if len(self.x) else 0.0
+        if len(x) < FEW or x.min() < 0 or not 1 < x.max() < LARGEST or share < 0.1:
+            return None
+        if logged and share > 0.5:
+            return "they are marked by uns['log1p'], and are no whole numbers"
+        for name, base in BASES.items():
+            y = np.expm1(x * np.log(base))
+            if self.whole_rows and self._spread(y) < min(EQUAL, self._spread(x) / 4):
+                return f"as {name}, their exponentials have the same sum in each row"
+            if self._multiples(y) > MULTIPLES > 2 * self._multiples(x):  # small shares of counts are multiples, too
+                return f"as {name}, their exponentials are whole multiples of the least of each row"
+        return self._narrow(share)
+
+    def _spread(self, y: Vector) -> float:
+        """How far the sums of rows are apart, relative to their median; infinite of fewer than three rows."""
+        sums = np.bincount(self.i, y, minlength=self.shape[0])
+        sums = sums[sums > 0]
+        return float(np.ptp(sums) / np.median(sums)) if len(sums) > 2 else np.inf
+
+    def _multiples(self, y: Vector) -> float:
+        """The share of fractional entries that are, as y, 2 to 10 times the least one of their row."""
+        least = np.full(self.shape[0], np.inf)
+        np.minimum.at(least, self.i, y)
+        ratio = y / least[self.i]
+        told = ratio[self.fractional & (ratio > 1.02) & (ratio < 10)]
+        return float(np.mean(np.abs(told - np.rint(told)) < 0.03)) if len(told) >= FEW else 0.0
+
+    def _narrow(self, share: float) -> str | None:
+        """Dense fractions whose columns vary less than counts can, as intensities of arrays do."""
+        m, n = self.shape
+        if m < 8 or share < 0.9 or len(self.x) < m * n / 2 or self._spread(self.x) < EQUAL or self.x.max() < 2:
+            return None
+        mean, squares = (np.bincount(self.j, self.x**power, minlength=n) / m for power in (1, 2))
+        added = float(self.x.min()) if len(self.x) == m * n else 0.0  # to all entries, as a pseudocount is
+        ratio = float((squares - mean**2).sum() / max((mean - added).sum(), np.finfo(float).tiny))
+        return f"columns vary by {ratio:.2g} of their mean, less than counts do" if ratio < VARYING else None
+
+
+def samples_of(A: Operator) -> list[Sample]:
+    """A few stretches of rows, or of columns where the matrix is stored by columns; none of what cannot be read."""
+    if isinstance(A, Adjoint):
+        turned = DenseRows(A.A.X.T) if isinstance(A.A, DenseRows) and A.A.shift is None else None
+        return samples_of(turned) if turned is not None else [_turned(sample) for sample in samples_of(A.A)]
+    m, n = A.shape
+    rows = max(1, min(ROWS, m, ENTRIES // n))
+    starts = np.unique(np.linspace(0, m - rows, min(STRETCHES, -(-m // rows))).astype(int)).tolist()
+    with unheard():
+        found = [_stretch(A, lo, lo + rows) for lo in starts]
+    return [sample for sample in found if sample is not None]
+
+
+def _turned(sample: Sample) -> Sample:
+    """A sample of the adjoint."""
+    return Sample(sample.x, sample.j, sample.i, sample.shape[::-1], False)
+
+
+@singledispatch
+def _stretch(A: Operator, lo: int, hi: int) -> Sample | None:
+    """The entries of some rows that are not 0; None where entries cannot be seen."""
+    return None
+
+
+@_stretch.register(SparseRows)
+@_stretch.register(DenseRows)
+def _(A: SparseRows | DenseRows, lo: int, hi: int) -> Sample | None:
+    if A.shift is not None:
+        return None
+    stored = entries(A, (lo, hi))
+    there = stored[0] != 0
+    x, i, j = (part[there] for part in stored)
+    return Sample(x, i, j, (hi - lo, A.shape[1]), True)
+
+
+@_stretch.register
+def _(A: DiskRows, lo: int, hi: int) -> Sample | None:
+    if A.shift is not None:
+        return None
+    return _stretch(rows_operator(rows_of(A.source, lo, hi), None, None, *A.source.place(lo), 0), 0, hi - lo)
+
+
+@_stretch.register
+def _(A: Reread, lo: int, hi: int) -> Sample | None:
+    """Of a Dask array its first rows alone: others may take long to make."""
+    if lo or A.shift is not None:
+        return None
+    hi = min(hi, A.blocks()[0][1])
+    return _stretch(some_rows(A, np.arange(hi))._block((0, hi)), 0, hi)  # type: ignore[attr-defined]
