@@ -161,7 +161,7 @@ class Transform(ABC):
         return np.ones((len(R), 1))
 
     def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
-        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round relative to these.
+        """Return L and R, ``|L| |R|^T`` being the sizes of what entries are differences of, which they round at.
 
         Parameters
         ----------
