@@ -71,7 +71,7 @@ class Preparation:
         S, shift = learn_shift(self.shift, B, moments, weights)
         own = Own(A, B, S, weights, moments, changed, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
-        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e)
+        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
 
 

@@ -111,7 +111,7 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     """
     home = Path(folder)
     _refuse_others(home)  # before anything is written to it, a lock included
-    was_empty = home.is_dir() and not any(home.iterdir())
+    was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
         reads = _Reads(home, run)
         with kept_in(reads):
@@ -216,13 +216,21 @@ def _refuse_others(home: Path) -> set[Path]:
     """Return the files in the folder of a checkpoint; raise ValueError if they are of something else."""
     if kind_of(home) is not None and not home.is_dir():
         raise NotADirectoryError(f"{home} is not a folder; name a new folder")
-    there = set(home.iterdir()) if home.is_dir() else set()
-    there -= {*files_of(home / LOCK), *left_stages(home, FILES)}
-    if there and kind_of(home / RUN) is None:
-        raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
-    if there and "shiftsvd checkpoint" not in _known(home / RUN):
-        raise ValueError(_foreign(home))
+    there = _listed(home) - {*files_of(home / LOCK), *left_stages(home, FILES)}
+    known = _known(home / RUN)
+    there = {path for path in there if kind_of(path) is not None}  # without what a run that just ended removed
+    if there and "shiftsvd checkpoint" not in known:
+        others = f"{home} is not empty and holds no checkpoint; name a new folder"
+        raise ValueError(_foreign(home) if home / RUN in there else others)
     return there
+
+
+def _listed(home: Path) -> set[Path]:
+    """Return what is in a folder, nothing if it is not there."""
+    try:
+        return set(home.iterdir())
+    except FileNotFoundError:
+        return set()
 
 
 def _foreign(home: Path, *others: str) -> str:

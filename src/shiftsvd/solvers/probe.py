@@ -57,7 +57,7 @@ class Chain:
         self.last = B @ Z[len(Z) - B.shape[1] :]  # B E^H Z: (width of X', size of T)
 
     def _projected(self) -> Panel:
-        """T, block tridiagonal."""
+        """Return the block tridiagonal matrix T."""
         size, hi = sum(len(A) for A, _ in self.parts), 0
         T = np.zeros((size, size), self.parts[0][0].dtype)
         for A, B in self.parts:
