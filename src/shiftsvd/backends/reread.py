@@ -350,4 +350,4 @@ OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
     """Moments and counts of the rows of both."""
-    return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
+    return a[0].merge(b[0]), a[1] + b[1]
