@@ -91,7 +91,7 @@ class Products:
         return in_dtype(self._gram(V.astype(self.dtype, copy=False)), self.dtype)
 
     def _gram(self, V: Panel) -> Panel:
-        """``G V``, counted."""
+        """Multiply ``G V``, and count its reads."""
         self.budget.spend(self.G.costs.gram_reads)
         return self.G.gram(V)
 
