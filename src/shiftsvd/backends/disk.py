@@ -126,6 +126,12 @@ class DiskRows(Reread):
             pass
         return (time.perf_counter() - started) * len(blocks) / len(some)
 
+    def in_blocks_for(self, memory_limit: int) -> "DiskRows":
+        """The same matrix read in the blocks that belong to another limit."""
+        return replace(
+            self, memory_limit=memory_limit, memo={n: each for n, each in self.memo.items() if n != "blocks"}
+        )
+
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
         """Blocks are multiplied as they are read."""
         kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "blocks", "stored") if name in self.memo}

@@ -92,15 +92,6 @@ def ddof_of(options: Any) -> int:
     return int(len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths))
 
 
-def some_features(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
-    """The features of one file that a fit would take; of --top-features as many, whichever."""
-    if given["top_features"] is not None:
-        return some_columns(A, np.arange(min(given["top_features"], A.shape[1])))
-    place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
-    _, places = _mask(given["mask"], False, place, features, A.shape[1])
-    return A if places is None else some_columns(A, places)
-
-
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
     """What the options and the columns of the files say; refused before any work."""
     place = place_of(vars(options), options.files)
