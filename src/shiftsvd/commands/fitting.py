@@ -179,4 +179,6 @@ def solver_of(given: Observed, k: int | float, options: Fit, memory: int | str |
         return options.solver
     # What is free does not matter: the same command does the same again, which it must to go on from a checkpoint.
     room = spare(certificate_bytes(A, asked_for(A, k)), memory or ROOM)
-    return replace(named, certify=room if options.certify is None else options.certify)
+    solver = replace(named, certify=room if options.certify is None else options.certify)
+    object.__setattr__(solver, "reason", named.reason)
+    return solver

@@ -8,11 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.holding import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.not_finite import named
-from shiftsvd.backends.reread import Reread
 from shiftsvd.commands import genotypes
 from shiftsvd.commands.asked import Fit
 from shiftsvd.commands.cells import Known, known_of
@@ -24,9 +22,9 @@ from shiftsvd.commands.ranking import foreseen_ranking
 from shiftsvd.commands.tables import ENTRIES
 from shiftsvd.commands.writing import planned as outputs_of
 from shiftsvd.front import planned
-from shiftsvd.missing.gaps import Gaps, Observed
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.operators import Operator, repeated
-from shiftsvd.runs.memory import PROGRAM, own_bytes, release
+from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release
 from shiftsvd.solvers import estimate
 from shiftsvd.solvers.auto import asked_for
 from shiftsvd.transforms.named import as_transforms
@@ -47,11 +45,12 @@ def estimated(given: Fit) -> Facts:
     """
     options = replace(given, **genotypes.settled(given))
     paths = outputs_of(options)
+    watch = MemoryWatch()
     A, names, _ = opened_samples(options)
     known = known_of(options, names, A.shape)
     held = bytes_in_memory((A, *names, known.C))
     release()
-    program, opening = _beside(held)
+    opening, program = watch.passed(), _program(held)
     if isinstance(A, Gaps):
         with named(names.features):
             A = A.filled(repeated(A.moments().mean, A.shape[0]))
@@ -80,7 +79,7 @@ def estimated(given: Fit) -> Facts:
     if paths:
         _import_writers(paths)
         release()
-        packages = _beside(held)[0] - program
+        packages = _program(held) - program
         stages["scores"] = model + packages + written_bytes(A, names, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
@@ -102,13 +101,10 @@ def estimated(given: Fit) -> Facts:
     }
 
 
-def _beside(held: int) -> tuple[int, int]:
-    """Return what the process has beside the data that it holds, and how much more it had while they were opened."""
-    found = own_bytes()
-    if found is None:
-        return PROGRAM, 0
-    now, most = found
-    return max(now - held, 0), most - now
+def _program(held: int) -> int:
+    """Return what the process has for itself beside the data that it holds."""
+    own = own_bytes()
+    return PROGRAM if own is None else max(own - held, 0)
 
 
 def _taken(A: Operator, known: Known, top_features: int | None) -> Operator:
@@ -133,11 +129,13 @@ def regressed_bytes(known: Known, A: Operator) -> int:
     return 0 if known.C is None else 8 * known.C.shape[1] * (5 * A.shape[0] + 2 * A.shape[1])
 
 
-def written_bytes(A: Observed, names: Iterable[Any], k: int, paths: Mapping[str, Path]) -> int:
-    """Memory of the scores, and of a part of a table as text, with its names."""
+def written_bytes(A: Operator, names: Iterable[Any], k: int, paths: Mapping[str, Path]) -> int:
+    """Memory of the scores, or of the blocks of the read that makes them, and of a part of a table with its names."""
     m = A.shape[0]
+    if A.costs.file_bytes:
+        made = A.costs.working_bytes
+    else:
+        made = (8 + A.dtype.itemsize) * m * k + 8 * m  # in double and as they are written; the factor of the shift
     rows = min(m, max(1, ENTRIES // k))
-    panel = 0 if isinstance(A, Reread) else (8 + A.dtype.itemsize) * m * k
-    shift = 8 * m * isinstance(A, Blocked)
     text = rows * (k * AS_TEXT + AS_NAME * (next(iter(names)) is not None))
-    return panel + shift + text * ("scores" in paths)
+    return made + text * ("scores" in paths)

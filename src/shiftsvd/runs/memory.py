@@ -116,6 +116,13 @@ class MemoryWatch:
             return None
         return (peak - self._start) * 1024
 
+    def passed(self) -> int:
+        """Bytes by which the peak since the start is above what there is now; 0 where it is not known."""
+        (now,), growth = _of_process("VmRSS"), self.growth()
+        if now is None or growth is None or self._start is None:
+            return 0
+        return max(growth - (now - self._start) * 1024, 0)
+
 
 def peak_bytes() -> int | None:
     """The most memory that this process has had, where the system tells."""
@@ -123,15 +130,10 @@ def peak_bytes() -> int | None:
     return None if peak is None else peak * 1024
 
 
-def own_bytes() -> tuple[int, int] | None:
-    """Return the memory that this process has for itself now, and the most it has had, where the system tells.
-
-    The system keeps the peak of all memory alone; files that are mapped, such as libraries, count as they do now.
-    """
-    own, whole, peak = _of_process("RssAnon", "VmRSS", "VmHWM")
-    if own is None or whole is None or peak is None:
-        return None
-    return own * 1024, (own + max(peak - whole, 0)) * 1024
+def own_bytes() -> int | None:
+    """Return the memory that this process has for itself, without files such as libraries, where the system tells."""
+    (own,) = _of_process("RssAnon")
+    return None if own is None else own * 1024
 
 
 def release() -> None:
