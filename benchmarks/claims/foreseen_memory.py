@@ -1,4 +1,4 @@
-"""Peak memory of 30 fits beside what `estimate` said of the same words, each in a process of its own.
+"""Peak memory of 37 fits beside what `estimate` said of the same words, each in a process of its own.
 
 The peak is the largest anonymous memory of the process (RssAnon), to which the three sizes of `estimate` add up.
 Run: python -m benchmarks.claims.foreseen_memory [--seed 0] [--only WORD]
