@@ -83,6 +83,7 @@ CLAIMS = [
         script("claims.transforms file --peer"),
     ),
     Claim("docs/how_it_works.rst", "where the tolerance is 1e-5 or more", "double else", SETTING),
+    Claim("docs/how_it_works.rst", "gives levels that are less than 1 %", "of a probe", script("claims.levels")),
     Claim("docs/how_it_works.rst", "p is 1e-9", "miss_probability", SETTING),
     Claim(
         "docs/how_it_works.rst",

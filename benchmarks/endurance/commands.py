@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.endurance.decoys import MINE, Tree
+
 for name in ("cli", "commands.fitting", "commands.advice", "estimators.pca", "model_file", "io.formats.npy"):
     import_module(
         f"shiftsvd.{name}"
@@ -120,12 +122,11 @@ def data(folder: Path) -> dict[str, list[object]]:
 
 
 def outputs(folder: Path) -> dict[str, str]:
-    """Hashes of what a fit has written, but for the result, which has times in it."""
+    """Hashes of what a fit has written, but for the result, which has times in it; decoys are left out."""
     if not folder.is_dir():
         return {}
-    return {
-        file.name: hash_of(file) for file in sorted(folder.iterdir()) if file.is_file() and file.name != "result.json"
-    }
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and file.name != "result.json")
+    return {file.name: hash_of(file) for file in files if not file.read_bytes().startswith(MINE)}
 
 
 def hash_of(file: Path) -> str:
@@ -138,6 +139,6 @@ def mixed(folder: Path) -> bool:
     return loads((folder / "result.json").read_text())["sha256"] != outputs(folder)
 
 
-def left(home: Path) -> list[str]:
-    """Hidden files and folders that nobody works on any more."""
-    return sorted(str(path.relative_to(home)) for path in home.rglob(".*"))
+def left(home: Path, decoys: Tree | None = None) -> list[str]:
+    """Hidden files and folders that nobody works on any more, and that are no decoys."""
+    return sorted({str(path.relative_to(home)) for path in home.rglob(".*")} - set(decoys or ()))

@@ -12,7 +12,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.endurance.commands import Command, data, left, mixed, outputs
+from benchmarks.endurance.decoys import tree
 from benchmarks.endurance.kills import told
+from shiftsvd.runs.temporary import stage_of
 
 LEAST = 6  # records of the run that is damaged
 Damage = Callable[[list[Path], np.random.Generator], None]
@@ -87,7 +89,7 @@ CLASSES: dict[str, Damage] = {
     "not there": removed,
     "a link": linked,
     "a folder": foldered,
-    "part of a record": lambda files, rng: (files[0].parent / "read-00099.npz.0a.part").write_bytes(b"PK") and None,
+    "part of a record": lambda files, rng: stage_of(files[0].with_name("read-00099.npz")).write_bytes(b"PK") and None,
     "no head": headed(b""),
     "head that is no JSON": headed(b"{"),
     "head of a list": headed(b"[]"),
@@ -126,6 +128,7 @@ def damaged(name: str, line: list[object], home: Path, want: dict[str, str], rng
     once, found = home / "once", Counter[str]()
     shutil.copytree(home / "kept", once / "kept")
     CLASSES[name](sorted((once / "kept").glob("read-*.npz")), rng)
+    before = tree(once)
     ended = Command([*line, "-o", once / "out", "--checkpoint", once / "kept"], once / "log").ended()
     lines = [text for text in ended.said.splitlines() if "deprecat" not in text.lower()]
     if ended.code == 0 and outputs(once / "out") == want and not mixed(once / "out"):
@@ -138,7 +141,7 @@ def damaged(name: str, line: list[object], home: Path, want: dict[str, str], rng
     else:
         found[f"WRONG: {name}: {ended.code} {ended.said[:300]!r}"] += 1
     found["tracebacks"] += ended.traced
-    found["hidden files left"] += len(left(once))
+    found["hidden files left"] += len(left(once, before if ended.code else None))  # what is refused is not touched
     shutil.rmtree(once)
     return found
 

@@ -1,4 +1,4 @@
-"""Fits that are killed at random moments and repeated: python -m benchmarks.endurance.kills [KILLS]."""
+"""Fits that are killed at random moments among decoys and repeated: python -m benchmarks.endurance.kills [KILLS]."""
 
 import shutil
 import sys
@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.endurance.commands import Command, data, left, mixed, outputs
+from benchmarks.endurance.decoys import lost, plant, tree
 
 
 def killed(
@@ -17,7 +18,9 @@ def killed(
 ) -> Counter[str]:
     """One fit that is killed once or several times, then left to end; what happened, counted."""
     found: Counter[str] = Counter()
-    run = [*line, "-o", home / "out", "--checkpoint", home / "kept"]
+    plant(home, "out", "kept")
+    decoys, kept = tree(home), home / "kept"
+    run = [*line, "-o", home / "out", "--checkpoint", kept]
     while rng.random() < 0.7 or not found["killed"] + found["ended before"]:
         command = Command(run, home / "log")
         time.sleep(rng.uniform(0, 1.1 * seconds))
@@ -27,14 +30,24 @@ def killed(
         found["tracebacks"] += ended.traced
         if ended.code == 0:
             shutil.rmtree(home / "out")
-    found["went on"] += any((home / "kept").glob("read-*"))
+        is_run, has_decoys = (kept / "run.json").exists(), (kept / "x.part").exists()
+        if is_run and not has_decoys:
+            before = tree(kept)
+            plant(kept, "run.json", "read-00000.npz")
+            decoys |= {f"kept/{name}": what for name, what in tree(kept).items() if name not in before}
+        elif has_decoys and not is_run:  # the run had ended but for its exit: decoys alone are no checkpoint
+            found["files lost"] += len(lost(decoys, tree(home)))
+            shutil.rmtree(kept)
+            decoys = {path: what for path, what in decoys.items() if not path.startswith("kept/")}
+    found["went on"] += any(kept.glob("read-?????.npz"))
     found["went on with whole outputs"] += (home / "out").exists()
     last = Command([*run, "--force"], home / "log").ended()
     same = last.code == 0 and outputs(home / "out") == want and not mixed(home / "out")
     found["same bits" if same else f"WRONG: {last.code} {last.said[:200]!r}"] += 1
     found["tracebacks"] += last.traced
-    found["hidden files left"] += len(left(home))
-    found["checkpoints left"] += (home / "kept").exists()
+    found["files lost"] += len(lost(decoys, tree(home)))
+    found["hidden files left"] += len(left(home, decoys))
+    found["checkpoints left"] += (kept / "run.json").exists() or any(kept.glob("read-?????.npz"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Two commands at once in one folder: python -m benchmarks.endurance.races [RACES]."""
+"""Two commands at once in one folder, among decoys: python -m benchmarks.endurance.races [RACES]."""
 
 import shutil
 import sys
@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.endurance.commands import Command, data, left, mixed, outputs
+from benchmarks.endurance.decoys import lost, plant, tree
 from benchmarks.endurance.kills import told
 
 KINDS = ("one new folder", "one folder that is there", "one checkpoint", "one folder with transform")
@@ -46,8 +47,10 @@ def race(
 ) -> Counter[str]:
     """One race of two commands; what came of it, counted."""
     one, two = ([*line, "-o", home / "out"] for line in lines)
+    plant(home, "out", "kept", "other")
     if kind == "one folder that is there":
         Command(one, home / "log").ended()
+        plant(home / "out", *outputs(home / "out"))
         one, two = [*one, "--force"], [*two, "--force"]
     elif kind == "one checkpoint":
         one, two = ([*lines[0], "-o", home / name, "--checkpoint", home / "kept"] for name in ("out", "other"))
@@ -55,17 +58,20 @@ def race(
     elif kind == "one folder with transform":
         model = home.parent / "whole0" / "model.safetensors"
         two = ["transform", model, lines[0][1], "-o", home / "out" / "scores.npy", "--memory", "400M", "-q"]
+    names = {home / "out" / name for name in ("result.json", *outputs(home / "out"))}
+    decoys = {path: what for path, what in tree(home).items() if home / path not in names}
     commands = [Command(one, home / "log1")]
     time.sleep(rng.choice([0, rng.uniform(0, seconds)]))
     commands.append(Command(two, home / "log2"))
     ended = [command.ended() for command in commands]
     found = Counter(f"ended {sorted(each.code for each in ended)}" for _ in range(1))
-    lost = [each for each in ended if each.code]
-    clear = all(each.code == 1 and any(said in each.said for said in REFUSED) for each in lost)
-    found["losers with a clear line"] += len(lost) if clear else 0
+    losers = [each for each in ended if each.code]
+    clear = all(each.code == 1 and any(said in each.said for said in REFUSED) for each in losers)
+    found["losers with a clear line"] += len(losers) if clear else 0
     found["tracebacks"] += sum(each.traced for each in ended)
-    found["hidden files left"] += len(left(home))
-    if not clear or len(lost) == 2 or not of_one_run(kind, home, want, ended[0].code == 0):
+    found["files lost"] += len(lost(decoys, tree(home)))
+    found["hidden files left"] += len(left(home, decoys))
+    if not clear or len(losers) == 2 or not of_one_run(kind, home, want, ended[0].code == 0):
         found[f"WRONG: {kind}: {[(each.code, each.said[-200:]) for each in ended]}"] += 1
     return found
 

@@ -18,7 +18,7 @@ from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.plot.words import settings_of, shown, solver
 from shiftsvd.runs.memory import shown_bytes
-from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.plain import plain_lines
 from shiftsvd.solvers.base import TOL
 
@@ -123,8 +123,7 @@ def write(
     True
     """
     target = Path(path)
-    if target.exists() and not force:
-        raise FileExistsError(f"{target} exists; give force=True to replace it, or another name")
+    refuse([target], force)
     template = _template()
     fit = read(model)
     page = _page(fit, Drawn(scores, samples, colors), names) | {

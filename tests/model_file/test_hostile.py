@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
+from shiftsvd.model_file import container
 from tests.support.model_files import assert_same_model, data, first_version, written_by_hand
 from tests.support.mutants import JUNK, mutants, nodes
 
@@ -337,3 +338,17 @@ def test_generated_mutants_give_an_error_or_a_model(tmp_path: Path) -> None:
             loaded += 1
             assert_same_model(ss.load_model(path), model)  # the checksum leaves no other
     assert loaded < 20
+
+
+@pytest.mark.parametrize("left", [0.3, 0.9])
+def test_a_file_that_is_truncated_while_it_is_read_is_an_error_and_no_signal(
+    tmp_path: Path, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "m.safetensors"
+    ss.PCA(3).fit(data((50, 40_000))).save(path)  # larger than any buffer
+
+    def cut(*_: object) -> None:
+        os.truncate(path, int(left * path.stat().st_size))
+
+    monkeypatch.setattr(container, "_check_version", cut)  # once the header was found sane
+    refused(path, "cut off")

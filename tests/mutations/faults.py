@@ -291,8 +291,16 @@ FAULTS = (
     fault(
         "the distance of a level",
         "solvers/probe.py",
-        "return found + noise",
-        "return top + noise",
+        "return self.top + max(proven, lowest) + noise",
+        "return self.top + noise",
+        "solvers/test_probe.py",
+        "solvers",
+    ),
+    fault(
+        "intervals of a level excluded by their middle alone",
+        "solvers/probe.py",
+        "c, h = (a + b) / 2, (b - a) / 2",
+        "c, h = (a + b) / 2, (b - a) * 1e-9",
         "solvers/test_probe.py",
         "solvers",
     ),
@@ -629,7 +637,7 @@ FAULTS = (
     fault(
         "the lock of an output",
         "runs/outputs.py",
-        'locks.enter_context(held(path.with_name(f".{path.name}.lock"), path))',
+        "locks.enter_context(held(lock_of(path), path))",
         "pass",
         "runs/test_locks.py",
         "commands/test_outputs.py",
@@ -646,7 +654,7 @@ FAULTS = (
     fault(
         "an output that another process has written by now",
         "runs/outputs.py",
-        "refuse(self._paths, self._force)  # by now",
+        "self._refuse()  # by now",
         "pass  # by now",
         "runs/test_locks.py",
         "commands/test_outputs.py",

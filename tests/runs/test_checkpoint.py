@@ -18,6 +18,7 @@ import pytest
 import shiftsvd as ss
 from shiftsvd.backends.disk import DiskRows
 from shiftsvd.runs import checkpoints
+from shiftsvd.runs.temporary import stage_of
 from tests.support.containers import Held
 from tests.support.sparse_rows import sparse_rows
 
@@ -167,7 +168,7 @@ def test_no_link_or_folder_in_the_place_of_a_record_is_followed(kind: str, tmp_p
     folder, mine = tmp_path / "run", tmp_path / "mine.txt"
     broken_off(folder)
     mine.write_text("mine")
-    second, part = records(folder)[1], folder / "read-00002.npz.part"
+    second, part = records(folder)[1], folder / ".read-00002.npz.shiftsvd-0123456789abcdef"
     if kind == "a folder":
         second.unlink()
         second.mkdir()
@@ -214,9 +215,9 @@ def test_a_second_process_and_a_second_thread_are_refused_and_told_who_works(tmp
 def test_a_killed_process_leaves_the_folder_free(tmp_path: Path) -> None:
     script = "import os, sys, shiftsvd as ss; ss.checkpoint(sys.argv[1]).__enter__(); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)]).returncode == -9
-    (tmp_path / "read-00007.npz.part").write_bytes(b"broken off")
+    stage_of(tmp_path / "read-00007.npz").write_bytes(b"broken off")
     with ss.checkpoint(tmp_path):
-        assert not list(tmp_path.glob("*.part"))
+        assert not list(tmp_path.glob(".read*"))
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
@@ -234,7 +235,7 @@ def test_where_the_file_system_has_no_locks_a_file_stands_for_one(
     with ss.checkpoint(folder):
         with pytest.raises(BlockingIOError, match="in use by"), ss.checkpoint(folder):
             pass
-        assert list(folder.glob(".lock*"))
+        assert list(folder.glob(".shiftsvd-lock*"))
     assert not folder.exists()
 
 
@@ -252,7 +253,7 @@ def test_a_full_disk_is_named_as_that_of_the_checkpoint(tmp_path: Path, monkeypa
         patched.setattr(checkpoints, "settle", full)
         with pytest.raises(OSError, match="run has no room for the checkpoint: No space"):
             fit()
-    assert not list(folder.glob("*.part"))
+    assert [file.name for file in folder.glob(".*")] == []
     np.testing.assert_array_equal(fit().components_, unbroken().components_)
 
 

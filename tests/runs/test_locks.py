@@ -17,6 +17,7 @@ from shiftsvd.runs import locks
 from shiftsvd.runs.lock_files import myself
 from shiftsvd.runs.locks import held
 from shiftsvd.runs.outputs import Outputs, write_all
+from shiftsvd.runs.temporary import MARK, lock_of, stage_of
 
 SHIFTSVD = [sys.executable, "-c", "from shiftsvd.cli import main; main()"]
 
@@ -77,13 +78,15 @@ def test_many_threads_write_one_file_and_every_one_writes_it_whole_or_is_refused
 
 
 def test_what_a_killed_writer_left_is_removed_by_the_next_and_other_files_stay(tmp_path: Path) -> None:
-    for name in (".model.bin.0123abcd.part", ".other.bin.0123abcd.part", ".model.bin.mine.part", ".out.0123abcd.part"):
+    file, folder, other = (tmp_path / name for name in ("model.bin", "out", "other.bin"))
+    mine = {stage_of(other).name, ".model.bin.mine.part", f"{stage_of(file).name}0", f".model.bin.{MARK}-0123abcd"}
+    for name in (stage_of(file).name, stage_of(folder).name, *mine):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.bin").write_text("left")
-    (tmp_path / ".model.bin.lock").write_text("left")
-    write_all({tmp_path / "model.bin": b"new"})
-    write_all({tmp_path / "out" / "model.bin": b"new"})
-    assert sorted(os.listdir(tmp_path)) == [".model.bin.mine.part", ".other.bin.0123abcd.part", "model.bin", "out"]
+    left_by(lock_of(file))
+    write_all({file: b"new"})
+    write_all({folder / "model.bin": b"new"})
+    assert set(os.listdir(tmp_path)) == mine | {"model.bin", "out"}
 
 
 @pytest.mark.slow
@@ -232,7 +235,8 @@ def test_a_new_folder_appears_with_all_of_its_files_or_not_at_all(tmp_path: Path
 
 def test_the_lock_that_a_run_left_beside_its_folder_is_removed_by_the_next(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    (tmp_path / ".out.lock").write_text("left")
+    lock_of(tmp_path / "out").touch()
+    stage_of(tmp_path / "out").mkdir()
     write_all({tmp_path / "out" / "a": b"a"})
     assert sorted(os.listdir(tmp_path)) == ["out"]
 

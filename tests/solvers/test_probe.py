@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.probe import NEAREST, SOUGHT, Chain
+from shiftsvd.solvers.probe import NEAREST, SOUGHT
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array
-from tests.support.probes import probe
+from tests.support.probes import chain_of, just_below, longest, probe
 from tests.support.sampling import pairs
 
 
@@ -44,13 +44,6 @@ def chain(G: Array, columns: int, sweeps: int, seed: int, known: int = 2) -> tup
         if basis.width == 0:
             break
     return R, parts
-
-
-def made(R: Array, parts: list[tuple[Array, Array]], p: float) -> Chain:
-    found = Chain(R, p)
-    for A, B in parts:
-        found.add(A, B)
-    return found
 
 
 # --- how often a level is exceeded ----------------------------------------------------------------------------
@@ -110,8 +103,8 @@ def test_a_level_falls_with_the_probability_that_it_may_be_wrong(name: str, dtyp
         d = MATRICES[name](np.random.default_rng(seed))
         noise = 1e-15 * np.abs(d).max()
         R, parts = chain(np.diag(d).astype(dtype), 4, 5, seed)
-        found = np.array([made(R, parts, p).level(noise) for p in (1e-12, 1e-9, 1e-5, 1e-2, 0.1, 0.5)])
-        top = made(R, parts, 0.5).top
+        found = np.array([chain_of(R, parts, p).level(noise) for p in (1e-12, 1e-9, 1e-5, 1e-2, 0.1, 0.5)])
+        top = chain_of(R, parts, 0.5).top
         assert np.all(np.diff(found) <= RESOLUTION * (found[:-1] - top))
         assert found[-1] < found[0]
         assert np.all(found >= top)
@@ -182,6 +175,26 @@ def test_a_probe_finds_what_was_missed() -> None:
     basis = of(d[:2], 100, float, np.random.default_rng(0))
     probe(basis, lambda X: d[:, None] * X, 4, 1e-9, 1e-15, lambda level, top: level < 4.4)
     assert basis.values()[0][2] == pytest.approx(4, rel=0.01)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize("columns", [1, 2, 8])
+def test_no_eigenvalue_above_a_level_is_possible_where_exclusion_is_not_monotone(columns: int, dtype: type) -> None:
+    """Random chains, their quantiles just below the last maximum of ``||u^H Omega||`` above the Ritz values."""
+    grid = np.geomspace(1e-4, 30, 300)
+    humps = 0
+    for seed in range(100 if columns == 2 else 20):
+        rng = np.random.default_rng(seed)
+        M = rng.standard_normal((int(rng.integers(2, 7)), 2, columns, columns)).astype(dtype)
+        if dtype is complex:
+            M = M + 1j * rng.standard_normal(M.shape)
+        chain, hump = just_below(np.eye(columns, dtype=dtype), [((A + A.conj().T) / 2, B) for A, B in M], grid, rng)
+        level = chain.level(1e-15 * chain.spread)
+        above = chain.top + grid * chain.spread
+        above = np.concatenate([above[above > level], level + (level - chain.top) * np.geomspace(1e-6, 1e3, 100)])
+        assert np.all(longest(chain, above) < chain.shortest)
+        humps += hump
+    assert humps or columns != 2 or dtype is complex  # exclusion was not monotone for some
 
 
 # --- the basis around it --------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ Example:
 @click.command(cls=Subcommand, epilog=EPILOG)
 @click.argument("model", type=options.FILE)
 @click.argument("file", metavar="[SCORES]", type=options.MATRIX, required=False)
-@click.option("-o", "--out", type=click.Path(dir_okay=False), required=True, help="The page, report.html.")
+@click.option("-o", "--out", type=click.Path(), required=True, help="The page, report.html.")
 @options.memory
 @options.force
 @options.talk

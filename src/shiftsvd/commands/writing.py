@@ -1,5 +1,6 @@
 """What `shiftsvd fit` writes into its folder: the names of all files first, then scores, then everything else."""
 
+import os
 import warnings
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -48,7 +49,11 @@ def planned(options: Fit) -> dict[str, Path]:
     files |= {name: f"{name}.csv" for name in ("tracy_widom", "scan") if getattr(options, name)}
     _tell_of_others(Path(options.out), set(files.values()))
     paths = {name: Path(options.out) / file for name, file in files.items()}
-    return paths | genotypes.planned(options) | {"result": Path(options.out) / manifest.NAME}  # which is written last
+    paths |= genotypes.planned(options) | {"result": Path(options.out) / manifest.NAME}  # which is written last
+    for path in paths.values():
+        if path.exists() and not path.is_symlink() and any(map(path.samefile, filter(os.path.exists, options.files))):
+            raise ValueError(f"{path} is the file that is fitted; name another folder")
+    return paths
 
 
 def _usual_kind(options: Fit) -> str:

@@ -1,8 +1,5 @@
 """convert: any matrix file to one that is read block by block, the layout of AnnData, or a file of PLINK."""
 
-import glob
-import os
-import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from itertools import pairwise
@@ -20,12 +17,13 @@ from shiftsvd.io.features import FeatureTypes
 from shiftsvd.io.opening import held_bytes, read_files
 from shiftsvd.io.sniff import decodable
 from shiftsvd.io.spooling import rereadable
-from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, write
+from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, is_converted, write
 from shiftsvd.io.transpose import adjoint_blocks
 from shiftsvd.io.variants.decoding import decode
 from shiftsvd.io.variants.plink import SUFFIXES as PLINK
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import limit_of
+from shiftsvd.runs.outputs import Outputs
 
 _SUFFIXES = (".h5ad", ".h5", ".zarr")
 _LEAST, _BLOCK, _SHARE = 2**20, 2**26, 16  # bytes of a block, and its share of the memory limit
@@ -67,7 +65,7 @@ def convert(
     feature_types : "all", a type such as "Antibody Capture", or list of them, optional
         Which features to take, as in `open_matrix`.
     force : bool
-        Replace what exists.
+        Replace a file that exists, or a .zarr folder that holds nothing but what `convert` wrote.
     memory_limit : int (bytes) or str such as "2GB", optional
         What can be read in parts is written in parts that fit. Default: half of the available memory.
     compression : "gzip", "zstd", "none" or None
@@ -108,10 +106,12 @@ def convert(
     """
     path_in, path_out = Path(path_in), Path(path_out)
     variants = format is None and decodable(path_in)
-    _refuse(path_out, force, compression, variants)
+    _refuse(path_out, compression, variants)
+    files = (path_out, *(path_out.with_suffix(suffix) for suffix in PLINK.get(path_out.suffix, ())))
+    outputs = Outputs(files, force, is_converted)
     if variants:
         _refuse_matrix_options(path_in, orient, feature_types, choices)
-        with _replacing(path_in, path_out) as part:
+        with _written(path_in, outputs, path_out) as part:
             _write_variants(path_in, part, key, memory_limit, compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
@@ -120,7 +120,7 @@ def convert(
         )
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
-        with _replacing(path_in, path_out) as part:
+        with _written(path_in, outputs, path_out) as part:
             blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
             with closing(blocks), creating(part, compression) as store:
                 write(store, blocks, shape, opened.names)
@@ -147,8 +147,8 @@ def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: Fea
             raise ValueError(f"{name} is for matrices, got {value!r} for the genotypes in {path}; leave it out")
 
 
-def _refuse(path: Path, force: bool, compression: str | None, variants: bool) -> None:
-    """Everything that can be known to be wrong before any work."""
+def _refuse(path: Path, compression: str | None, variants: bool) -> None:
+    """Raise if the output cannot be written as asked."""
     suffixes = (*_SUFFIXES, *PLINK) if variants else _SUFFIXES
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
@@ -156,11 +156,6 @@ def _refuse(path: Path, force: bool, compression: str | None, variants: bool) ->
         raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
     if path.suffix in PLINK and compression not in (None, "none"):
         raise ValueError(f'compression must be "none" for {path.suffix}, got {compression!r}')
-    for each in (path, *(path.with_suffix(suffix) for suffix in PLINK.get(path.suffix, ()))):
-        if each.exists() and not force:
-            raise FileExistsError(f"{each} exists; give force=True to replace it, or another name")
-    if path.exists() and path.is_dir() != (path.suffix == ".zarr"):
-        raise FileExistsError(f"{path} exists, and is {'a folder' if path.is_dir() else 'no folder'}; remove it first")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")
 
@@ -190,33 +185,12 @@ def _in_memory(matrix: Any, flip: bool, n_bytes: int) -> Iterator[Block]:
 
 
 @contextmanager
-def _replacing(path_in: Path, path: Path) -> Iterator[Path]:
-    """Where to write; it gets its name when complete, and leaves nothing if it does not."""
+def _written(path_in: Path, outputs: Outputs, path: Path) -> Iterator[Path]:
+    """Yield the path to write to; errors of the libraries that write get the name of the output."""
     try:
-        with tempfile.TemporaryDirectory(".part", f".{path.name}.", path.absolute().parent) as folder:
-            part = Path(folder) / path.name
-            yield part
-            _settle(part, path)
+        with outputs:
+            yield outputs.part(path)
     except (OSError, RuntimeError) as error:
         if str(error).startswith((str(path_in), str(path))):
             raise
         raise OSError(f"{path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _settle(part: Path, path: Path) -> None:
-    """Have the data on the disk, then rename; an earlier folder steps aside first."""
-    for file in part.rglob("*") if part.is_dir() else part.parent.glob(f"{glob.escape(part.stem)}.*"):
-        if file.is_file():
-            with file.open("rb+") as written:
-                os.fsync(written.fileno())
-    if not path.is_dir():
-        for suffix in ("", *PLINK.get(path.suffix, ())):
-            os.replace(*(each.with_suffix(suffix or each.suffix) for each in (part, path)))
-        return
-    old = part.with_name("old")
-    os.replace(path, old)
-    try:
-        os.replace(part, path)
-    except OSError:
-        os.replace(old, path)
-        raise

@@ -25,6 +25,7 @@ from shiftsvd.model_file.container import (
 )
 from shiftsvd.model_file.kinds import KINDS, kind_class
 from shiftsvd.model_file.models import RANDOM, parts, restored
+from shiftsvd.runs.outputs import refuse
 from shiftsvd.runs.warned import warn
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def save_model(
     True
     """
     path = Path(path)
-    if path.exists() and not force:
-        raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
+    refuse([path], force)
     try:
         metadata, tensors = _encoded(model, names, source)
         _decoded(metadata, tensors)  # what is written can be read

@@ -1,13 +1,15 @@
 """The file itself: tensors under a JSON header, read with suspicion, written whole or not at all."""
 
 import json
+import os
 import stat
 from collections.abc import Iterable
 from hashlib import sha256
 from importlib.metadata import version
 from json import JSONDecodeError
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,9 @@ Metadata = dict[str, str]
 FORMAT, VERSION = "shiftsvd-model", "1"
 # Names are tensors, so a header is small whatever the model; what parsing one can take is bounded by this.
 MAX_HEADER = 2**20
+_DTYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
+    f"{sign}{8 * size}": f"<{kind}{size}" for sign, kind in (("I", "i"), ("U", "u")) for size in (1, 2, 4, 8)
+}
 
 
 def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None:
@@ -55,41 +60,67 @@ def _sort_header(part: Path) -> None:
 
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
-    """The header and the tensors of a file, once the header is known to be sane."""
-    from safetensors import SafetensorError, safe_open
-
-    _check_header(path)
-    try:
-        with safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            _check_version(metadata)
-            return metadata, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"it is damaged, or no model file: {error}") from None
-
-
-def _check_header(path: Path) -> None:
-    """Refuse what safetensors would take: long headers, names that appear twice, pipes that never end."""
+    """Return the texts and the tensors of a file; none of it is mapped, so nothing that happens to it can crash us."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
-    there = path.stat().st_size
     with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > MAX_HEADER:
-            raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
-        _check_length(there, 8 + size)
-        try:
-            header = parsed(file.read(size).decode())
-        except (UnicodeDecodeError, JSONDecodeError):
-            raise ValueError("it is damaged, or no model file: it does not begin with a header of texts") from None
-    ends = [tensor["data_offsets"][1] for tensor in header.values() if _is_placed(tensor)]
-    _check_length(there, 8 + size + max(ends, default=0))
+        header, size = _header(file), os.fstat(file.fileno()).st_size
+        metadata, start = header.pop("__metadata__", {}), file.tell()
+        if not _are_texts(metadata):
+            raise ValueError("it is damaged, or no model file: its metadata are no texts")
+        placed = {name: _placed(name, tensor, start) for name, tensor in header.items()}
+        ends = [start, *sorted(each.end for each in placed.values())]
+        _check_length(size, ends[-1])
+        if sorted(each.begin for each in placed.values()) != ends[:-1] or ends[-1] != size:
+            raise ValueError("it is damaged, or no model file: its tensors overlap, or leave bytes over")
+        _check_version(metadata)
+        return metadata, {name: each.read(file) for name, each in placed.items()}
 
 
-def _is_placed(tensor: Any) -> bool:
-    """Whether a header tells where a tensor ends; what else may be wrong with it safetensors finds."""
-    place = tensor.get("data_offsets") if isinstance(tensor, dict) else None
-    return isinstance(place, list) and len(place) == 2 and isinstance(place[1], int)
+class _Placed(NamedTuple):
+    """A tensor in a file: its type and shape, and its first byte and the byte after its last one."""
+
+    dtype: np.dtype[Any]
+    shape: list[int]
+    begin: int
+    end: int
+
+    def read(self, file: IO[bytes]) -> npt.NDArray[Any]:
+        """Read the tensor into memory of its own."""
+        file.seek(self.begin)
+        values = np.fromfile(file, self.dtype, prod(self.shape))
+        _check_length(self.begin + values.nbytes, self.end)  # the file may have been truncated meanwhile
+        return values.astype(self.dtype.newbyteorder("="), copy=False).reshape(self.shape)
+
+
+def _header(file: IO[bytes]) -> dict[str, Any]:
+    """Return the header that a file begins with; refuse long ones, and names that appear twice."""
+    there = os.fstat(file.fileno()).st_size
+    size = int.from_bytes(file.read(8), "little")
+    if size > MAX_HEADER:
+        raise ValueError(f"it is no model file: a header of {size} bytes, where {MAX_HEADER} is the most")
+    _check_length(there, 8 + size)
+    try:
+        return parsed(file.read(size).decode())
+    except (UnicodeDecodeError, JSONDecodeError):
+        raise ValueError("it is damaged, or no model file: it does not begin with a header of texts") from None
+
+
+def _are_texts(metadata: Any) -> bool:
+    """Whether metadata are texts under names."""
+    return isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+
+
+def _placed(name: str, tensor: Any, start: int) -> _Placed:
+    """Return where a tensor is, from what the header says of it; its type, shape and place must fit each other."""
+    try:
+        dtype, shape, (begin, end) = np.dtype(_DTYPES[tensor["dtype"]]), tensor["shape"], tensor["data_offsets"]
+        whole = all(type(count) is int and count >= 0 for count in (*shape, begin, end))
+        if whole and end - begin == prod(shape) * dtype.itemsize:
+            return _Placed(dtype, shape, start + begin, start + end)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise ValueError(f"it is damaged, or no model file: its header must hold type, shape and place of {name!r:.80}")
 
 
 def _check_length(there: int, least: int) -> None:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import platform
+import re
 import warnings
 import zlib
 from collections.abc import Iterator
@@ -11,7 +12,6 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Final
 from zipfile import BadZipFile
 
@@ -20,11 +20,23 @@ import numpy as np
 from shiftsvd.kernels import instruction_set
 from shiftsvd.runs.journal import Record, kept_in
 from shiftsvd.runs.locks import files_of, held
-from shiftsvd.runs.outputs import FULL, settle, settle_folder
+from shiftsvd.runs.outputs import FULL
+from shiftsvd.runs.temporary import (
+    MARK,
+    kind_of,
+    left_stages,
+    remove_stages,
+    rename,
+    settle,
+    settle_folder,
+    stage_of,
+)
 
 VERSION: Final = 3
 RUN: Final = "run.json"
-LOCK: Final = ".lock"
+RECORD: Final = r"read-[0-9]{5,}\.npz"
+FILES: Final = rf"{RECORD}|{re.escape(RUN)}"
+LOCK: Final = f".{MARK}-lock"
 UNREADABLE: Final = (
     ValueError,
     KeyError,
@@ -44,7 +56,8 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
     folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
-    unbroken run. The folder is emptied when the block ends without an error.
+    unbroken run. When the block ends without an error, these files are removed, and the folder if it is empty then and
+    was not before.
 
     Parameters
     ----------
@@ -61,7 +74,8 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     Raises
     ------
     ValueError
-        If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`).
+        If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`), or other
+        files and no checkpoint; nothing in it is touched then.
     BlockingIOError
         If another process, or another block of this one, works in the folder.
     OSError
@@ -96,13 +110,16 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     ...     pca = ss.PCA(2, random_state=0).fit(load_digits().data)
     """
     home = Path(folder)
+    _refuse_others(home)  # before anything is written to it, a lock included
+    was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
         reads = _Reads(home, run)
         with kept_in(reads):
             yield
         reads.clear()
-    with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
-        home.rmdir()
+    if not was_empty:  # an empty folder that somebody made stays
+        with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
+            home.rmdir()
 
 
 class _Reads:
@@ -112,25 +129,24 @@ class _Reads:
         self.home, self.number = home, 0
         about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
-        for part in home.glob("*.part"):  # of a run that was killed while it wrote
-            part.unlink()
-        if file.exists():
+        there = _refuse_others(home)
+        remove_stages(home, FILES)  # of a run that was killed while it wrote
+        if there:
             if (known := _known(file)) == about:
                 return
-            nothing = set(home.iterdir()) - files_of(home / LOCK) == {file}  # as of a run that ended before any read
-            if not (nothing and isinstance(known, dict) and "shiftsvd checkpoint" in known):
-                raise ValueError(self._foreign(*_others(known)))
-        elif set(home.iterdir()) - files_of(home / LOCK):
-            raise ValueError(f"{home} is not empty and holds no checkpoint; name a new folder")
+            if there != {file}:  # alone it is of a run that ended before any read
+                raise ValueError(_foreign(home, *_others(known)))
         self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
         """The next record of a broken run, if it got that far and nothing has happened to the file."""
         file = self._file()
-        try:
-            content = file.read_bytes()
-        except FileNotFoundError:
+        if kind_of(file) is None:
             return None
+        try:
+            if not file.is_file():
+                raise OSError("it is not a file")  # a pipe would be waited for
+            content = file.read_bytes()
         except OSError as error:
             self._damaged(file, str(error))
             return None
@@ -145,7 +161,7 @@ class _Reads:
             self._damaged(file, str(error))
             return None
         if kept != what:
-            raise ValueError(self._foreign())
+            raise ValueError(_foreign(self.home))
         self.number += 1
         return record
 
@@ -163,8 +179,9 @@ class _Reads:
 
     def clear(self) -> None:
         """The run is over: nothing is left to resume."""
-        for file in (*self.home.glob("read-*.npz"), self.home / RUN):
-            file.unlink(missing_ok=True)
+        for file in sorted(self.home.iterdir()):  # run.json last: without it records are those of nobody
+            if re.fullmatch(FILES, file.name) and kind_of(file) in ("a file", "a link"):
+                file.unlink(missing_ok=True)
 
     def _digest(self, content: bytes | memoryview) -> bytes:
         """The checksum of a record, which holds for this version and this place in the run alone."""
@@ -172,17 +189,19 @@ class _Reads:
 
     def _write(self, file: Path, *content: bytes | memoryview) -> None:
         """A file, complete or not there."""
-        part = file.with_name(f"{file.name}.{token_hex(4)}.part")
+        part = stage_of(file)
         try:
             with part.open("xb") as out:
                 for piece in content:
                     out.write(piece)
             settle(part)
-            os.replace(part, file)
+            rename(part, file)
             settle_folder(self.home)
         except OSError as error:
             with suppress(OSError):
                 part.unlink()
+            if error.errno is None:  # of `rename`, which names the file
+                raise
             if error.errno not in FULL:
                 raise OSError(error.errno, error.strerror, str(file)) from None
             room = f"{self.home} has no room for the checkpoint: {error.strerror}"
@@ -192,10 +211,32 @@ class _Reads:
         """Where the next record is."""
         return self.home / f"read-{self.number:05}.npz"
 
-    def _foreign(self, *others: str) -> str:
-        """What to say of a folder that is not ours."""
-        why = ", ".join(others) or "other data, settings, seed, machine or versions"
-        return f"{self.home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
+
+def _refuse_others(home: Path) -> set[Path]:
+    """Return the files in the folder of a checkpoint; raise ValueError if they are of something else."""
+    if kind_of(home) is not None and not home.is_dir():
+        raise NotADirectoryError(f"{home} is not a folder; name a new folder")
+    there = _listed(home) - {*files_of(home / LOCK), *left_stages(home, FILES)}
+    known = _known(home / RUN)
+    there = {path for path in there if kind_of(path) is not None}  # without what a run that just ended removed
+    if there and "shiftsvd checkpoint" not in known:
+        others = f"{home} is not empty and holds no checkpoint; name a new folder"
+        raise ValueError(_foreign(home) if home / RUN in there else others)
+    return there
+
+
+def _listed(home: Path) -> set[Path]:
+    """Return what is in a folder, nothing if it is not there."""
+    try:
+        return set(home.iterdir())
+    except FileNotFoundError:
+        return set()
+
+
+def _foreign(home: Path, *others: str) -> str:
+    """Return the message for the checkpoint of another run."""
+    why = ", ".join(others) or "other data, settings, seed, machine or versions"
+    return f"{home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
 
 
 def _software() -> dict[str, str]:
@@ -204,17 +245,18 @@ def _software() -> dict[str, str]:
     return versions | {"kernels": instruction_set(), "machine": platform.machine()}
 
 
-def _others(known: object) -> list[str]:
-    """What made a checkpoint, where that is not what runs now."""
-    by = known.get("by") if isinstance(known, dict) else None
+def _others(known: dict[str, Any]) -> list[str]:
+    """Return what made a checkpoint, where it differs from what runs now."""
+    by = known.get("by")
     if not isinstance(by, dict):
         return []
     return [f"made by {name} {by.get(name)}, not {now}" for name, now in _software().items() if by.get(name) != now]
 
 
-def _known(file: Path) -> object:
-    """What a folder says it is of."""
+def _known(file: Path) -> dict[str, Any]:
+    """Return what a checkpoint states about its run, nothing if the file is none of ours."""
     try:
-        return json.loads(file.read_text())
+        known = json.loads(file.read_text()) if file.is_file() else {}
     except (OSError, ValueError):
-        return None
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -10,6 +10,7 @@ from typing import Any, Final
 from filelock import FileLock, Timeout
 
 from shiftsvd.runs.lock_files import TakenError, guard_of, known, made, myself
+from shiftsvd.runs.temporary import kind_of
 
 NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _TRIES: Final = 20  # to make the folder of a lock, which those who end remove
@@ -23,13 +24,26 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     ------
     BlockingIOError
         If another process does, or another thread of this one; it says who.
+    FileExistsError
+        If a file that is no lock of this library has the name of the lock.
     """
+    if not _is_free(lock):
+        raise FileExistsError(f"{lock} is not a lock of shiftsvd; remove it, or give another name than {what}")
     with ExitStack() as stack:
         try:
             _enter(stack, lock)
         except (Timeout, TakenError):
             raise BlockingIOError(_busy(lock, what)) from None
         yield
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether the name of a lock belongs to nothing, or to a lock: it names its holder, or is empty after a kill."""
+    kind = kind_of(lock)
+    try:
+        return kind is None or (kind == "a file" and b'"pid"' in (lock.read_bytes() or b'"pid"'))
+    except FileNotFoundError:  # removed just now
+        return True
 
 
 def files_of(lock: Path) -> set[Path]:

@@ -4,35 +4,59 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from secrets import token_hex
 from types import TracebackType
 from typing import Final, Self
 
 from shiftsvd.runs.locks import held
+from shiftsvd.runs.temporary import (
+    kind_of,
+    lock_of,
+    remove_stages,
+    rename,
+    replaceable,
+    settle,
+    settle_folder,
+    stage_of,
+)
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-UNSETTLED: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # of a folder, on some file systems
+DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
 
 
-def refuse(paths: Iterable[Path], force: bool) -> None:
+def _no_folder(path: Path) -> bool:
+    """Recognise no folder as an output that may be replaced."""
+    return False
+
+
+def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
     """Raise before any work if an output exists, or cannot be made.
+
+    With `force` an output replaces a file, a link (never its target), or a folder that is `recognised` as an earlier
+    output; nothing else.
 
     Raises
     ------
     OSError
-        If a path exists and `force` is false, or its folder can neither be written to nor be made.
+        If a path exists and cannot be replaced, or its folder can neither be written to nor be made.
     """
     for path in paths:
-        if path.is_dir():
-            raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
-        if path.exists() and not force:
+        if replaceable(path, recognised(path)) is not None and not force:
             raise FileExistsError(f"{path} exists; give force=True to replace it, or another name")
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
+        _refuse_folder(path, force)
+
+
+def _refuse_folder(path: Path, force: bool) -> None:
+    """Raise if the folder of an output is none, cannot be written to, or is a link to nothing."""
+    folder = next(parent for parent in path.absolute().parents if kind_of(parent) is not None)
+    if folder == path.absolute().parent and not folder.exists():
+        if not force:
+            raise FileExistsError(f"{folder} is a link to nothing; give force=True to replace it, or another name")
+        folder = next(parent for parent in folder.parents if kind_of(parent) is not None)
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or folder.resolve() == DEVICES:
+        raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder that may be written to")
 
 
 class Outputs:
@@ -43,12 +67,12 @@ class Outputs:
     and nothing else. Meanwhile no other process can write files of these names.
     """
 
-    def __init__(self, paths: Iterable[Path], force: bool) -> None:
-        self._paths, self._force = list(paths), force
+    def __init__(self, paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool] = _no_folder) -> None:
+        self._paths, self._force, self._recognised = list(paths), force, recognised
         self._stages: dict[Path, Path] = {}  # of each folder, where its files are written
         self._made: list[Path] = []
         self._locks = ExitStack()
-        refuse(self._paths, force)
+        self._refuse()
 
     def part(self, path: Path) -> Path:
         """Where to write what will be at `path`; the name is the same."""
@@ -72,9 +96,13 @@ class Outputs:
                     for path in self._in(folder):
                         self._lock(path)
                 self._stage(folder, self._in(folder)[0] if folder.exists() else folder)
-            refuse(self._paths, self._force)  # by now another process may have written them
+            self._refuse()  # by now another process may have written them
             undone.pop_all()
         return self
+
+    def _refuse(self) -> None:
+        """Raise if an output exists that may not be replaced."""
+        refuse(self._paths, self._force, self._recognised)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,6 +110,7 @@ class Outputs:
         """Rename everything, or remove everything."""
         try:
             if kind is None:
+                self._refuse()  # other programs may have written them during the run
                 for path in self._paths:
                     settle(self.part(path))
                 for folder in reversed(dict.fromkeys(path.parent for path in reversed(self._paths))):
@@ -98,10 +127,12 @@ class Outputs:
         stage = self._stages[folder]
         settle_folder(stage)
         if not folder.exists():
+            if folder.is_symlink():  # to nothing; no folder can be renamed over it
+                folder.unlink()
             stage.rename(folder)
         else:
             for path in self._in(folder):
-                self.part(path).replace(path)
+                rename(self.part(path), path)
             settle_folder(folder)
         settle_folder(folder.parent)
 
@@ -111,16 +142,12 @@ class Outputs:
 
     def _lock(self, path: Path) -> None:
         """Be the only one who makes a file or folder of this name."""
-        self._locks.enter_context(held(path.with_name(f".{path.name}.lock"), path))
+        self._locks.enter_context(held(lock_of(path), path))
 
     def _stage(self, folder: Path, locked: Path) -> None:
         """A folder beside what is locked, whose name it has; those that killed runs left are removed first."""
-        left = re.compile(rf"\.{re.escape(locked.name)}\.[0-9a-f]{{8}}\.part")
-        with suppress(PermissionError):  # a folder that may be written to and not looked into
-            for other in locked.parent.iterdir():
-                if left.fullmatch(other.name) and not other.is_symlink():
-                    shutil.rmtree(other, ignore_errors=True)
-        self._stages[folder] = locked.with_name(f".{locked.name}.{token_hex(4)}.part")
+        remove_stages(locked.parent, re.escape(locked.name))
+        self._stages[folder] = stage_of(locked)
         self._stages[folder].mkdir()
 
     def _make_parents(self, folder: Path) -> None:
@@ -139,11 +166,11 @@ class Outputs:
 
 
 def _free(folder: Path) -> None:
-    """Remove the lock of a folder that a run left which was killed when the folder had just appeared."""
-    lock = folder.with_name(f".{folder.name}.lock") if folder.name else folder
+    """Remove the lock and the stages of a folder that appeared while or after a run was killed."""
+    lock = lock_of(folder) if folder.name else folder
     if lock.is_file():
         with suppress(OSError), held(lock, folder):  # unless it is another run's
-            pass
+            remove_stages(folder.parent, re.escape(folder.name))
 
 
 def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
@@ -151,24 +178,3 @@ def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
     with Outputs(files, force) as outputs:
         for path, content in files.items():
             outputs.part(path).write_bytes(content)
-
-
-def settle(part: Path) -> None:
-    """Have the file on the disk before it gets its name: a crash must not leave an empty one under it."""
-    with part.open("rb+") as file:
-        os.fsync(file.fileno())
-
-
-def settle_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk too, where the system lets folders be opened and settled."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    except PermissionError:  # of a folder that may not be looked into, and of all folders of Windows
-        return
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno not in UNSETTLED:
-            raise
-    finally:
-        os.close(handle)

@@ -1,6 +1,7 @@
 """The probe: a fresh random block that tells, with a stated probability, what a basis can have missed."""
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
 from shiftsvd.numerics.moments import Vector
@@ -9,131 +10,121 @@ from shiftsvd.solvers.krylov import Basis
 
 # How likely a level may be exceeded, and how far above the last value it may lie where nothing else is asked for.
 PROBABILITY, MISSED_TOL = 1e-9, 0.05
-# Levels that are looked at in one go, and how far out: multiples of the spread of the chain.
-LEVELS, NEAREST, FARTHEST = 16, 1e-4, 1e3
-# Between two of them, a level is sought to this part of its distance from the largest Ritz value, in so many steps.
-SOUGHT, STEPS = 1e-3, 14
-# While a probe goes on, in which each product brings it several times nearer, to this part.
-COARSE = 0.1
+# Least distance of a level from the largest Ritz value, in units of the largest norm of a coefficient.
+NEAREST = 1e-4
+# Intervals tested in one call, and the ratio of the ends of the widest: wider intervals need more terms of the series.
+INTERVALS, WIDEST = 8, 1.3
+# Largest number of terms for an interval; the remainder of the series, in units of the length that excludes.
+MOST, REMAINDER = 30, 0.01
+# Precision of a level, relative to its distance from the largest Ritz value: of the last level of a probe, and of those
+# before it, since each product shrinks that distance several times.
+SOUGHT, COARSE = 1e-3, 0.1
 # Narrower blocks are too likely to have next to nothing of what is sought.
 LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-15
-# What rounding leaves of the least of many numbers, in units of the largest.
-RELIABLE = 1e-13
-TINY = float(np.finfo(np.float64).tiny)
+EPS = float(np.finfo(np.float64).eps)
 
 
 class Chain:
-    """Block Lanczos of ``P G P`` from a block ``P Omega`` that knows nothing of the data; P is orthogonal to a basis.
+    """Block Lanczos of ``P G P`` from a block ``P Omega = X_0 R`` of normal columns; P is orthogonal to a basis.
 
-    Let u be the eigenvector of the largest eigenvalue lambda of ``P G P``, and ``y_j = u^H X_j`` for the blocks X_j of
-    the chain. Then ``lambda y_j = y_{j-1} B_{j-1}^H + y_j A_j + y_{j+1} B_j``, so that lambda and
-    ``y_0 = u^H Omega R^-1`` give all y_j; and ``sum_j ||y_j||^2 <= ||u||^2 = 1``. The entries of ``u^H Omega`` are
-    standard normal, since u was there before Omega: with probability 1 - p their squares sum to more than the
-    p-quantile of chi^2. A lambda for which that makes the sum exceed 1 is excluded.
+    Let X be the blocks that were multiplied, X' the next block, E_1 and E the first and last blocks of columns of the
+    identity, and ``P G P X = X T + X' B E^H + F`` with rounding F. Let u be the eigenvector of the largest eigenvalue
+    lambda of ``P G P``, ``y = u^H X`` and ``w = u^H X'``. Then ``y (lambda - T) = w B E^H + u^H F``, so that w
+    determines y and ``u^H Omega = y E_1 R``, but for rounding; and ``||y||^2 + ||w||^2 <= ||u||^2 = 1``. The entries
+    of ``u^H Omega`` are standard normal, since u does not depend on Omega: with probability 1 - p their squares sum to
+    more than the p-quantile of chi^2. A lambda for which no w makes ``u^H Omega`` so long is excluded.
     """
 
     def __init__(self, R: Panel, probability: float) -> None:
         columns, real = R.shape[1], not np.iscomplexobj(R)
         freedom = columns if real else 2 * columns
-        # Quantile of chi^2 with so many degrees of freedom; complex entries have half of the variance in each part.
-        self.floor = 2 * float(gammaincinv(freedom / 2, probability)) / (1 if real else 2)
-        self.start, self.size = np.linalg.pinv(R), float(np.linalg.norm(R, 2))
-        self.A: list[Panel] = []
-        self.B: list[Panel] = []
-        self.parts: list[tuple[Panel, Vector, Panel]] = []  # the singular value decompositions of B, whole
+        # The root of the quantile of chi^2; the parts of complex entries have half of the variance each.
+        self.shortest = float(np.sqrt(2 * gammaincinv(freedom / 2, probability) / (1 if real else 2)))
+        self.R = R
+        self.length = float(np.linalg.norm(R, 2))
+        self.parts: list[tuple[Panel, Panel]] = []  # A_j and B_j
         self.spread, self.top = 0.0, -np.inf  # the largest norm of a coefficient, the largest Ritz value of P G P
-        self.known = np.inf  # the least level so far, without the rounding of G
+        self.known = np.inf  # the least level of fewer products: everything above it stays excluded
 
     def add(self, A: Panel, B: Panel) -> None:
         """Add a product ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
-        self.A.append(A)
-        self.B.append(B)
-        self.parts.append(np.linalg.svd(B, full_matrices=True))
-        self.spread = max(self.spread, float(np.linalg.norm(A, 2)), float(self.parts[-1][1].max(initial=0)))
-        self.top = self._top()
+        self.parts.append((A, B))
+        self.spread = max(self.spread, float(np.linalg.norm(A, 2)), float(np.linalg.norm(B, 2)) if B.size else 0.0)
+        t, Z = np.linalg.eigh(self._projected())
+        self.top = float(t[-1])
+        self.gaps = t[-1] - t
+        self.first = Z[: len(self.R)].conj().T @ self.R  # E_1^H Z, times R: (size of T, columns)
+        self.last = B @ Z[len(Z) - B.shape[1] :]  # B E^H Z: (width of X', size of T)
 
-    def _top(self) -> float:
-        """The largest Ritz value of ``P G P``."""
-        sizes = np.cumsum([0] + [len(A) for A in self.A])
-        T = np.zeros((sizes[-1], sizes[-1]), self.A[0].dtype)
-        for j, A in enumerate(self.A):
-            here = slice(sizes[j], sizes[j + 1])
-            T[here, here] = A
-            if j + 1 < len(self.A):
-                after = slice(sizes[j + 1], sizes[j + 2])
-                T[after, here], T[here, after] = self.B[j], self.B[j].conj().T
-        return float(np.linalg.eigvalsh(T)[-1])
+    def _projected(self) -> Panel:
+        """Return the block tridiagonal matrix T."""
+        size, hi = sum(len(A) for A, _ in self.parts), 0
+        T = np.zeros((size, size), self.parts[0][0].dtype)
+        for A, B in self.parts:
+            lo, hi = hi, hi + len(A)
+            T[lo:hi, lo:hi] = A
+            if hi < size:
+                T[hi : hi + len(B), lo:hi], T[lo:hi, hi : hi + len(B)] = B, B.conj().T
+        return T
 
     def level(self, noise: float, sought: float = SOUGHT) -> float:
-        """What no eigenvalue of ``P G P`` exceeds, with the probability of the chain; `noise` is the rounding of G.
+        """Return a bound of the largest eigenvalue of ``P G P`` that holds with the probability of the chain.
 
-        At most this part of its distance from the largest Ritz value above the least that could be told.
+        `noise` bounds the norm of F. Intervals are excluded one after another, downwards from infinity. One that cannot
+        be excluded is divided, until it is shorter than `sought` times its distance from the largest Ritz value: its
+        upper end is the bound.
         """
-        top, spread = self.top, self.spread
-        if not self.B[-1].size:
-            # The chain has come to an end: what is not in it has no part in Omega, but for rounding.
-            return top + noise * (1 + self.size / float(np.sqrt(self.floor)))
-        lowest, highest = max(NEAREST * spread, noise), FARTHEST * spread
-        if not self.known > top:  # rounding, or what happens with the probability of the chain
+        if not len(self.last):
+            # The chain has ended: y (lambda - T) = u^H F, and ||u^H Omega|| <= noise ||R|| / (lambda - top).
+            return self.top + noise * (1 + self.length / self.shortest)
+        lowest = max(NEAREST * self.spread, noise)
+        rounded = noise + len(self.gaps) * EPS * self.spread
+        # By ||(lambda - T)^-1|| <= 1 / distance, everything beyond this distance is excluded.
+        beyond = 2 * (self.spread + rounded) * self.length / self.shortest + lowest
+        if not self.known > self.top:  # the event of probability p has happened, or rounding
             self.known = np.inf
-        if self.known < top + highest:  # what fewer products exclude stays excluded
-            highest = max(self.known - top, lowest * (1 + sought))
-        distances = lowest * np.geomspace(1, highest / lowest, LEVELS)
-        margins = self._margins(top + distances, noise)
-        left = np.flatnonzero(~(margins > 0))
-        if not len(left):
-            return top + lowest + noise
-        last = int(left[-1])
-        if last + 1 == LEVELS:
-            return self.known + noise
-        found = top + self._between(top, lowest, distances[last : last + 2], margins[last : last + 2], noise, sought)
-        self.known = min(self.known, found)
-        return found + noise
+        proven, ratio = min(beyond, self.known - self.top), WIDEST
+        while proven > lowest:
+            edges = np.maximum(proven * ratio ** -np.arange(INTERVALS + 1.0), lowest)
+            kept = np.flatnonzero(~self._excluded(edges[1:], edges[:-1], rounded))
+            proven = float(edges[kept[0] if len(kept) else -1])
+            if len(kept):
+                if ratio <= 1 + sought:
+                    break
+                ratio = ratio ** (1 / INTERVALS)
+        self.known = min(self.known, self.top + max(proven, lowest))
+        return self.top + max(proven, lowest) + noise
 
-    def _between(
-        self, top: float, unit: float, distances: Vector, margins: Vector, noise: float, sought: float
-    ) -> float:
-        """The least distance that is excluded, between one that is not and one that is: false position, in logarithms.
+    def _excluded(self, a: Vector, b: Vector, noise: float) -> NDArray[np.bool_]:
+        """Return which intervals [a, b] of distances from the largest Ritz value are excluded as a whole.
 
-        Where the margin of an end stays, it is halved (the Illinois rule); infinite ones say nothing, and halve.
+        Without rounding, ``||u^H Omega|| <= ||D^{-1/2} M(lambda)||`` for all lambda in the interval, where
+        ``D = I + B E^H (b - T)^-2 E B^H`` and ``M(lambda) = B E^H (lambda - T)^-1 E_1 R``. The terms of the Taylor
+        series of M about the middle c, and its remainder, bound the norm (docs/how_it_works.rst, eq. interval).
         """
-        low, high = np.log(distances / unit)  # in a unit of the chain, so that powers of two change no bit
-        below, above = margins
-        for _ in range(STEPS):
-            if high - low <= sought:
-                break
-            share = below / (below - above) if np.isfinite(below - above) else 0.5
-            # A step beyond the root, so that the interval shrinks from both sides.
-            middle = low + (high - low) * float(np.clip(share, 0.02, 0.98))
-            margin = float(self._margins(top + unit * np.exp([middle]), noise)[0])
-            if margin > 0:
-                high, above, below = middle, margin, below / 2
-            else:
-                low, below, above = middle, margin, above / 2
-        return float(unit * np.exp(high))
+        c, h = (a + b) / 2, (b - a) / 2
+        short = float(np.max(h / c))
+        order = int(np.clip(np.log(REMAINDER * self.shortest / self.length) / np.log(short), 1, MOST)) + 1
+        at_a, at_b, at_c = (1 / (x[:, None] + self.gaps) for x in (a, b, c))
+        K = self.last * at_b[:, None]
+        D = np.eye(K.shape[1]) + K @ _adjoint(K)
+        left = np.linalg.solve(np.linalg.cholesky(D), np.broadcast_to(self.last, (len(a), *self.last.shape)))
+        powers = (h[:, None] * at_c)[:, None] ** np.arange(order + 1.0)[:, None]
+        terms = (left[:, None] * (powers[:, :-1] * at_c[:, None])[:, :, None]) @ self.first
+        remainder = _norms(left * at_a[:, None]) * _norms(_adjoint(powers[:, -1, :, None] * self.first))
+        longest = np.linalg.norm(terms[:, 0], 2, axis=(1, 2)) + _norms(terms[:, 1:]).sum(axis=1) + remainder
+        rounded = _norms(_adjoint((noise * at_a)[:, :, None] * self.first))
+        return np.asarray((1 + noise / a) * longest + rounded < self.shortest)
 
-    @np.errstate(over="ignore", invalid="ignore")
-    def _margins(self, levels: Vector, noise: float) -> Vector:
-        """Log of how far each level exceeds what the largest eigenvalue can be; positive where it is excluded."""
-        # Y_j is (levels, b, width of X_j): y_j = (u^H Omega) Y_j.
-        Y = np.broadcast_to(self.start, (len(levels), *self.start.shape))
-        before, all_y = Y[:, :, :0], [Y]
-        for j, (A, (X, lengths, Wh)) in enumerate(zip(self.A, self.parts, strict=True)):
-            Z = levels[:, None, None] * Y - Y @ A - (before @ self.B[j - 1].conj().T if j else 0)
-            there = len(lengths)
-            # y_{j+1} B = z: along directions that B has lost, z must vanish but for rounding.
-            Z = Z @ Wh.conj().T
-            before, Y = Y, (Z[:, :, :there] / np.maximum(lengths, noise)) @ X.conj().T
-            all_y += [Y, Z[:, :, there:] / noise]
-        parts = np.concatenate(all_y, axis=2)
-        finite = np.isfinite(parts).all(axis=(1, 2))
-        out = np.full(len(levels), -np.inf)
-        if finite.any():
-            # The least norm of all y for a u^H Omega of length 1, as far as rounding lets it be seen.
-            found = np.linalg.svd(parts[finite], compute_uv=False)
-            least = np.maximum(found[:, -1] - RELIABLE * found[:, 0], TINY)
-            out[finite] = np.log(least) + np.log(self.floor) / 2
-        return out
+
+def _norms(X: Panel) -> Vector:
+    """Return upper bounds of the spectral norms of these matrices, at most the fourth root of their rows too large."""
+    return np.asarray(np.sqrt(np.linalg.norm(X @ _adjoint(X), axis=(-2, -1))))
+
+
+def _adjoint(X: Panel) -> Panel:
+    """Return the conjugate transposes of these matrices."""
+    return X.conj().swapaxes(-1, -2)
 
 
 class Probe:

@@ -1,5 +1,8 @@
 """The layout of AnnData, written block by block, in HDF5 or Zarr."""
 
+import json
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -15,9 +18,14 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io.base import Labels, optional
 from shiftsvd.io.storage.steady_file import SteadyFile
+from shiftsvd.runs.temporary import kind_of
 
 Block = csr_array | npt.NDArray[Any]
 COMPRESSIONS = (None, "none", "gzip", "zstd")
+_EMPTY = ("layers", "obsm", "varm", "obsp", "varp", "uns")
+_WRITER = "written-by"  # attribute of the root that tells a Zarr folder of this module from others
+_PARTS = {"", "obs", "obs/_index", "var", "var/_index", "X", "X/data", "X/indices", "X/indptr", *_EMPTY}
+_ZARR_FILE = re.compile(r"\.zgroup|\.zattrs|\.zarray|\d+(\.\d+)*")
 _ENTRIES, _CHUNK = 2**17, 2**20  # of a chunk of a sparse matrix; bytes of a chunk of a dense one
 
 
@@ -98,7 +106,9 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
     if path.suffix == ".zarr":
         zarr, numcodecs = optional("zarr", "zarr"), optional("numcodecs", "zarr")
         codec = (numcodecs.GZip if compression == "gzip" else numcodecs.Zstd)() if packed else None
-        yield ZarrStore(zarr.open_group(str(path), mode="w-", zarr_format=2), codec)
+        root = zarr.open_group(str(path), mode="w-", zarr_format=2)
+        root.attrs[_WRITER] = "shiftsvd"
+        yield ZarrStore(root, codec)
         return
     filters: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compression == "gzip" else {}
     if compression == "zstd":
@@ -109,6 +119,21 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
         file.check()
 
 
+def is_converted(folder: Path) -> bool:
+    """Whether a folder is Zarr that this module wrote, and nobody has put anything else into it."""
+    for home, folders, files in os.walk(folder):
+        inside = Path(home)
+        ours = inside.relative_to(folder).as_posix().removeprefix(".") in _PARTS
+        if not ours or not all(_ZARR_FILE.fullmatch(name) for name in files):
+            return False
+        if any(kind_of(inside / name) not in ("a file", "a folder") for name in (*folders, *files)):
+            return False
+    try:
+        return bool(json.loads((folder / ".zattrs").read_bytes()).get(_WRITER) == "shiftsvd")
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def write(
     store: Store, blocks: Iterable[Block], shape: tuple[int, int], names: tuple[Labels | None, Labels | None]
 ) -> None:
@@ -116,7 +141,7 @@ def write(
     mark(store.root, "anndata", "0.1.0")
     for frame, labels, size in zip(("obs", "var"), names, shape, strict=True):
         _write_frame(store, frame, list(map(str, range(size) if labels is None else labels.tolist())))
-    for empty in ("layers", "obsm", "varm", "obsp", "varp", "uns"):
+    for empty in _EMPTY:
         mark(store.root.create_group(empty), "dict", "0.1.0")
     blocks = iter(blocks)
     first = next(blocks)
