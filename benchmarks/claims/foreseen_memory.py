@@ -188,7 +188,7 @@ if kind == "CSR":
     X.sum_duplicates()
 weights = rng.random(m) if given.pop("weights", False) else None
 ss.svd(np.ones((40, 9)) + np.eye(40, 9), 3, shift="mean", solver="lanczos")
-said = ss.estimate(X, k, sample_weight=weights, **given).peak_bytes
+said = ss.estimate(X, k, sample_weight=weights, shift=given["shift"]).peak_bytes
 ready()
 ss.svd(X, k, rng=0, sample_weight=weights, **given)
 print(said)

@@ -8,7 +8,7 @@ from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
-from shiftsvd.solvers.cost import Cost, Work, row_bytes
+from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.foreseeing import counted_passes, timed_pass
 from shiftsvd.solvers.gram import Gram
@@ -234,7 +234,7 @@ def estimate(
     chosen = solver_named(solver, A, k, tol, memory_limit)
     count = asked_for(A, k)
     peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
-    peak += row_bytes(A, count, shift, sample_weight is not None)
+    peak += vector_bytes(A, count, shift, sample_weight is not None)
     foreseen = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
     return _probed(foreseen, A, k, tol) if probe else foreseen
 

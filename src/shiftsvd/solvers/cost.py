@@ -66,22 +66,24 @@ def surroundings(A: Operator, columns: int) -> int:
 
 # Vectors with a number for each row that weights take: they, their roots, and those by which moments and sums go.
 WEIGHTED = 6
+# Vectors with a number for each column: means, sums of squares, scales and what columns are multiplied by.
+OF_COLUMNS = 4
 
 
-def row_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
-    """Bytes with numbers for each row that shift and weights take beside a solver.
+def vector_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
+    """Bytes of the vectors that shift, scale and weights take beside a solver.
 
-    The left factor of the shift, which files are read without where all rows are shifted alike; where each row loses
-    its own mean, moments of the rows of each block and of all. Of such rows at most n - 1 components are left: where
-    all of these are found, what is left over is rounding, and the factors of shift and components are merged to
-    measure it.
+    For each column the right factor of the shift, moments, scale and its inverse. For each row the left factor of the
+    shift, which files are read without where all rows are shifted alike; where each row loses its own mean, moments of
+    the rows of each block and of all. Of such rows at most n - 1 components are left: where all of these are found,
+    what is left over is rounding, and the factors of shift and components are merged to measure it.
     """
     by_rows = isinstance(shift, str) and shift in ("rows", "both")
     rank = 0 if shift is None else shift.L.shape[1] if isinstance(shift, LowRank) else 1 + (by_rows and shift == "both")
     vectors = rank * (by_rows or not A.costs.file_bytes) + 4 * by_rows
     if by_rows and k + 1 >= min(A.shape):
         vectors = max(vectors, 2 * (k + rank) + 3)
-    return int(8 * A.shape[0] * (vectors + WEIGHTED * is_weighted))
+    return int(8 * (A.shape[0] * (vectors + WEIGHTED * is_weighted) + A.shape[1] * (rank + OF_COLUMNS)))
 
 
 def tall(A: Operator) -> Operator:
