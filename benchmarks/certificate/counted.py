@@ -16,7 +16,7 @@ from shiftsvd.algebra.operator import Operator
 # Parameters that are panels: whatever public method of an operator takes one of them first multiplies it. So new
 # products of later versions are counted too.
 PANELS = ("V", "W", "Omega")
-NOT_PRODUCTS = ("gram_seconds",)
+NOT_PRODUCTS = ("gram_seconds", "placed")
 
 
 @dataclass

@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from shiftsvd.commands.info import info
 from shiftsvd.commands.inverse import inverse
 from shiftsvd.commands.paper import paper
 from shiftsvd.commands.report import report
+from shiftsvd.commands.running import KEPT
 from shiftsvd.commands.transform import transform
 
 # Nothing else is imported up here: `shiftsvd --help` answers at once.
@@ -37,6 +38,12 @@ Example:
 
 class Command(click.Group):
     """A group whose commands end with 130 when interrupted, as `cat` does when unread, and clean up when terminated."""
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
+        """Run; the memory is kept where the arguments are those of this process, which is this command then."""
+        if args is None:
+            extra["obj"] = KEPT
+        return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Look at the line, and print the help if that is asked for."""

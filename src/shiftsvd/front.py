@@ -23,7 +23,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, check_rank, check_tol
 from shiftsvd.solvers.cost import tall
-from shiftsvd.solvers.known import known_to
+from shiftsvd.solvers.known import Off, known_to
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import width
 from shiftsvd.transforms.named import Preprocess, as_transforms
@@ -166,7 +166,7 @@ def svd(
         A = planned(A, entries, k, solver, tol, memory_limit)
         prepared = preparation.learn(A, moments)
         B = prepared.of(A)
-        F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.error)
+        F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.off)
         F.info = account.told(F.info)
         return native(F, X)
 
@@ -179,12 +179,12 @@ def decompose(
     rng: int | np.random.Generator | None,
     memory_limit: int | str | None,
     certify: bool = False,
-    error: float = 0.0,
+    off: Off | None = None,
 ) -> SVDResult:
-    """The components of a prepared operator that is known to `error`, a norm, after a look at the memory."""
+    """The components of a prepared operator that may be off by something, after a look at the memory."""
     chosen = within(memory_limit, A, k, solver, tol)
     chosen = replace(chosen, certify=True) if certify else chosen
-    return chosen(A, k, rng, tol=tol) if error == 0 else known_to(error, chosen, A, k, rng, tol)
+    return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
 
 
 def planned(

@@ -28,7 +28,8 @@ def one_step(step: str, A: ss.Operator, D: Array, size: float, rng: np.random.Ge
         return ss.operators.Scaled(A, rows, cols), r[:, None] * D * c, size * np.abs(r).max() * np.abs(c).max()
     if step == "mean":
         mu = A.moments().mean
-        E = np.ones((m, 1)) * D.mean(axis=0)
+        assert_close(mu, D.mean(axis=0), 20 * A.costs.eps * max(size, 1.0), "mean")
+        E = np.ones((m, 1)) * mu
         return A - ss.LowRank(np.ones(m), mu.conj()), D - E, size + np.linalg.norm(E) + size
     if step == "operator":
         E = values((m, n), seed=seed)

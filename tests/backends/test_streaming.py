@@ -158,7 +158,7 @@ def test_every_exact_variance_lies_within_what_was_not_seen() -> None:
 def test_all_of_the_scatter_matrix_is_exact() -> None:
     D = counts_like().toarray()
     exact = ss.PCA(5, solver="exact").fit(D)
-    for settings in ({}, {"n_oversamples": 80, "memory_limit": 10**6}):
+    for settings in ({}, {"n_oversamples": 80, "memory_limit": 2 * 10**6}):
         pca = streamed(batches(D, 50), **settings)
         assert pca.info_.converged
         assert pca.info_.sample_size == 80

@@ -18,7 +18,6 @@ from scipy import sparse
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
 from shiftsvd.io.formats import mtx, npz, svmlight, table, tenx_folder
-from shiftsvd.io.formats.arrow_messages import measured
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -184,29 +183,6 @@ def test_zero_padded_numbers_are_names(tmp_path: Path) -> None:
     assert opened.rows is not None
     assert opened.rows.tolist() == ["007", "01"]
     assert opened.columns is None
-
-
-@pytest.mark.parametrize("made", ["new_file", "new_stream"])
-@pytest.mark.parametrize("packed", ["lz4", "zstd", None])
-@pytest.mark.parametrize("names", [False, True])
-def test_batches_of_arrow_are_measured_before_they_are_unpacked(
-    made: str, packed: str | None, names: bool, tmp_path: Path
-) -> None:
-    pa = pytest.importorskip("pyarrow")
-    zeros = pa.array(np.zeros(200_000))
-    label = pa.array(["a" * 40] * 200_000).dictionary_encode() if names else zeros
-    batch = pa.record_batch({"name": label, "a": zeros, "b": zeros})
-    path, how = tmp_path / "a.arrow", pa.ipc.IpcWriteOptions(compression=packed)
-    with getattr(pa.ipc, made)(path, batch.schema, options=how) as file:
-        file.write_batch(batch.slice(0, 10))
-        file.write_batch(batch)
-    with path.open("rb") as source:
-        rows, longest, found = measured(source, made == "new_stream")
-    assert (rows, longest) == (200_010, 200_000)
-    assert found == 0 if packed is None else 3_200_000 <= found <= batch.nbytes
-    if packed:
-        with pytest.raises(ValueError, match=r"a\.arrow: a batch, unpacked, would take about [34](\.\d+)? MB"):
-            open_matrix(path, memory_limit="2MB")
 
 
 def test_names_of_triplets_come_in_the_order_of_their_first_use_over_all_batches(tmp_path: Path) -> None:

@@ -125,5 +125,34 @@ def test_a_source_can_be_sent_to_another_process(tmp_path: Path, case: Case) -> 
     assert again.fingerprint == source.fingerprint
 
 
+def test_chunks_that_were_never_written_are_the_fill_value(tmp_path: Path) -> None:
+    with pytest.importorskip("h5py").File(tmp_path / "a.h5", "w") as file:
+        X = file.create_dataset("X", (40, 6), "f8", chunks=(10, 6), compression="gzip", fillvalue=2.5)
+        X[10:20] = 1.0
+        want = X[:]
+    for stream in (True, False):
+        A, _ = open_matrix(tmp_path / "a.h5", stream=stream)
+        np.testing.assert_array_equal(A.matmat(np.eye(6)), want)
+
+
+def test_a_million_small_chunks_are_told_with_the_seconds_of_a_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.importorskip("h5py").File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("X", (1_000_000, 128), "f8", chunks=(1, 128))
+    with caplog.at_level("INFO", "shiftsvd"):
+        read_file(tmp_path / "a.h5", None, None, "1GB")
+    assert "1,000,000 chunks of 1.02 kB, so each read takes about 100 s" in caplog.text
+
+
+def test_long_metadata_of_zarr_are_held_against_the_limit_before_they_are_parsed(tmp_path: Path) -> None:
+    path = write_zarr(tmp_path)
+    (path / "more").mkdir()
+    (path / "more" / ".zattrs").write_text('{"a": [' + "[]," * 100_000 + "0]}")
+    open_matrix(path, memory_limit="20MB")
+    with pytest.raises(ValueError, match=r"its metadata would take about 9\.6 MB"):
+        open_matrix(path, memory_limit="8MB")
+
+
 def dense(X: Any) -> np.ndarray:
     return X if isinstance(X, np.ndarray) else X.toarray()

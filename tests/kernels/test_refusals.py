@@ -10,6 +10,11 @@ from tests.support.matrices import values
 from tests.support.structures import csr, index_types
 
 
+def vectors(n: int) -> dict[str, Any]:
+    """Room for what is found of so many columns."""
+    return {name: np.empty(n) for name in ("mean", "correction", "squares")}
+
+
 def _call(name: str, X: Any, rows: tuple[int, int], **change: Any) -> Any:
     """A compiled function on X with sound arrays for these rows, some of them changed."""
     m, n = rows[1] - rows[0], X.shape[1]
@@ -24,8 +29,17 @@ def _call(name: str, X: Any, rows: tuple[int, int], **change: Any) -> Any:
             "sums": np.zeros((2, 4)),
             "Z": np.zeros((n, 4)),
         },
-        "moments": {"weights": None, "total": 1.0, "mean": np.empty(n), "squares": np.empty(n)},
-        "row_moments": {"n": n, "weights": None, "total": 1.0, "mean": np.empty(m), "squares": np.empty(m)},
+        "moments": {
+            "weights": None,
+            "stored": np.empty((n, 3)),
+            **{name: np.empty(n) for name in ("mean", "correction", "squares")},
+        },
+        "row_moments": {
+            "n": n,
+            "weights": None,
+            "stored": np.empty((m, 3)),
+            **vectors(m),
+        },
         "column_squares": {"weights": None, "L": np.ones((m, 2)), "R": np.ones((n, 2)), "squares": np.zeros(n)},
         "outer": {"weights": None, "G": np.zeros((n, n))},
         "inspect": {},
@@ -69,6 +83,25 @@ def test_an_indptr_that_leaves_its_arrays_is_refused_by_the_kernel_itself(name, 
             _call(name, X, (0, 6), data=X.data[:-1].copy())
 
 
+@pytest.mark.parametrize("name", [name for name in (*FUNCTIONS, "column_counts") if name != "inspect"])
+@index_types
+def test_indices_that_leave_the_matrix_are_refused_by_the_kernel_itself(name, index):
+    X = csr(values((6, 5), seed=1), index)
+    for array, at, value in (
+        ("indices", X.indptr[2], 5),
+        ("indices", X.indptr[3], -1),
+        ("indices", X.indptr[2], np.iinfo(index).max),
+        ("indices", X.indptr[2], np.iinfo(index).min),
+        ("indptr", 2, np.iinfo(index).max),
+        ("indptr", 3, -1),
+        ("indptr", 2, np.iinfo(index).min),
+    ):
+        broken = getattr(X, array).copy()
+        broken[at] = value
+        with pytest.raises(ValueError, match="changed after as_operator"):
+            _call(name, X, (1, 5), **{array: broken})
+
+
 SHAPES = {
     "gather": [{"V": (5, 3)}, {"V": (5, 32)}, {"V": (5, 0)}, {"Y": (2, 4)}, {"Y": (4, 4)}, {"Y": (3, 5)}],
     "scatter": [{"Z": (5, 3)}, {"Z": (5, 32)}, {"Z": (5, 0)}, {"W": (2, 4)}, {"W": (4, 4)}, {"W": (3, 5)}],
@@ -86,8 +119,16 @@ SHAPES = {
         {"weights": (2,)},
         {"weights": (6,)},
     ],
-    "moments": [{"mean": (4,)}, {"squares": (6,)}, {"weights": (2,)}],
-    "row_moments": [{"mean": (2,)}, {"squares": (4,)}, {"weights": (4,)}, {"weights": (6,)}],
+    "moments": [
+        {"mean": (4,)},
+        {"correction": (4,)},
+        {"squares": (6,)},
+        {"stored": (4, 3)},
+        {"stored": (5, 2)},
+        {"weights": (2, 3)},
+        {"weights": (3, 2)},
+    ],
+    "row_moments": [{"mean": (2,)}, {"squares": (4,)}, {"stored": (4, 3)}, {"weights": (4, 3)}, {"weights": (6, 3)}],
     "column_squares": [{"L": (2, 2)}, {"L": (3, 1)}, {"R": (4, 2)}, {"squares": (4,)}, {"weights": (4,)}],
     "outer": [{"G": (5, 4)}, {"G": (4, 5)}, {"weights": (2,)}],
 }
@@ -146,6 +187,7 @@ def test_arrays_of_wrong_type_or_layout_are_never_converted(name):
         ("gram", "Z"),
         ("gram", "sums"),
         ("moments", "mean"),
+        ("moments", "stored"),
         ("row_moments", "squares"),
         ("column_squares", "squares"),
         ("outer", "G"),
@@ -154,7 +196,9 @@ def test_arrays_of_wrong_type_or_layout_are_never_converted(name):
 )
 def test_a_result_that_cannot_be_written_is_refused(name, out):
     X = csr(values((6, 5), seed=1))
-    shape = {"Y": (3, 4), "Z": (5, 4), "sums": (2, 4), "G": (5, 5), "mean": (5,), "counts": (5,)}.get(out)
+    shape = {"Y": (3, 4), "Z": (5, 4), "sums": (2, 4), "G": (5, 5), "stored": (5, 3), "mean": (5,), "counts": (5,)}.get(
+        out
+    )
     array = np.zeros(shape or (3 if name == "row_moments" else 5,), np.int64 if out == "counts" else np.float64)
     _call(name, X, (1, 4), **{out: array})
     array.flags.writeable = False

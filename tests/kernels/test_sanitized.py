@@ -32,10 +32,11 @@ sys.meta_path.insert(0, Watched)
 
 OVERRUN = """
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from shiftsvd.kernels import _compiled
-indices = np.full(4, 5000, np.int32)
-V, Y = np.ones((5000, 4)), np.empty((1, 4))
-_compiled.gather(np.ones(4), indices, np.array([0, 4], np.int32), 0, 1, V, Y)
+data = as_strided(np.ones(4), (5000,))  # says that it is longer than it is
+V, Y = np.ones((1, 4)), np.empty((1, 4))
+_compiled.gather(data, np.zeros(5000, np.int32), np.array([0, 5000], np.int32), 0, 1, V, Y)
 print("nobody saw it")
 """
 

@@ -1,7 +1,5 @@
 """Hostile files of all formats but HDF5 and Zarr: each function writes one, by its generator, into a folder."""
 
-import bz2
-import gzip
 import io
 import json
 import os
@@ -69,14 +67,6 @@ def mtx_claims(folder: Path, rng: Rng, canary: Path) -> Path:
     return market(folder / "a.mtx", ["1 1 1"], sizes, kind=["coordinate", "array"][rng.integers(2)])
 
 
-def mtx_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    path = folder / ("a.mtx.gz" if rng.random() < 0.5 else "a.mtx.bz2")
-    head = f"%%MatrixMarket matrix coordinate real general\n{M} {N} 3\n".encode()
-    part = [b" " * (1 << 20), b"\n" * (1 << 20), b"1" * (1 << 20), b"%" * (1 << 20)][rng.integers(4)]
-    path.write_bytes((gzip.compress if path.suffix == ".gz" else bz2.compress)(head + part * 16, 1))
-    return path
-
-
 def packed_garbage(folder: Path, rng: Rng, canary: Path) -> Path:
     name = ["a.mtx.gz", "a.csv.gz", "a.csv.bz2", "a.svmlight.gz"][rng.integers(4)]
     path = folder / name
@@ -99,13 +89,6 @@ def csv_text(folder: Path, rng: Rng, canary: Path) -> Path:
     lines = [b"id,a,b"] + [b"s%d,%d,%d" % (i, i, 2 * i) for i in range(M)]
     lines[rng.integers(len(lines))] = odd[rng.integers(len(odd))]
     path.write_bytes(b"\n".join(lines))
-    return path
-
-
-def csv_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    path = folder / "a.csv.gz"
-    part = [b"1" * (1 << 20), b"1," * (1 << 19), b"\n" * (1 << 20)][rng.integers(3)]
-    path.write_bytes(gzip.compress(b"a,b\n1,2\n" + part * 16, 1))
     return path
 
 
@@ -236,25 +219,10 @@ def parquet_damaged(folder: Path, rng: Rng, canary: Path) -> Path:
     return flipped(path, rng)
 
 
-def parquet_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    path, column = folder / "a.parquet", pa.array(np.zeros(100_000))
-    pq.write_table(pa.table({f"c{j}": column for j in range(40)}), path, compression="zstd")
-    return path
-
-
 def arrow_damaged(folder: Path, rng: Rng, canary: Path) -> Path:
     path = folder / "a.feather"
     frame().reset_index(drop=True).to_feather(path, compression=["uncompressed", "lz4", "zstd"][rng.integers(3)])
     return flipped(path, rng)
-
-
-def arrow_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
-    path, column = folder / "a.feather", pa.array(np.zeros(4_000_000))
-    how = {"compression": ["lz4", "zstd"][rng.integers(2)], "chunksize": 4_000_000}
-    feather.write_feather(pa.table({f"c{j}": column for j in range(8)}), path, **how)
-    return path
 
 
 def bed_sizes(folder: Path, rng: Rng, canary: Path) -> Path:
@@ -372,10 +340,8 @@ FILES: dict[str, Case] = {
     "MatrixMarket: places": mtx_places,
     "MatrixMarket: counts": mtx_counts,
     "MatrixMarket: claims": mtx_claims,
-    "MatrixMarket: bomb": mtx_bomb,
     "gzip, bzip2: damaged": packed_garbage,
     "CSV: text": csv_text,
-    "CSV: bomb": csv_bomb,
     "CSV: damaged": csv_damaged,
     "triplets: places": triplets_far,
     "svmlight: text": svmlight_text,
@@ -387,9 +353,7 @@ FILES: dict[str, Case] = {
     "npy: header": npy_header,
     "npy: cut": npy_cut,
     "Parquet: damaged": parquet_damaged,
-    "Parquet: bomb": parquet_bomb,
     "Arrow: damaged": arrow_damaged,
-    "Arrow: bomb": arrow_bomb,
     "bed: sizes, damaged, links": bed_sizes,
     "pgen: damaged": pgen_damaged,
     "10x folder: damaged": tenx_folder,

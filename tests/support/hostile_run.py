@@ -152,11 +152,6 @@ def load_libraries() -> None:
             print(f"{name} is not there: its classes are left out", file=sys.stderr)
     import shiftsvd.io
     import shiftsvd.model_file  # noqa: F401
-    from tests.support import hostile_trees
-
-    for count in (1, 20):
-        hostile_trees.zeros_by_zlib(count)
-    hostile_trees.zeros_by_gzip()
 
 
 def main(files: int) -> int:

@@ -1,13 +1,9 @@
 """Hostile files of HDF5 and Zarr: each function writes one, by its generator, into a folder."""
 
-import bz2
-import gzip
 import json
 import os
 import shutil
-import zlib
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,34 +148,6 @@ def tiny_chunks(folder: Path, rng: Rng, canary: Path) -> Path:
         side = int(rng.integers(5_000, 20_000))
         file.create_dataset("X", (side, side), "u1", chunks=(1, int(rng.integers(1, 4))))
     return path
-
-
-def packed_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    """Chunks, or names, that unpack to a thousand times what they should be."""
-    path = anndata(folder / "a.h5ad", rng) if rng.random() < 0.5 else folder / "a.h5"
-    bomb = zeros_by_zlib(int(rng.choice([1, 20])))
-    with h5().File(path, "a") as file:
-        if path.suffix == ".h5ad":
-            del file["obs/_index"]
-            node = file.create_dataset("obs/_index", (M,), "S20", chunks=(M,), compression="gzip")
-            node.id.write_direct_chunk((0,), bomb)
-        else:
-            node = file.create_dataset("X", (M, N), "f8", chunks=(M, N), compression="gzip")
-            node.id.write_direct_chunk((0, 0), bomb)
-    return path
-
-
-@cache
-def zeros_by_zlib(count: int) -> bytes:
-    """So many times 64 MiB, packed."""
-    packer, part = zlib.compressobj(1), bytes(1 << 26)
-    return b"".join([*(packer.compress(part) for _ in range(count)), packer.flush()])
-
-
-@cache
-def zeros_by_gzip() -> bytes:
-    """128 MiB, packed; several after each other are one file."""
-    return gzip.compress(bytes(1 << 27), 1)
 
 
 def long_names(folder: Path, rng: Rng, canary: Path) -> Path:
@@ -382,19 +350,6 @@ def zarr_pickle(folder: Path, rng: Rng, canary: Path) -> Path:
     return path
 
 
-def zarr_bomb(folder: Path, rng: Rng, canary: Path) -> Path:
-    pytest.importorskip("zarr")
-    codecs = pytest.importorskip("numcodecs")
-    made = {"blosc": codecs.Blosc("zstd"), "bz2": codecs.BZ2(), "gzip": codecs.GZip(), "lz4": codecs.LZ4()}
-    made |= {"lzma": codecs.LZMA(), "zlib": codecs.Zlib(), "zstd": codecs.Zstd()}
-    name = str(rng.choice(list(made)))
-    path = zarr_folder(folder, rng, zarr_format=2, compressors=made[name])
-    many = {"gzip": lambda: zeros_by_gzip() * 15, "bz2": lambda: bz2.compress(bytes(1 << 24)) * 100}
-    zeros = many.get(name, lambda: made[name].encode(bytes(1 << 29)))
-    chunks_of(path)[0].write_bytes(zeros())
-    return path
-
-
 def zarr_above(folder: Path, rng: Rng, canary: Path) -> Path:
     """Names that are said to lie above the folder."""
     from shiftsvd.io import convert
@@ -428,7 +383,6 @@ TREES: dict[str, Case] = {
         soft_links_in_circles,
         claims,
         tiny_chunks,
-        packed_bomb,
         odd_types,
         bad_sparse,
         flipped_h5,
@@ -447,7 +401,6 @@ TREES |= {
         zarr_claims,
         zarr_metadata,
         zarr_pickle,
-        zarr_bomb,
         zarr_above,
         flipped_zarr,
     )

@@ -241,13 +241,17 @@ class Adjoint(Derived):
         """The seconds of one `gram` of ``A^H``, which takes two products with A."""
         return generic.timed(self, V)
 
+    def passes_per_step(self) -> int:
+        """The passes of a step: two where A is read again for each product, as nothing can be sorted the other way."""
+        return 2 if self.A.costs.file_bytes else generic.passes_per_step(self.A)
+
     def known_costs(self) -> dict[str, Any]:
-        """A `gram` rounds as two products, with a panel between them that is as long as the rows of this matrix.
+        """A `gram` has a panel between its two products that is as long as the rows of this matrix.
 
         Where anything travels, the parts of it would be as long as the data.
         """
         A = self.A.costs
-        known: dict[str, Any] = {"gram_eps": A.eps, "square_bytes": float("inf") if A.square_bytes else 0.0}
+        known: dict[str, Any] = {"square_bytes": float("inf") if A.square_bytes else 0.0}
         if A.adjoint_bytes:
             between = self.shape[0] * panel_dtype(self.dtype).itemsize
             known |= {"column_bytes": A.column_bytes + A.adjoint_bytes + between, "adjoint_bytes": 0}

@@ -37,6 +37,9 @@ class Costs:
     adjoint_bytes : int
         Memory that a product of the adjoint holds for each column, beside its panel and the result: of data that are
         read by their short side, the parts of the blocks, each as long as the long one.
+    long_bytes : int
+        Memory that a Lanczos basis on the long side may take; 0 where that side saves no read. Data that are read by
+        their short side take one read for a `gram` on the long side, and two on the short one.
     square_columns : int
         Columns of the panels by which a matrix as wide and as high as the columns is formed; 0: blocks are squared.
     block_bytes : int
@@ -72,6 +75,7 @@ class Costs:
     working_bytes: int = 0
     column_bytes: int = 0
     adjoint_bytes: int = 0
+    long_bytes: int = 0
     square_columns: int = 0
     block_bytes: int = 0
     file_bytes: int = 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, placed, registered, unshifted
+from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, placed, registered, rmatmat_in_double, unshifted
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Operator
 from shiftsvd.numerics.moments import Vector
@@ -39,6 +39,10 @@ class Deflated(Derived):
     def rmatmat(self, W: Panel) -> Panel:
         """``P (A^H W)``: what comes of the product is projected."""
         return self._projected(self.A.rmatmat(W))
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``P (A^H W)`` in double precision, where A can do that."""
+        return self._projected(rmatmat_in_double(self.A, W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``P A^H diag(weights) A P V``, as many reads as A takes."""

@@ -7,9 +7,18 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.generic import cancelled, gram_seconds, passes_per_step, registered
+from shiftsvd.algebra.generic import (
+    cancelled,
+    gram_seconds,
+    matmat_in_double,
+    passes_per_step,
+    registered,
+    rmatmat_in_double,
+)
 from shiftsvd.algebra.operator import Operator
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.panels import Panel, panel_dtype
 
 
 @registered
@@ -28,6 +37,12 @@ class Derived(Operator):
         A = self.A.costs
         own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
         return replace(A, **own | self.known_costs())
+
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        """``B^H diag(weights) B V`` of this operator B by two products: in double precision for a double panel."""
+        if V.dtype != panel_dtype(V.dtype):
+            return super().gram(V, weights)
+        return rmatmat_in_double(self, scaled(weights, matmat_in_double(self, V)))
 
     def known_costs(self) -> dict[str, Any]:
         """The costs that differ from those of A, for `costs`."""

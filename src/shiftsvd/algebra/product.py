@@ -119,19 +119,27 @@ class Product(Operator):
         )
 
     @cached_property
+    def _measured(self) -> list[tuple[float, float]]:
+        """The norm of each factor, and the level that its products round at; a read of each that is not known."""
+        return [_norm_and_level(self.A), _norm_and_level(self.B)]
+
+    @property
     def sizes(self) -> tuple[float, float]:
-        """The norms of both factors; a read of each that is not known."""
-        return _size(self.A), _size(self.B)
+        """The levels that products with the factors round at, which are at least their norms."""
+        return self._measured[0][1], self._measured[1][1]
 
     def cancelled(self) -> float:
-        """``||A|| ||B||``, of which the product may be any small part.
+        """``||A|| ||B||``, of which the product may be any small part, and more where a factor is shifted.
+
+        What one factor rounds is multiplied by the other factor, of which the shift is gone then.
 
         Returns
         -------
         float
             A norm, in the units of the matrix, whose rounding products have.
         """
-        return self.sizes[0] * self.sizes[1]
+        (a, of_a), (b, of_b) = self._measured
+        return of_a * b + a * of_b - a * b
 
     def frobenius_norm(self) -> float | None:
         """``||A B||_F`` where A and B share a short side, by the Gram matrices on it, or where few columns are left.
@@ -316,10 +324,10 @@ def _precision(A: Operator) -> float:
     return min(A.costs.gram_eps, A.H.costs.gram_eps)
 
 
-def _size(A: Operator) -> float:
-    """What products with A round at the level of: its norm, and that of its shift, or of what they cancel."""
+def _norm_and_level(A: Operator) -> tuple[float, float]:
+    """The norm of A, and what its products round at the level of: that, its shift, and what they cancel."""
     norm, (_, shift) = A.frobenius_norm(), generic.unshifted(A)
     if norm is None:  # of an operator that only multiplies, the root mean square of a few random products
         Omega = np.random.default_rng(0).standard_normal((A.shape[1], FEW)).astype(panel_dtype(A.dtype))
         norm = length(np.abs(A.matmat(Omega)).ravel()) / math.sqrt(FEW)
-    return norm + (0.0 if shift is None else shift.frobenius_norm()) + generic.cancelled(A)
+    return norm, norm + (0.0 if shift is None else shift.frobenius_norm()) + generic.cancelled(A)

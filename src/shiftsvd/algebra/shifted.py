@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,43 @@ class Shifted(Derived):
     def rmatmat(self, W: Panel) -> Panel:
         """``A^H W - S^H W``."""
         return self.A.rmatmat(W) - self.S.rmatmat(W)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        """``A V - S V`` in double precision, where A and S can do that.
+
+        Parameters
+        ----------
+        V : array of shape (n, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (m, b), in double precision
+            The product.
+        """
+        return generic.matmat_in_double(self.A, V) - generic.matmat_in_double(self.S, V)
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        """``A^H W - S^H W`` in double precision, where A and S can do that.
+
+        Parameters
+        ----------
+        W : array of shape (m, b)
+            The panel that is multiplied.
+
+        Returns
+        -------
+        array of shape (n, b), in double precision
+            The product.
+        """
+        return generic.rmatmat_in_double(self.A, W) - generic.rmatmat_in_double(self.S, W)
+
+    def known_costs(self) -> dict[str, Any]:
+        """Products round as those of the coarser one, unless S is of low rank: its factors are multiplied in double."""
+        if generic.as_low_rank(self.S) is not None:
+            return {}
+        A, S = self.A.costs, self.S.costs
+        return {"eps": max(A.eps, S.eps), "gram_eps": max(A.gram_eps, S.gram_eps)}
 
     def fused(self, passes: float) -> Operator:
         """A prepared for so many passes, with the shift fused into its blocks where A can do that.

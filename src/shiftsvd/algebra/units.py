@@ -31,6 +31,8 @@ def in_units(A: Operator) -> Units:
     (`column_squares`) is taken as it is.
     """
     norm = A.frobenius_norm()
+    if norm is not None and not math.isfinite(norm):
+        raise ValueError(f"the norm of {A!r} leaves the range of numbers; multiply the data by a power of two")
     e = _exponent(A, norm)
     least, most = range_of(A)
     e = 0 if least <= e <= most or e == NOTHING else e
@@ -42,7 +44,7 @@ def in_units(A: Operator) -> Units:
 def _exponent(A: Operator, norm: float | None) -> int:
     """The power of two of the norm; where that is unknown, about that of the largest entry; else 0."""
     if norm is not None:
-        return (math.frexp(norm)[1] if norm > 0 else NOTHING) if math.isfinite(norm) else 0
+        return math.frexp(norm)[1] if norm > 0 else NOTHING
     exponents = column_exponents(A)
     return 0 if exponents is None else int(exponents.max())
 

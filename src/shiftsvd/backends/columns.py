@@ -14,6 +14,7 @@ from shiftsvd.backends.selection import Places, SomeColumns, SomeRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
+from shiftsvd.kernels.twin import take_rows
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.memory import affordable, limit_of
@@ -54,13 +55,13 @@ def _of_sparse(A: SparseRows, X: Any) -> Operator:
 @some_columns.register
 def _(A: SparseRows, places: Places) -> Operator:
     affordable(_share(A, len(places) / A.shape[1]), A.memory_limit, f"taking {len(places)} columns")
-    return _of_sparse(A, A.X[:, places])
+    return _of_sparse(A, take_rows(A.X, 0, A.shape[0])[:, places])
 
 
 @some_rows.register
 def _(A: SparseRows, places: Places) -> Operator:
     affordable(_share(A, len(places) / A.shape[0]), A.memory_limit, f"taking {len(places)} rows")
-    return _of_sparse(A, A.X[places])
+    return _of_sparse(A, take_rows(A.X, 0, A.shape[0])[places])
 
 
 def _share(A: SparseRows, share: float) -> int:

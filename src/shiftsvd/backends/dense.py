@@ -104,7 +104,7 @@ class DenseRows(Blocked):
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         """``A^H diag(weights) A V`` in one pass and the precision of V; each block is formed once."""
-        dtype = self.dtype if V.dtype.itemsize <= self.dtype.itemsize else panel_dtype(self.dtype)
+        dtype = self.dtype if V.dtype.char in "fF" else panel_dtype(self.dtype)
 
         def part(rows: Rows) -> Panel:
             block = self.block(rows, dtype)

@@ -95,7 +95,7 @@ class DiskRows(Reread):
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
         double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
-        blocks = 2 * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
+        blocks = self.source.copies * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
         working = {"working_bytes": blocks, "block_bytes": double}
         # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}

@@ -21,6 +21,10 @@ from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import journal
+from shiftsvd.runs.memory import parse_bytes
+
+# Bytes of a Lanczos basis on the long side that are allowed of data that are smaller; and the share of a memory limit.
+LONG, LONG_SHARE = 2**28, 4
 
 Panels = tuple[Any, ...]  # what a read multiplies by; None for one that is not there
 Merge = Callable[[Any, Any], Any]  # what the parts of two blocks are together
@@ -96,7 +100,13 @@ class Reread(Blocked):
             "file_bytes": int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)),
             "panel_columns": wide_panels(self.shape, self.most_columns, self.memory_limit, self.adjoint_bytes),
             "adjoint_bytes": self.adjoint_bytes,
+            "long_bytes": self._long_bytes() if self.shape[0] < self.shape[1] else 0,
         }
+
+    def _long_bytes(self) -> int:
+        """Of rows on the short side, as much as the data take, or `LONG`, within a share of the memory limit."""
+        most = max(int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)), LONG)
+        return most if self.memory_limit is None else min(most, parse_bytes(self.memory_limit) // LONG_SHARE)
 
     @property
     def counts(self) -> Vector:
@@ -340,4 +350,4 @@ OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
     """Moments and counts of the rows of both."""
-    return (a[0].merge(b[0]) if a[0].count else b[0]), a[1] + b[1]
+    return a[0].merge(b[0]), a[1] + b[1]

@@ -22,9 +22,9 @@ from shiftsvd.backends.sparse_costs import (
 from shiftsvd.kernels import Kernels, best, kernels_for
 from shiftsvd.kernels.groups import Groups, unwarned
 from shiftsvd.kernels.sums import add_up
-from shiftsvd.kernels.twin import CSR, sum_by
+from shiftsvd.kernels.twin import CSR, sum_by, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
@@ -182,15 +182,16 @@ class SparseRows(Blocked):
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""
-        total = float(rows[1] - rows[0]) if weights is None else float(weights.sum())
         X, place = self.inside.block(rows)
-        return Moments(total, *self.kernels.moments(X, place, weights, total))
+        m = rows[1] - rows[0]
+        parts = None if weights is None else weight_parts(weights)
+        return of_stored(parts, m, self.kernels.moments(X, place, parts))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the stored rows."""
-        total = float(self.shape[1]) if weights is None else float(weights.sum())
         X, place = self.inside.block(rows)
-        return Moments(total, *self.kernels.row_moments(X, place, weights, total))
+        parts = None if weights is None else weight_parts(weights)
+        return of_stored(parts, self.shape[1], self.kernels.row_moments(X, place, parts))
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
@@ -340,6 +341,7 @@ class SparseRows(Blocked):
 
 def adjoint_of(X: CSR) -> CSR:
     """The adjoint, sorted by its own rows."""
+    X = take_rows(X, 0, X.shape[0])
     return csr_array((X.conj() if X.dtype.kind == "c" else X).T.tocsr())
 
 

@@ -13,6 +13,7 @@ from shiftsvd.backends.validation import from_frame, is_frame, sound_places
 from shiftsvd.choosing.spectrum import Found, evidence
 from shiftsvd.front import decompose
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import check_size, largest_of
 from shiftsvd.operators import Adjoint, Operator, Scaled
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
@@ -62,6 +63,7 @@ def rows_of(
     known_zeros = issparse(X)
     sound_places(X)
     X = csr_array(X) if known_zeros else np.asarray(X)
+    check_size('the entries for "parallel" and "cv"', largest_of(X))
     A = as_operator(X, **vars(resources))
     if entries:
         A, X = _transformed(A, X, entries)

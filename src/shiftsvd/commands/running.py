@@ -13,14 +13,16 @@ from typing import Any
 import click
 
 from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, as_given
 from shiftsvd.commands.spelling import spelled
 from shiftsvd.runs.external import external_files
 from shiftsvd.runs.plain import plain, plain_lines
 from shiftsvd.runs.warned import NOTICE, Notice
 
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
+KEPT = "shiftsvd.commands.kept"  # the object of click where this process is the command, whose memory is kept
 NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
+_SHOWN = 3  # files that a line names
 
 
 class Subcommand(click.Command):
@@ -46,6 +48,8 @@ class Subcommand(click.Command):
         verbose = int(ctx.params.get("verbose", 0))
         try:
             quiet = bool(ctx.params.get("quiet"))
+            if ctx.obj == KEPT and "memory" in ctx.params:
+                _keep_memory(ctx)
             allowed = external_files(bool(ctx.meta.get(EXTERNAL)))
             with allowed, _warnings_told(quiet), _log_told(verbose, quiet):
                 return super().invoke(ctx)
@@ -57,6 +61,22 @@ class Subcommand(click.Command):
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
             raise click.ClickException(_line(_remedied(error))) from None
+
+
+def _keep_memory(ctx: click.Context) -> None:
+    """Keep the memory of the process by --memory, and name the files of the command where it is ended."""
+    from shiftsvd.runs.keeper import keep_memory
+
+    sources = [each for each in ctx.command.params if isinstance(each, click.Argument) and _is_read(each.type)]
+    given = [ctx.params[str(each.name)] for each in sources]
+    flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
+    more = f" and {len(flat) - _SHOWN} more" if len(flat) > _SHOWN else ""
+    keep_memory(ctx.params["memory"], plain(as_given(", ".join(map(str, flat[:_SHOWN])) + more)))
+
+
+def _is_read(kind: Any) -> bool:
+    """Whether an argument names what is there already."""
+    return isinstance(kind, click.Path) and kind.exists
 
 
 def _remedied(error: BaseException) -> BaseException:

@@ -38,10 +38,11 @@ class BatchPCA(FittedPCA):
         Returns
         -------
         PCA
-            Fitted from the second row on. Mean and total variance are exact; each exact variance lies between
-            `explained_variance_` and that plus `unseen_variance_`. Up to 4096 features all of the scatter matrix is
-            kept where `memory_limit` allows, and then the components are exact too, to rounding: the spectrum is
-            that of all rows. Beyond, they are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns.
+            Fitted from the second row on. Mean and total variance are exact. Up to 4096 features all of the scatter
+            matrix is kept where `memory_limit` allows; then ``info_.value_errors`` bound what rounding did to each
+            singular value. Beyond, the components are those of a sketch of ``ell = k + max(k, n_oversamples)`` columns:
+            each exact variance lies between `explained_variance_` and that plus `unseen_variance_`, but for rounding;
+            ``info_.value_errors`` bound both.
 
         Raises
         ------
@@ -50,8 +51,14 @@ class BatchPCA(FittedPCA):
 
         Notes
         -----
-        Kept are n_features^2 numbers (134 MB for 4096 features), or of a sketch 4 n_features x ell: ``S Omega`` for
-        the scatter matrix S, to which neither the order nor the size of batches matters beyond rounding, and the
+        Kept are a triangular factor of dense rows, the squares of sparse batches of more than 256 rows, and the rows
+        that wait to be added: at most 4 n_features^2 numbers (540 MB for 4096 features). The factor errs in each
+        column relative to the norm of that column, so columns of very different sizes keep their digits; squares do,
+        too, unless such columns nearly depend on each other. A value that rounding does not tell from 0 is reported
+        as 0, with an infinite error unless it is proven to be below ``2 max(m, n) eps`` times the norm of the data.
+
+        A sketch has 4 n_features x ell numbers: ``S Omega`` for the scatter matrix S, to which neither the order nor
+        the size of batches matters beyond rounding, and the
         `ell` directions found so far, as by IncrementalPCA but sparse and with more of them; those depend on the order
         by what `ell` directions cannot hold. Both together are at least as near to S as the sketch alone, and never
         more than S. `shiftsvd.merge_pca` joins what was fitted apart, and `refine` comes nearer to the exact
@@ -194,8 +201,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Parameters
     ----------
     a, b : PCA
-        Of the same settings, `random_state` being a number, so that both have the same test matrix, if they have
-        one. Neither is changed.
+        With the same features, `shift` and `scale`, and with the same number as `random_state`, so that sketches have
+        the same test matrix. Neither is changed.
 
     Returns
     -------
@@ -206,7 +213,7 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     Raises
     ------
     ValueError
-        Where one was not fitted by `partial_fit`, or test matrices, scales, or the names of the features differ.
+        If one was not fitted by `partial_fit`, or if shifts, scales, test matrices or features differ.
 
     See Also
     --------
@@ -227,9 +234,8 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     for one in (a, b):
         if getattr(one, "_stream", None) is None:
             raise ValueError(f"merge_pca takes estimators fitted by partial_fit, got {one!r} without a stream")
-    names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
-    if names is not None and others is not None and not np.array_equal(names, others):
-        raise ValueError("merge_pca needs the same features in the same order, got two lists of names")
+    _check_alike(a, b)
+    names = getattr(a, "feature_names_in_", getattr(b, "feature_names_in_", None))
     both: PCA = clone(a)
     both.n_features_in_ = a.n_features_in_
     if names is not None:
@@ -238,6 +244,38 @@ def merge_pca(a: "PCA", b: "PCA") -> "PCA":
     assert b._stream is not None
     both._keep(a._stream.merged(b._stream))
     return both
+
+
+def _check_alike(a: "PCA", b: "PCA") -> None:
+    """Refuse to join fits of different columns, or about different shifts."""
+    if a.n_features_in_ != b.n_features_in_:
+        raise ValueError(
+            f"merge_pca needs fits of the same features, got {a.n_features_in_} and {b.n_features_in_} of them. "
+            "Fit both on the same columns."
+        )
+    names, others = (getattr(one, "feature_names_in_", None) for one in (a, b))
+    if names is not None and others is not None and not np.array_equal(names, others):
+        raise ValueError(
+            f"merge_pca needs the same features in the same order, got {_listed(names)} and {_listed(others)}. "
+            "Select the same columns before both fits."
+        )
+    shift, other = (one._vector(one.n_features_in_) for one in (a, b))
+    alike = shift is other if shift is None or other is None else np.array_equal(shift, other)
+    if not alike:
+        raise ValueError(
+            f"merge_pca needs fits with the same shift, got shift={_short(a.shift)} and shift={_short(b.shift)}. "
+            "Call set_params(shift=...) on one of them; a stream can be read about any shift."
+        )
+
+
+def _short(setting: Any) -> str:
+    """A setting as a message shows it."""
+    return " ".join(f"{setting!r:.80}".split())
+
+
+def _listed(names: Any) -> str:
+    """The first names of features."""
+    return ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _is_fitted(name: str) -> bool:

@@ -17,6 +17,7 @@ from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, Scaled
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
@@ -245,6 +246,7 @@ class CorrespondenceAnalysis(Components):
         """``(D_r^-1 A - 1 c^T) D_c^-1/2``: distances between its rows are chi-square distances."""
         c = self.column_masses_
         sums = A.matmat((c > 0).astype(np.float64)[:, None])[:, 0]  # a column without mass is as if it were not there
+        _check_sums(sums)
         return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
 
     def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
@@ -255,6 +257,7 @@ class CorrespondenceAnalysis(Components):
         if A.shape[0] != len(r):
             raise ValueError(f"columns must have the {len(r)} rows of the fitted table, got {A.shape[0]}")
         sums = A.rmatmat((r > 0).astype(np.float64)[:, None])[:, 0]
+        _check_sums(sums)
         profiles = Scaled(A - LowRank(r, sums), _power(r, -0.5), _power(sums, -1)).H
         return profiles, np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
 
@@ -306,6 +309,8 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
     total = float(rows.sum())
     if not total > 0:
         raise ValueError("a table must hold something, got one whose sum is 0")
+    _check_sums(rows)
+    _check_sums(columns)
     c = columns / total
     return Scaled(A - LowRank(rows, c), _power(rows, -0.5), _power(columns, -0.5)), rows / total, c
 
@@ -318,6 +323,12 @@ def _sums(A: Operator) -> tuple[Vector, Vector]:
         if np.any(sums < 0):
             raise ValueError(f"a table must hold no negative numbers, got {int((sums < 0).sum())} negative {name} sums")
     return rows, columns
+
+
+def _check_sums(sums: Vector) -> None:
+    """Refuse sums of rows or columns whose squares would not be numbers; empty ones have no place anyway."""
+    for size in (sums.max(initial=0), sums.min(where=sums > 0, initial=1)):
+        check_size("sums of the rows and columns of a table", float(size))
 
 
 def _power(x: Vector, p: float) -> Vector:

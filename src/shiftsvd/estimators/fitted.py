@@ -21,6 +21,7 @@ from shiftsvd.missing.gaps import Gaps, with_nan
 from shiftsvd.missing.new_rows import given, mean_rows, regressed_rows
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
@@ -179,8 +180,9 @@ class FittedPCA(Components):
         refuse_beyond(self.singular_values_, self.explained_variance_)
         A = self._minus_shift(self._operator(X), groups, covariates)
         Z = _joined(self._score_parts(A))
-        rest = (A - LowRank(Z, self.components_.T)).row_squares()
-        return self._model().log_likelihood(Z, np.asarray(rest))
+        rest = np.asarray((A - LowRank(Z, self.components_.T)).row_squares())
+        check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
+        return self._model().log_likelihood(Z, rest)
 
     @natively
     def score(self, X: Any, y: Any = None, groups: Any = None, covariates: Any = None) -> float:

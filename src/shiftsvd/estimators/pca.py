@@ -232,7 +232,7 @@ class PCA(BatchPCA):
         A = planned(A, preparation.entries, count, solver, tol, self.memory_limit)
         prepared = preparation.learn(A, moments)
         B, (variance, unit) = prepared.of(A), prepared.total_variance
-        F = decompose(B, count, solver, tol, rng, self.memory_limit, error=prepared.error)
+        F = decompose(B, count, solver, tol, rng, self.memory_limit, off=prepared.off)
         F.info = account.told(F.info)
         if k == "mle":
             F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))

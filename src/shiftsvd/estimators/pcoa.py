@@ -19,6 +19,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.estimators.threaded import as_one_fit
 from shiftsvd.kernels import ordered, thread_count, threads
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.warned import warn
@@ -295,11 +296,7 @@ def _distances(D: Panel) -> None:
     least, largest = float(D.min()), float(D.max())
     if least < 0:
         raise ValueError(f"Negative values in data passed to PCoA: distances must be at least 0, got {least:g}")
-    if largest > 0 and not 1 / LARGEST < largest < LARGEST:
-        raise ValueError(
-            f"distances are squared, and those squares leave the range of numbers: the largest is {largest:.3g}; "
-            "multiply them by a power of two"
-        )
+    check_size("distances", largest, LARGEST)
     tolerance = 8 * n * float(np.finfo(D.dtype).eps) * largest
     diagonal = float(np.abs(np.diagonal(D)).max())
     if diagonal > tolerance:

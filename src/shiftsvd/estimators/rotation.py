@@ -7,6 +7,7 @@ import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import phases
+from shiftsvd.numerics.powers import check_size, largest_of
 from shiftsvd.numerics.rotation import promax, varimax, varimax_criterion
 from shiftsvd.operators import Panel
 from shiftsvd.runs.warned import warn
@@ -122,6 +123,7 @@ def rotate(
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1:
         raise ValueError(f"max_iter must be an integer of at least 1, got {max_iter!r}")
     L = V * S
+    check_size("loadings", largest_of(L))
     found = varimax(L, kaiser, max_iter) if method == "varimax" else promax(L, power, kaiser, max_iter)
     if not found.converged:
         warn(f"the rotation still turns components after {found.n_iter} sweeps; give a larger max_iter")

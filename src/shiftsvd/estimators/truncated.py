@@ -154,7 +154,7 @@ class TruncatedSVD(Components):
         B = prepared.of(A)
         centred = Preparation("mean").learn(B)
         squares, _ = centred.total_squares
-        F = decompose(B, k, solver, tol, rng, self.memory_limit, error=prepared.error)
+        F = decompose(B, k, solver, tol, rng, self.memory_limit, off=prepared.off)
         vars(self).pop("preprocess_", None)
         if entries:
             self.preprocess_ = prepared.entries

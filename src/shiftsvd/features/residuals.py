@@ -9,6 +9,7 @@ from shiftsvd.numerics.grouped import Grouped
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 from shiftsvd.operators import Operator
+from shiftsvd.transforms.base import shares
 from shiftsvd.transforms.smooth import chebyshev, interpolation
 
 # Accuracy of the interpolated sums over zeros, of the largest residual that a zero can have.
@@ -30,7 +31,7 @@ def residual_variances(
     Lause, Berens & Kobak (2021), Analytic Pearson residuals for normalization of single-cell RNA-seq UMI data.
     """
     size, counts = moments[0], moments[0] * moments[1]
-    rates = counts / np.maximum(counts.sum(axis=0), 1)
+    rates = shares(counts)
     cut_off = np.sqrt(batches.sizes) if clip is None else np.full(batches.n, float(clip))
     C = np.stack([rates, np.broadcast_to(cut_off, rates.shape)], axis=2)
     _, found = group_moments(A, Grouped(Residuals(theta), batches.codes, sums[:, None], C, batches.n))

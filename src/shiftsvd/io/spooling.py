@@ -4,7 +4,6 @@ import os
 import shutil
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from typing import IO, Final, cast
 from shiftsvd.backends.not_finite import NotFinite
 from shiftsvd.io.base import PIPED, kind_of
 from shiftsvd.io.sniff import FORMATS
+from shiftsvd.runs.keeper import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
 _PAUSE: Final = 0.02  # seconds between two looks
@@ -72,8 +72,8 @@ def refuse_device(path: Path | str) -> None:
 @contextmanager
 def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
     """A stream as a file in a folder of its own; in errors it is called what it is told to be."""
-    with tempfile.TemporaryDirectory(prefix="shiftsvd-") as folder:
-        path = Path(folder) / name
+    with temporary_folder("shiftsvd-") as folder:
+        path = folder / name
         with path.open("wb") as file:
             shutil.copyfileobj(stream, file, _PIECE)
         try:

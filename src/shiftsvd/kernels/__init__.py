@@ -65,11 +65,11 @@ class Kernels(Protocol):
     def add(self, part: Array, total: Array) -> None:
         """``total += part`` for vectors; `total` is in double precision."""
 
-    def moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
-        """Means of the columns of these rows, and squares about them."""
+    def moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found:
+        """The moments of the stored entries of each column; weights come in parts (`numerics.moments`), or are ones."""
 
-    def row_moments(self, X: Any, rows: tuple[int, int], weights: Array | None, total: float) -> tuple[Array, Array]:
-        """Means of these rows, and squares about them; the weights belong to the columns."""
+    def row_moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found:
+        """The same of the stored entries of each row; the weights belong to the columns."""
 
     def column_counts(self, X: Any, rows: tuple[int, int]) -> Array:
         """Stored entries of each column in these rows."""

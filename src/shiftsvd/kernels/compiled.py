@@ -9,6 +9,7 @@ import numpy.typing as npt
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
 from shiftsvd.kernels.groups import Array, Groups, grouped, zeros
+from shiftsvd.kernels.twin import PARTS, Found
 
 CSR = Any
 Range = tuple[int, int]  # first row and one past the last
@@ -125,18 +126,23 @@ def add(part: Array, total: Array) -> None:
     _compiled.add(part, total)
 
 
-def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
-    """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
-    mean, squares = np.empty(X.shape[1]), np.empty(X.shape[1])
-    _compiled.moments(X.data, X.indices, X.indptr, *rows, weights, total, mean, squares)
-    return mean, squares
+def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+    """The moments of the stored entries of each column."""
+    found = _moments_of(X.shape[1])
+    _compiled.moments(X.data, X.indices, X.indptr, *rows, parts, *found)
+    return found
 
 
-def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
-    """Means of these rows, and squared distances from them; `weights` belong to the columns."""
-    mean, squares = np.empty(rows[1] - rows[0]), np.empty(rows[1] - rows[0])
-    _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], weights, total, mean, squares)
-    return mean, squares
+def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+    """The same of the stored entries of each row; the weights belong to the columns."""
+    found = _moments_of(rows[1] - rows[0])
+    _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], parts, *found)
+    return found
+
+
+def _moments_of(n: int) -> Found:
+    """Room for the moments of so many columns."""
+    return np.empty((n, PARTS)), np.empty(n), np.empty(n), np.empty(n)
 
 
 def column_counts(X: CSR, rows: Range) -> Array:

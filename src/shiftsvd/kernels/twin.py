@@ -11,16 +11,27 @@ from shiftsvd.kernels.groups import Array, Groups, unwarned
 CSR = Any  # csr_array: SciPy's stubs make it generic in ways that say nothing here
 Range = tuple[int, int]
 
+PARTS = 3  # of a weight (rows.hpp has as many)
+# Of some entries: the parts of their weights added up, shape (n, 3), means, by how much these were rounded, and squares
+# of distances from the means.
+Found = tuple[Array, Array, Array, Array]
 instruction_set = "SciPy"
 
 
 def take_rows(X: CSR, lo: int, hi: int) -> CSR:
-    """Rows lo to hi of X, sharing its memory."""
+    """Rows lo to hi of X, sharing its memory; refused where SciPy would follow them out of the arrays."""
+    start, stop = int(X.indptr[lo]), int(X.indptr[hi])
+    indices = X.indices[start:stop]
+    # The arrays belong to the caller, who may have changed them since they were checked.
+    sound = 0 <= start <= stop <= min(len(X.indices), len(X.data)) and np.all(np.diff(X.indptr[lo : hi + 1]) >= 0)
+    if not sound or (len(indices) and (indices.min() < 0 or indices.max() >= X.shape[1])):
+        raise ValueError(
+            "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
+            "rebuild the matrix and call as_operator again"
+        )
     if lo == 0 and hi == X.shape[0]:
         return X
-    start, stop = X.indptr[lo], X.indptr[hi]
-    parts = X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start
-    return csr_array(parts, shape=(hi - lo, X.shape[1]))
+    return csr_array((X.data[start:stop], indices, X.indptr[lo : hi + 1] - start), shape=(hi - lo, X.shape[1]))
 
 
 def panel(V: Array, dtype: Any) -> Groups:
@@ -81,24 +92,23 @@ def add(part: Array, total: Array) -> None:
     total += part
 
 
-def moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
-    """Means of the columns of these rows, and squared distances from them, absent entries being zeros."""
+def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+    """The moments of the stored entries of each column."""
     X = take_rows(X, *rows)
-    w = np.ones(X.shape[0]) if weights is None else weights
-    return grouped_moments(X.data, X.indices, X.shape[1], np.repeat(w, np.diff(X.indptr)), total)
+    each = None if parts is None else parts.repeat(np.diff(X.indptr), axis=0)
+    return grouped_moments(X.data, X.indices, X.shape[1], each)
 
 
-def row_moments(X: CSR, rows: Range, weights: Array | None, total: float) -> tuple[Array, Array]:
-    """Means of these rows, and squared distances from them; `weights` belong to the columns."""
+def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
+    """The same of the stored entries of each row; the weights belong to the columns."""
     X = take_rows(X, *rows)
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
-    w = np.ones(len(X.data)) if weights is None else weights[X.indices]
-    return grouped_moments(X.data, i, X.shape[0], w, total)
+    return grouped_moments(X.data, i, X.shape[0], None if parts is None else parts[X.indices])
 
 
 def column_counts(X: CSR, rows: Range) -> Array:
     """Stored entries of each column in these rows."""
-    return np.bincount(X.indices[X.indptr[rows[0]] : X.indptr[rows[1]]], minlength=X.shape[1])
+    return np.bincount(take_rows(X, *rows).indices, minlength=X.shape[1])
 
 
 @unwarned
@@ -135,17 +145,22 @@ def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
 
 
 @unwarned
-def grouped_moments(data: Array, groups: Array, n_groups: int, w: Array, total: float) -> tuple[Array, Array]:
-    """Weighted mean of each group and squares about it; the weights sum to `total` with the absent zeros."""
+def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | None = None) -> Found:
+    """The moments of the entries of each group, with weights by their parts."""
     data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
-    count = max(total, np.finfo(float).tiny)
-    mean = sum_by(groups, w * data, n_groups) / count
-    absent = np.maximum(total - np.bincount(groups, w, n_groups), 0)
+    each = (None,) if parts is None else parts.T
+    stored = np.zeros((n_groups, PARTS))
+    for p, part in enumerate(each):
+        stored[:, p] = np.bincount(groups, part, n_groups)
+    w = 1.0 if parts is None else parts.sum(axis=1)
+    count = stored.sum(axis=1)
+    some = np.where(count > 0, count, 1)
+    mean = sum_by(groups, w * data, n_groups) / some
     off = data - mean[groups]
     # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
-    correction = (sum_by(groups, w * off, n_groups) - absent * mean) / count
-    squares = np.bincount(groups, w * np.abs(off) ** 2, n_groups) + absent * np.abs(mean) ** 2
-    return mean + correction, np.maximum(squares - total * np.abs(correction) ** 2, 0)
+    correction = sum_by(groups, w * off, n_groups) / some
+    squares = np.bincount(groups, w * np.abs(off) ** 2, n_groups) - count * np.abs(correction) ** 2
+    return stored, mean, correction, np.maximum(squares, 0)
 
 
 def sum_by(groups: Array, values: Array, n_groups: int) -> Array:

@@ -7,6 +7,7 @@ import numpy as np
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import orth
+from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel
 
 # Columns of the iteration beyond k: the gap behind them decides how fast it finds the k-th.
@@ -15,8 +16,6 @@ EXTRA = 8
 HALVINGS, ROUGH, ROUGH_STEPS, GAIN = 16, 1e-3, 60, 1e-3
 # Turns of row and column biases before anything else; each brings them nearer to their joint optimum.
 ROUNDS = 5
-# A completion whose values are larger, or smaller than its inverse, is refused: fourth powers would be no numbers.
-LARGEST = 2.0**200
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +100,7 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
     W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
     for _ in range(2):
         _, sigma, W = _leading(A, W)
-    if sigma[0] > 0 and not 1 / LARGEST < sigma[0] < LARGEST:
-        raise ValueError(
-            f"a completion sums squares, which leave the range of numbers here: the largest singular value of what the "
-            f"biases leave is {sigma[0]:.3g}; multiply X by a power of two"
-        )
+    check_size("the entries of a completion", float(sigma[0]))
     return State(row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
 
 

@@ -7,7 +7,7 @@ in `shiftsvd.model_file.coding.VALUES`.
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from shiftsvd.model_file.checking import (
     texts,
     vectors,
 )
+from shiftsvd.names import TOL
+from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.shifts import Covariates, GroupMeans
 from shiftsvd.transforms import Fitted
 from shiftsvd.transforms.named import as_transforms
@@ -198,6 +200,23 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
     return model
 
 
+def _batches_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
+    """PCA: older files of `partial_fit` tell nothing of the rounding of squares, which is bounded here."""
+    info, S = fitted["info_"], fitted["singular_values_"]
+    if info.solver.startswith("Streaming(ell="):
+        scale = 1.0 if fitted["scale_"] is None else fitted["scale_"]
+        shares, freedom = fitted["explained_variance_ratio_"].sum(), fitted["explained_variance_"].sum()
+        count = 1 + (S @ S / freedom if freedom > 0 else 0)
+        # Squares were summed about the mean or about 0: |x|^2 <= 2 |x - shift|^2 + 2 |shift|^2.
+        size = 2 * (S @ S / shares + count * np.sum((fitted["mean_"] / scale) ** 2)) if shares > 0 else 0.0
+        squares = float(max(fitted["n_samples_"], len(fitted["mean_"])) * np.finfo(np.float64).eps * size)
+        errors = np.full(len(S), np.inf if size > 0 else 0.0)
+        told = rounding_bounds(S.astype(np.float64), 0.0, squares) + np.finfo(S.dtype).eps * S
+        errors[S > 0] = (info.value_errors + told / np.where(S > 0, S, 1))[S > 0]
+        fitted["info_"] = replace(info, value_errors=errors, converged=bool(np.all(errors <= TOL)))
+    return _estimator(cls, settings, fitted)
+
+
 # ---- the kinds
 
 SPECTRA: Final = {
@@ -264,6 +283,7 @@ KINDS: Final = {
         },
         {"n_components_": "k", "n_features_in_": "i"},
         agree=_shift_as_set,
+        made=_batches_made,
     ),
     "IncrementalPCA": Kind(
         "shiftsvd.estimators.incremental",
@@ -275,6 +295,7 @@ KINDS: Final = {
         },
         {"feature_names_in_": texts("i"), "batch_size_": count()},
         {"n_components_": "k", "n_features_in_": "i"},
+        made=_batches_made,
     ),
     "TruncatedSVD": Kind(
         "shiftsvd.estimators.truncated",

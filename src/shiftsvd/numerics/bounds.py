@@ -186,3 +186,10 @@ def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vec
     # A value reported as 0 has no relative error; it is right if its residual is rounding.
     lost = np.where(bounds + rho > floor, np.inf, 0.0)
     return np.where(S > 0, np.maximum(above, below), lost)
+
+
+def rounding_bounds(values: Vector, columns: Vector | float, squares: Vector | float) -> Vector:
+    """Bound the errors of singular values of C, of which `columns` is the error of C and `squares` that of C^T C."""
+    least = np.sqrt(np.maximum(values**2 - squares, 0))
+    most = np.maximum(values + least, np.sqrt(squares))
+    return np.asarray(columns + squares / np.where(most > 0, most, 1))

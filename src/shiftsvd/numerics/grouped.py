@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.kernels.groups import unwarned
+from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.entrywise import Quantities
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Moments, Vector, observed
 from shiftsvd.numerics.panels import Panel
 
 # ``f(x, r, c)``: numbers of each entry to be summed over its row, and numbers whose moments are those of its column.
@@ -79,46 +79,27 @@ class Grouped:
         return np.concatenate([a[0], b[0]]), merged(a[1], b[1])
 
 
-@unwarned
 def _moments(place: Vector, values: tuple[Vector, ...], size: int) -> Panel:
     """Counts, then means and sums of squares about them, of values at these places; shape (1 + 2 q, size)."""
+    each = [observed(grouped_moments(y, place, size)) for y in values]
     counts = np.bincount(place, minlength=size).astype(np.float64)
-    some = np.maximum(counts, 1)
-    rows = [counts]
-    for y in values:
-        mean = np.bincount(place, y, minlength=size) / some
-        off = y - mean.take(place)
-        correction = np.bincount(place, off, minlength=size) / some
-        squares = np.bincount(place, off * off, minlength=size) - counts * correction**2
-        rows += [mean + correction, np.maximum(squares, 0)]
-    return np.array(rows)
+    return np.array([counts, *(row for one in each for row in (one.mean, one.M2))])
 
 
-@unwarned
 def merged(a: Panel, b: Panel) -> Panel:
-    """The moments of the entries of both, without differences of squares (Chan et al. 1983)."""
-    counts = a[0] + b[0]
-    share = b[0] / np.maximum(counts, 1)
-    delta = b[1::2] - a[1::2]
-    out = np.empty_like(a)
-    out[0] = counts
-    out[1::2] = a[1::2] + delta * share
-    out[2::2] = a[2::2] + b[2::2] + delta**2 * (a[0] * share)
-    return out
+    """The moments of the entries of both."""
+    each = [Moments(a[0], a[q], a[q + 1]).merge(Moments(b[0], b[q], b[q + 1])) for q in range(1, len(a), 2)]
+    return np.array([a[0] + b[0], *(row for one in each for row in (one.mean, one.M2))])
 
 
-@unwarned
 def with_zeros(moments: Panel, sizes: Vector) -> Panel:
     """Means and sums of squares of all rows of groups of these sizes: what is not stored has the value 0.
 
     `moments` has shape (1 + 2 q, n, groups), and so has what is returned, with the sizes as counts.
     """
-    share = moments[0] / sizes
-    out = np.empty_like(moments)
-    out[0] = sizes
-    out[1::2] = moments[1::2] * share
-    out[2::2] = moments[2::2] + moments[1::2] ** 2 * (moments[0] * (1 - share))
-    return out
+    zeros = np.zeros_like(moments)
+    zeros[0] = sizes - moments[0]
+    return merged(moments, zeros)
 
 
 def all_groups(moments: Panel) -> Panel:

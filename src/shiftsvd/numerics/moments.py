@@ -1,17 +1,20 @@
 """Column moments: count, mean, and sum of squared deviations; stable, mergeable, float64."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.kernels.groups import unwarned
+from shiftsvd.kernels.twin import PARTS, Found
 
 Vector = npt.NDArray[Any]
+Panel = npt.NDArray[Any]
 # Entries of a block that are looked at in one go: what is made of more leaves the cache, and takes new memory each time
 # (2 000 x 200: a millisecond to subtract the means, a twentieth of that in memory that is there).
 PIECE = 2**15
+DIGITS = 53  # binary ones of a double
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +23,14 @@ class Moments:
 
     Parameters
     ----------
-    count : float
-        Number of rows, or the sum of their weights.
+    count : float, or array of shape (n,)
+        Number of rows, or the sum of their weights; of columns with missing entries, one for each.
     mean : array of shape (n,)
         Mean of each column.
     M2 : array of shape (n,), or None
         Sum of ``w |x - mean|^2`` over each column; None where it cannot be had cheaply.
+    low : array of shape (n,), or 0
+        What the mean lacks by being rounded, as far as it is known.
 
     See Also
     --------
@@ -42,9 +47,10 @@ class Moments:
     [2.0, 4.0]
     """
 
-    count: float
+    count: Any  # a number, or one for each column
     mean: Vector
     M2: Vector | None
+    low: Any = 0.0
 
     @unwarned
     def merge(self, other: "Moments") -> "Moments":
@@ -62,14 +68,18 @@ class Moments:
         """
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/algebra/test_moments.py).
         count = self.count + other.count
-        if count == 0:
-            return self
-        delta = other.mean - self.mean
-        mean = self.mean + delta * (other.count / count)
+        some = np.where(count > 0, count, 1)
+        # Of means that are rounded, a distance errs by eps mean/sd: by 1e-7 of times of a second, if blocks differ.
+        delta = (other.mean - self.mean) + (other.low - self.low)
+        # From the mean of the heavier part: its rounding may be larger than all that a light part is.
+        lighter = self.count < other.count
+        step = delta * np.where(lighter, -(self.count / some), other.count / some)
+        heavy, low = np.where(lighter, other.mean, self.mean), np.where(lighter, other.low, self.low)
+        mean, low = _rounded(heavy, low + step)
         if self.M2 is None or other.M2 is None:
-            return Moments(count, mean, None)
-        between = np.abs(delta) ** 2 * (self.count * other.count / count)
-        return Moments(count, mean, self.M2 + other.M2 + between)
+            return Moments(count, mean, None, low)
+        between = np.abs(delta) ** 2 * (self.count * (other.count / some))
+        return Moments(count, mean, self.M2 + other.M2 + between, low)
 
     def variance(self, ddof: float = 1) -> Vector:
         """``M2 / (count - ddof)``, per column; 0 where that is no positive number, as in a column with one entry.
@@ -95,6 +105,57 @@ class Moments:
         return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 
 
+def weight_parts(weights: Vector) -> Panel:
+    """Three parts of each of m weights, shape (m, 3), that add up to it; the first two have sums without rounding.
+
+    ``sum(all) - sum(some)`` cancels where few rows are left: the 1e-13 that remain of equal sums would be rows of zeros
+    beside a column that has none. Parts are multiples of a power of two of which no sum of m has more than 2^53, as in
+    Rump, Ogita & Oishi (2008), Accurate floating-point summation.
+    """
+    m, w = len(weights), weights
+    parts = np.zeros((m, PARTS))
+    for p in range(PARTS - 1):
+        unit = int(np.frexp(np.abs(w).max(initial=0))[1]) + m.bit_length() - DIGITS
+        parts[:, p] = np.ldexp(np.rint(np.ldexp(w, -unit)), unit)
+        w = w - parts[:, p]
+    parts[:, -1] = w
+    return parts
+
+
+def of_stored(parts: Panel | None, m: int, found: Found) -> Moments:
+    """Moments of sparse columns of m rows, from what kernels have `found` of their entries: what is absent is zero."""
+    total = m if parts is None else parts.sum(axis=0).sum()
+    return replace(beside_zeros(observed(found), left_over(parts, m, found[0])), count=float(total))
+
+
+def observed(found: Found) -> Moments:
+    """Moments of the stored entries of each column alone."""
+    stored, mean, correction, squares = found
+    mean, low = _rounded(mean, correction)
+    return Moments(stored.sum(axis=1), mean, squares, low)
+
+
+def _rounded(x: Vector, more: Vector) -> tuple[Vector, Vector]:
+    """``x + more``, and what that lacks."""
+    both = x + more
+    return both, more - (both - x)
+
+
+def beside_zeros(moments: Moments, weight: Vector | float) -> Moments:
+    """Moments of columns with zeros of so much weight beside the entries of each."""
+    return moments.merge(Moments(weight, np.zeros_like(moments.mean), np.zeros(len(moments.mean))))
+
+
+def left_over(parts: Panel | None, m: int, taken: Panel) -> Vector:
+    """What is left of the weights of m rows where those of some are `taken`, shape (n, 3), added up by parts."""
+    if parts is None:
+        return np.asarray(m - taken[:, 0])
+    left = (parts.sum(axis=0) - taken).sum(axis=1)
+    # The order of a sum moves the last part, which is below 2^-70 of the weights.
+    rounding = 2 * m * np.finfo(np.float64).eps * np.abs(parts[:, -1]).sum()
+    return np.where(left > rounding, left, 0)
+
+
 @unwarned
 def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     """Moments of the columns of one dense block of shape (rows, n), with one weight for each row; in double."""
@@ -103,17 +164,35 @@ def of_block(block: Vector, weights: Vector | None = None) -> Moments:
     total = float(w.sum())
     step = max(1, PIECE // max(n, 1))
     pieces = [slice(lo, lo + step) for lo in range(0, m, step)]
-    mean, correction, M2 = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n)
+    mean, off_mean, M2 = np.zeros(n, dtype), np.zeros(n, dtype), np.zeros(n)
     for rows in pieces if total > 0 else []:
         mean += w[rows] @ block[rows].astype(dtype, copy=False)
     mean /= total if total > 0 else 1.0
     for rows in pieces:
         off = block[rows] - mean
-        correction += w[rows] @ off
+        off_mean += w[rows] @ off
         M2 += w[rows] @ (_square(off) if off.dtype.kind == "c" else np.multiply(off, off, out=off))
-    # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
-    correction = correction / total if total > 0 else np.zeros(n, dtype)
-    return Moments(total, mean + correction, np.maximum(M2 - total * _square(correction), 0))
+    return _corrected(total, mean, off_mean, M2)
+
+
+@unwarned
+def of_observed(block: Vector, weights: Vector | None = None) -> Moments:
+    """The same of a block in which NaN is a missing entry: each column has a count of its own."""
+    w = np.ones(len(block)) if weights is None else weights
+    seen = ~np.isnan(block)
+    count = w @ seen
+    dtype = np.result_type(block.dtype, np.float64)
+    mean = w @ np.where(seen, block, 0).astype(dtype, copy=False) / np.where(count > 0, count, 1)
+    off = np.where(seen, block - mean, 0)
+    return _corrected(count, mean, w @ off, w @ _square(off))
+
+
+def _corrected(count: float | Vector, mean: Vector, off_mean: Vector, squares: Vector) -> Moments:
+    """The moments from sums of deviations: these tell by how much the mean was rounded."""
+    # A constant column has variance 0, not rounding.
+    correction = off_mean / np.where(np.asarray(count) > 0, count, 1)
+    mean, low = _rounded(mean, correction)
+    return Moments(count, mean, np.maximum(squares - count * _square(correction), 0), low)
 
 
 def _square(x: Vector) -> Vector:

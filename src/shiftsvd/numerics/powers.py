@@ -10,6 +10,9 @@ from shiftsvd.numerics.moments import Vector
 NOTHING = -(2**20)
 # Factors between these are numbers themselves, and none of them is subnormal.
 LEAST, MOST = -1022, 1023
+# Sizes whose fourth powers can be summed: what takes no power of two out of its data refuses others.
+LARGEST = 2.0**200
+SQUARED = 2.0**510  # likewise, where squares alone are summed
 # Sums of squares between these have lost nothing to the ends of the range of numbers.
 LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
@@ -28,6 +31,21 @@ def exponents_of(x: Any) -> Vector:
 def plus(e: Any, f: Any) -> Vector:
     """Exponents of products: `NOTHING` where one of both is 0."""
     return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
+
+
+def check_size(what: str, size: float, largest: float = LARGEST) -> None:
+    """Refuse data of a size that is beyond `largest`, or below its inverse; zeros are of any size."""
+    if size != 0 and not 1 / largest < size < largest:
+        raise ValueError(
+            f"{what} must be between {1 / largest:.1e} and {largest:.1e} in size, since squares of their squares leave "
+            f"the range of numbers, got {size:.3g}. Multiply the data by a power of two."
+        )
+
+
+def largest_of(x: Any) -> float:
+    """The largest absolute value of an array, or of the stored entries of a sparse matrix."""
+    entries = x.data if hasattr(x, "nnz") else x
+    return max(float(np.max(entries, initial=0)), -float(np.min(entries, initial=0)))
 
 
 def length(x: Vector) -> float:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.runs.memory import beyond, limit_of
 
@@ -403,6 +404,8 @@ def _design(values: Any, m: int) -> Panel:
     C = C.astype(np.result_type(C, np.float64))
     if not np.isfinite(C).all():
         raise ValueError(f"covariates must be finite, got {int((~np.isfinite(C)).sum())} NaN or infinite entries")
+    for size in np.abs(C).max(axis=0, initial=0):
+        check_size("covariates", float(size))
     return C
 
 

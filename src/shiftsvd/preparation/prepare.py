@@ -11,7 +11,8 @@ from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import Operator, Panel, Scaled
 from shiftsvd.preparation.scales import check_scale, is_named, moments_in_units, resolve_scale, squares_in_units
 from shiftsvd.preparation.shifts import Learned, check_shift, learn_shift, needs_moments
-from shiftsvd.transforms.base import Fitted, Transform
+from shiftsvd.solvers.known import Off
+from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Own as Changed
 from shiftsvd.transforms.chains import apply_all, learn_all, width
 
@@ -70,7 +71,7 @@ class Preparation:
         S, shift = learn_shift(self.shift, B, moments, weights)
         own = Own(A, B, S, weights, moments, changed, is_named(self.scale))
         before, after, e = own.in_units if is_named(self.scale) else (None, None, 0)
-        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e)
+        scale = resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
 
 
@@ -177,11 +178,16 @@ class Prepared:
         return self.own.known_moments.mean
 
     @property
-    def error(self) -> float:
-        """A bound of the norm of what its own rows err by: what transformations interpolate, in units of the scale."""
+    def off(self) -> Off | None:
+        """What its own rows are off by after transformations, in units of the scale."""
         assert self.own is not None
-        scale = 1.0 if self.scale is None else self.scale
-        return float(np.linalg.norm(self.own.errors / scale)) * (1 + self.own.scaled_by_itself)
+        if not self.entries:
+            return None
+        by_itself = (1 + self.own.scaled_by_itself) / (1.0 if self.scale is None else self.scale)
+        error, rounding = (
+            float(np.linalg.norm(each * by_itself)) for each in (self.own.errors, self.own.changed.rounding)
+        )
+        return Off(error, rounding, units(*self.own.A.shape) * (1 + self.own.scaled_by_itself))
 
     @property
     def count(self) -> float:

@@ -15,6 +15,7 @@ from shiftsvd.runs.warned import warn
 SCALES = 'None, "std", "pareto" or a vector'
 # Of operators that only multiply, the squares of so many columns are worth their products, so many at a time.
 MOST_COLUMNS, COLUMNS = 1000, 64
+ROUNDINGS = 8  # that entries of a constant column may differ by
 LEAST_SIZE = 2.0**-300  # of the entries of a column whose squares are summed as they are; the largest is its inverse
 
 
@@ -104,10 +105,11 @@ def resolve_scale(
     before: Moments | None = None,
     ddof: int = 0,
     exponents: Vector | int = 0,
+    rows: int = 1,
 ) -> Vector | None:
     """What the n columns are divided by, from their moments after the shift and before it; None if nothing.
 
-    The moments are those of columns over ``2^exponents``.
+    The moments are those of so many rows, of columns over ``2^exponents``.
     """
     if isinstance(ddof, bool) or ddof not in (0, 1):
         raise ValueError(f"scale_ddof must be 0 or 1, got {ddof!r}")
@@ -116,7 +118,7 @@ def resolve_scale(
     if is_named(scale):
         if scale not in (True, "std", "pareto") or after is None:
             raise ValueError(f"scale must be {SCALES}, got {scale!r}")
-        deviation = _deviations(after, before or after, ddof, exponents)
+        deviation = _deviations(after, before or after, ddof, exponents, rows)
         return np.sqrt(deviation) if scale == "pareto" else deviation
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
@@ -124,13 +126,15 @@ def resolve_scale(
     return divisor
 
 
-def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int) -> Vector:
+def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int, rows: int) -> Vector:
     """Standard deviations times ``2^exponents``, 1 for columns without variance."""
     variance = after.variance(ddof)
-    # What rounding leaves of a constant column, as scikit-learn judges it; of a shifted one, by what was shifted.
-    rounding = after.count * np.finfo(np.float64).eps
+    # Rounding leaves of a constant column a few units of each entry about its mean; of products with a shift of a rank
+    # above 1, as many as there are rows, as scikit-learn judges. Weights do not count here: they may sum to 1e12.
+    roundings = ROUNDINGS if after.M2 is before.M2 else max(rows, ROUNDINGS)
     size = np.abs(before.mean) ** 2 + (0 if before.M2 is None else before.variance(0))
-    constant = variance <= rounding * variance + rounding**2 * size
+    rounding = roundings * np.finfo(np.float64).eps
+    constant = (variance == 0) | (after.variance(0) <= rounding**2 * size)
     if constant.any():
         warn(f"{int(constant.sum())} columns have no variance and are not scaled")
     return np.where(constant, 1.0, np.ldexp(np.sqrt(np.where(constant, 1.0, variance)), exponents))

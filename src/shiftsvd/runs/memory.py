@@ -26,7 +26,7 @@ def parse_bytes(size: int | float | str) -> int:
             raise ValueError(f'memory_limit must be bytes or a text such as "2GB", got {size!r}') from None
     if not size > 0:
         raise ValueError(f"memory_limit must be positive, got {size!r}")
-    return int(size)
+    return int(min(size, sys.maxsize))  # inf is no limit
 
 
 def shown_bytes(n_bytes: float, digits: int = 3) -> str:
@@ -60,8 +60,18 @@ def available_memory() -> int | None:
 
 def limit_of(memory_limit: int | str | None) -> int | None:
     """Bytes that may be taken: the limit, else half of the available memory, if the system tells."""
+    if memory_limit is not None:
+        return parse_bytes(memory_limit)
     free = available_memory()
-    return parse_bytes(memory_limit) if memory_limit is not None else free and free // 2
+    return free and min(free // 2, *_most_by_default)
+
+
+_most_by_default: list[int] = [2**63 - 1]
+
+
+def limit_by_default(limit: int) -> None:
+    """Have the default limit of this process pass this one nowhere, however much memory others give back."""
+    _most_by_default[:] = [limit]
 
 
 def spare(needed: float, memory_limit: int | str | None) -> bool:

@@ -91,6 +91,11 @@ def tall(A: Operator) -> Operator:
     return A if A.shape[0] >= A.shape[1] else A.H
 
 
+def wide(A: Operator) -> Operator:
+    """A, or its adjoint, whichever has the short side as its rows."""
+    return A if A.shape[0] < A.shape[1] else A.H
+
+
 def long_vectors(A: Operator, k: int) -> int:
     """Bytes of k right vectors while they are made orthonormal, where they are the long ones."""
     return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])

@@ -19,6 +19,7 @@ from shiftsvd.solvers.cost import long_vectors, surroundings, tall
 from shiftsvd.solvers.factors import PART, Factors, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
+from shiftsvd.solvers.products import Budget
 from shiftsvd.solvers.reading import read
 from shiftsvd.solvers.ritz import Ritz
 
@@ -111,13 +112,14 @@ class Gram(Solver):
         product = None
         if proven and not self.last_pass:
             product, rest = G @ V, replace(rest, measured=noise)
-        reading = read(A, V, k, rest, self.tol, self.missed_tol, product=product)
-        return reading.factors(A, 1 + reading.n_passes, n)
+        budget = Budget(limit=2, n_passes=1)
+        reading = read(A, V, k, rest, self.tol, self.missed_tol, budget, product=product)
+        return reading.factors(A, budget.n_passes, n)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
         """The leading components of ``G = A^H A`` by block Lanczos."""
         run = self._leading().run(Formed(G), k, rng, A)
-        return run().factors(A, 1 + run.products.n_passes, len(G))
+        return run().factors(A, 1 + run.products.budget.n_passes, len(G))
 
     def expected_passes(self, A: Operator, k: int) -> float:
         """Two passes: one forms the matrix, one reads the components."""

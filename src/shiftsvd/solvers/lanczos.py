@@ -9,32 +9,44 @@ from shiftsvd.algebra.generic import cancelled, fused, passes_per_step
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver
-from shiftsvd.solvers.cost import Work, long_vectors, surroundings
+from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.products import SINGLE, Products
+from shiftsvd.solvers.products import SINGLE, Budget, Products
 from shiftsvd.solvers.ritz import residual_rounding
 from shiftsvd.solvers.run import Run
 from shiftsvd.solvers.shape import Shape
 
-# Reads beside those that bring k columns in, at the least; and reads of slow spectra, in units of those expected.
-QUICKEST, SLOWEST = 2, 2.5
+# Reads beside those that bring k columns in, at the least.
+QUICKEST = 2
+# Reads of noise, the slowest of natural spectra: (NOISE + RESTARTED k / b) (n / b)^(1/3) for blocks of b columns and a
+# short side n, as eigenvalues at the edge of the Marchenko-Pastur law lie n^(-2/3) apart. For n from 100 to 12 000, k
+# up to 100 and a tolerance of 1e-4, 6 + 1.2 k / b were measured; a fourth more is for what is drawn at random.
+NOISE, RESTARTED = 7.5, 1.5
+# Reads that measure the rounding of single precision, at the start and at the end, and one for digits of squares.
+JUDGED = 3
+# A tolerance ten times smaller takes a twentieth more.
+DIGITS = 20
 BLOCK = 16  # columns of a product by which the costs of a run are foreseen
 # So many roundings must fit into the tolerance before double data are multiplied in single precision.
 DOUBT = 100
 # The blocks that a probe is likely to take, for which the basis has room.
 SWEEPS = 6
+# Columns of a block where the basis is on the long side, whose room is scarce: those of dense data in memory.
+LONG_COLUMNS = 16, 32
+# Steps that the short side must have room for: with fewer, a basis there soon holds everything.
+STEPS = 4
 
 
 @dataclass(frozen=True)
 class BlockLanczos(Solver):
     """Golden, Underwood & Golub's block Lanczos on ``A^H A``, until every value is within `tol` of an exact one.
 
-    Lives on the short side: a basis of some 2 k columns in double precision, orthogonalized in full, with thick
-    restarts. Residuals come free with every step. When they promise the tolerance, a fresh random block goes through
-    some more products, until it has shown that nothing above ``sigma_k (1 + max(tol, missed_tol))`` can have been
-    missed; then the components are read off one last product with the data, together with the residuals that are
-    reported.
+    Lives on the short side (of files of few rows, see Notes): a basis of some 2 k columns in double precision,
+    orthogonalized in full, with thick restarts. Residuals come free with every step. When they promise the tolerance,
+    a fresh random block goes through some more products, until it has shown that nothing above
+    ``sigma_k (1 + max(tol, missed_tol))`` can have been missed; then the components are read off one last product with
+    the data, together with the residuals that are reported.
     Products are in the precision of the data as long as the spectrum allows it, else in double.
 
     Parameters
@@ -47,7 +59,7 @@ class BlockLanczos(Solver):
     max_basis : int, optional
         Columns of the basis before it is restarted. Default ``2 k + 12 block_size``.
     max_passes : int, optional
-        Products with the data at most; the default is far above what converges.
+        Reads of the data at most, and one more for the last reading; the default is far above what converges.
     start : array of shape (min(m, n), j), optional
         Approximate singular vectors on the short side to begin with, such as those of similar data. What they lack
         is found by the probe.
@@ -66,9 +78,11 @@ class BlockLanczos(Solver):
 
     Notes
     -----
-    One pass a step where the data are stored by their long side. The last reading goes along with the probe, or takes
-    one of its own: for double data that are multiplied in single precision, after a probe that found something. With
-    a share of the variance for k, the basis grows until the share is met; the smallest such k is returned.
+    One pass a step where the data are stored by their long side. Of files and Dask arrays that are read by their short
+    side too, as long as a basis on the long side takes no more memory than they do; else two. The last reading goes
+    along with the probe, or takes one of its own: for double data that are multiplied in single precision, after a
+    probe that found something. With a share of the variance for k, the basis grows until the share is met; the
+    smallest such k is returned.
 
     References
     ----------
@@ -106,14 +120,15 @@ class BlockLanczos(Solver):
                 raise ValueError(f"{name} must be a positive integer or None, got {value!r}")
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A or of its adjoint, whichever is tall."""
-        return self._tall(A, k, rng) if A.shape[0] >= A.shape[1] else self._tall(A.H, k, rng).H
+        """The factors of A or of its adjoint, whichever has the basis on its columns."""
+        own = (A.shape[0] >= A.shape[1]) != self.on_long_side(A, k)
+        return self._factors(A, k, rng) if own else self._factors(A.H, k, rng).H
 
-    def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """A is m x n with m >= n."""
+    def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
+        """The factors of A by a basis of its row space."""
         B = fused(A, self._expected_steps(k))
         run = self.run(B, k, rng, B)
-        return run().factors(A, run.products.n_passes, run.products.widest)
+        return run().factors(A, run.products.budget.n_passes, run.products.widest)
 
     def run(self, G: Operator, k: int | float, rng: Generator, source: Operator) -> Run:
         """A run on what is multiplied as `G`, whose components are read off `source`.
@@ -134,8 +149,10 @@ class BlockLanczos(Solver):
         Run
             The iteration before its first step; a call makes it.
         """
-        products = Products(G, precise=not self.single(G), cancelled=cancelled(source))
-        return Run(self, self.shape(k, source), products, k, rng, source)
+        shape = self.shape(k, source)
+        budget = Budget(self.max_passes or 40 + 20 * min(source.shape) // shape.block)
+        products = Products(G, budget, precise=not self.single(G), cancelled=cancelled(source))
+        return Run(self, shape, products, k, rng, source)
 
     def shape(self, k: int | float, A: Operator) -> Shape:
         """How wide products and basis are: as wide as kernels want, less for few components, and a few steps more.
@@ -152,12 +169,38 @@ class BlockLanczos(Solver):
         Shape
             Columns of a block, columns wanted, columns of the basis before a restart, and columns that are reserved.
         """
-        least, most = A.costs.panel_columns
-        wide = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
-        n, b = min(A.shape), min(self.block_size or wide, *A.shape)
+        shape = self._shape(k, A, A.costs.panel_columns)
+        return self._shape(k, A, LONG_COLUMNS) if self.on_long_side(A, k) else shape
+
+    def on_long_side(self, A: Operator, k: int | float) -> bool:
+        """Whether the basis lies on the long side, as saves every second read of data that are read by the short one.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix that is multiplied.
+        k : int, or float in (0, 1)
+            How many components, or the share of the squared norm that they are to reach.
+
+        Returns
+        -------
+        bool
+            True where such a basis saves reads and has room, and the short side is long enough for some steps.
+        """
+        if self.start is not None or not A.costs.long_bytes or wide(A).costs.gram_reads > 1:
+            return False
+        shape = self._shape(k, A, LONG_COLUMNS)
+        few = shape.wanted + STEPS * shape.block <= min(A.shape)
+        return few and 8 * max(A.shape) * shape.room <= A.costs.long_bytes
+
+    def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
+        """The shape for blocks of some columns, the fewest and the most that products are at their best with."""
+        least, most = columns
+        width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
+        n, b = min(A.shape), min(self.block_size or width, *A.shape)
         wanted = min(10 + b if isinstance(k, float) else int(k), n)
-        columns = min(max(self.max_basis or 2 * wanted + 12 * b, wanted + 8 * b), n)
-        return Shape(b, wanted, columns, min(columns + (SWEEPS + 1) * b, n))
+        held = min(max(self.max_basis or 2 * wanted + 12 * b, wanted + 8 * b), n)
+        return Shape(b, wanted, held, min(held + (SWEEPS + 1) * b, n))
 
     def single(self, A: Operator) -> bool:
         """Whether products begin in single precision: double data only where the spectrum is likely to allow it.
@@ -182,16 +225,26 @@ class BlockLanczos(Solver):
     def expected_passes(self, A: Operator, k: int) -> float:
         """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
-        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * passes_per_step(A)
+        return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * self._reads(A, k)
+
+    def _reads(self, A: Operator, k: int) -> int:
+        """Reads of the data in a step."""
+        return 1 if self.on_long_side(A, k) else passes_per_step(tall(A))
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """Passes of a steep and of a flat spectrum; benchmarks/claims/foreseen.py holds this to 40 spectra."""
-        least = (-(-k // self.shape(k, A).block) + QUICKEST) * passes_per_step(A)
-        return least, max(least, round(SLOWEST * self.expected_passes(A, k)))
+        """Passes of a steep spectrum, and of noise; evenly spaced values take more (benchmarks/claims/passes.py)."""
+        n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
+        whole = -(-n // block) + 1  # the basis holds everything, which is read off
+        least = min(-(-k // block) + QUICKEST, whole)
+        slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / DIGITS
+        noise = round((NOISE + RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
+        most = max(noise, round(self.expected_passes(A, k)) // reads)
+        return least * reads, max(least, min(most, whole + JUDGED) if columns == n else most) * reads
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
-        n, b, _, _, room = min(A.shape), *self.shape(k, A)
+        side = max if self.on_long_side(A, k) else min
+        n, b, _, _, room = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()
         panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading goes along with a block
         return 8 * n * (room + panels) + surroundings(A, k + b) + long_vectors(A, k)

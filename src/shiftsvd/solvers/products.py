@@ -1,5 +1,7 @@
 """How a run of block Lanczos multiplies: in single precision as long as that holds what is sought, else in double."""
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.random import Generator
 
@@ -12,6 +14,34 @@ SINGLE = float(np.finfo(np.float32).eps)
 SINGLE_RANGE = 1e-25, 1e30
 # Single precision is judged by two columns in both precisions: their difference on a random vector, times this.
 UNLUCKY = 4.0
+
+
+@dataclass(eq=False)
+class Budget:
+    """The reads of the data that one fit may make, of all its runs together.
+
+    Attributes
+    ----------
+    limit : int
+        Reads for the iteration; the last reading of the components may take one more.
+    n_passes : int
+        Reads so far.
+    used : int
+        The same, with products that read nothing as one each, so that every iteration ends.
+    """
+
+    limit: int
+    n_passes: int = 0
+    used: int = 0
+
+    def spend(self, reads: int) -> None:
+        """Count a product that reads the data so often."""
+        self.n_passes += reads
+        self.used += max(reads, 1)
+
+    def allows(self, reads: int) -> bool:
+        """Return whether so many reads are left."""
+        return self.used + reads <= self.limit + 1
 
 
 class Products:
@@ -27,15 +57,17 @@ class Products:
         The largest value of those that were set apart: it is in what G multiplies, and is projected out.
     cancelled : float
         The norm of what products with the data cancel.
-    n_passes, n_steps, widest : int
-        Reads of the data; products; columns of the widest one.
+    budget : Budget
+        The reads of the data.
+    n_steps, widest : int
+        Products; columns of the widest one.
     """
 
-    def __init__(self, G: Operator, precise: bool, leader: float = 0.0, cancelled: float = 0.0) -> None:
-        self.G, self.dtype = G, panel_dtype(G.dtype)
+    def __init__(self, G: Operator, budget: Budget, precise: bool, leader: float = 0.0, cancelled: float = 0.0) -> None:
+        self.G, self.budget, self.dtype = G, budget, panel_dtype(G.dtype)
         self.precise, self.leader, self.cancelled = precise, leader, cancelled
         self.measured = 0.0
-        self.n_passes = self.n_steps = self.widest = 0
+        self.n_steps = self.widest = 0
 
     @property
     def eps(self) -> float:
@@ -49,15 +81,19 @@ class Products:
 
     def __call__(self, V: Panel) -> Panel:
         """``G V``, in single precision, unless from the first product on that cannot hold it."""
-        self.n_passes += self.G.costs.gram_reads
         self.n_steps += 1
         if not self.precise:
             with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
-                W = self.G.gram(V.astype(np.float32, copy=False))
+                W = self._gram(V.astype(np.float32, copy=False))
             if self.n_steps > 1 or self._measured(V, W):
                 return W
             self.precise = True
-        return in_dtype(self.G.gram(V.astype(self.dtype, copy=False)), self.dtype)
+        return in_dtype(self._gram(V.astype(self.dtype, copy=False)), self.dtype)
+
+    def _gram(self, V: Panel) -> Panel:
+        """``G V``, counted."""
+        self.budget.spend(self.G.costs.gram_reads)
+        return self.G.gram(V)
 
     def _measured(self, V: Panel, W: Panel) -> bool:
         """Whether single precision holds the product W; what rounding did to it is measured on two columns."""
@@ -77,6 +113,5 @@ class Products:
 
     def _compare(self, V: Panel, W: Panel) -> None:
         """Take down how far W is from ``G V``; takes a product of two columns."""
-        self.n_passes += self.G.costs.gram_reads
-        off = norms(self.G.gram(V) - W)
+        off = norms(self._gram(V) - W)
         self.measured = max(self.measured, UNLUCKY * float(off.max()))

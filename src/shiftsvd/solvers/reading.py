@@ -13,6 +13,7 @@ from shiftsvd.numerics.places import beside, in_dtype, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
+from shiftsvd.solvers.products import Budget
 from shiftsvd.solvers.ritz import SHARE, TINY, TURNING, Ritz, allowed, residual_rounding
 
 
@@ -22,7 +23,6 @@ class Reading(NamedTuple):
     V: Panel
     S: Vector
     certificate: Certificate
-    n_passes: int
 
     def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
         """What a solver returns; the long-side factor takes one more pass when it is asked for."""
@@ -39,6 +39,7 @@ def read(
     rest: Ritz,
     tol: float,
     missed_tol: float,
+    budget: Budget,
     block: Panel | None = None,
     product: Panel | None = None,
     mixed: float = 0.0,
@@ -50,9 +51,10 @@ def read(
     Both halves of a residual are known then: ``A v - sigma u`` is 0 by the choice of u, and ``A^H u - sigma v`` is
     ``(G v - theta v) / sigma``. Where squared values have lost their digits, the triangular factor of A V has not.
     """
-    R, n_passes = product, 0
+    R = product
     if R is None:
-        R, n_passes = A.gram(V.astype(np.float32) if rest.eps > A.costs.gram_eps else V), A.costs.gram_reads
+        budget.spend(A.costs.gram_reads)
+        R = A.gram(V.astype(np.float32) if rest.eps > A.costs.gram_eps else V)
     R = in_dtype(R, V.dtype)
     theta, w = np.linalg.eigh(inner(V, R))
     theta, w = theta[::-1], w[:, ::-1]
@@ -65,9 +67,10 @@ def read(
     # Squares below their rounding say nothing, not even that a value is 0.
     most = SHARE * max(tol, residual_rounding(here.eps))
     shifted = here.eps > A.costs.gram_eps and own > most * float(S[k - 1])
-    if (shifted or here.noise() > most * max(float(theta[k - 1]), 0.0)) and theta[0] > 0:
-        S, Wh = _values(A, V)
-        V, R, theta, n_passes = V @ Wh.conj().T, R @ Wh.conj().T, S**2, n_passes + 1
+    lost = shifted or here.noise() > most * max(float(theta[k - 1]), 0.0)
+    if lost and theta[0] > 0 and budget.allows(1):
+        S, Wh = _values(A, V, budget)
+        V, R, theta = V @ Wh.conj().T, R @ Wh.conj().T, S**2
         rounded = (residual_rounding(A.costs.gram_eps) * S[0] + shift_rounding(A)) / np.maximum(S, TINY)
         rounded += _mixed(theta, np.append(theta, rest.theta), norms(R), rest.r, here.noise())
     rounded = rounded + mixed / (2 * np.maximum(theta, TINY))
@@ -80,18 +83,18 @@ def read(
     slack = 1.0 if tol > 0 else 8.0  # of residuals that are rounding, some is of this very reading
     late = np.flatnonzero(~(seen.excess(k, tol, errors) <= slack))
     known = certified(A, seen, S, residuals, told, late, max(tol, missed_tol), rounded)
-    return Reading(V, S, replace(known, vector_errors=_returned(A, S, known.vector_errors)), n_passes)
+    return Reading(V, S, replace(known, vector_errors=_returned(A, S, known.vector_errors)))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
-def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading, tol: float) -> Reading:
+def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading, tol: float, budget: Budget) -> Reading:
     """The components of leaders V and of what is orthogonal to them, by one product with both.
 
     `square` bounds the squared residual of the leaders; the values come from the triangular factor of the product.
     """
     count, known = V.shape[1], rest.certificate
     V = qr(beside(V, rest.V))[0]  # vectors of 0 may be any
-    S, Wh = _values(A, V)
+    S, Wh = _values(A, V, budget)
     theta = np.maximum(S**2, TINY)
     gap = np.maximum(leaders.theta[count - 1] - theta[count:], TINY)
     leaning = square / gap
@@ -112,7 +115,7 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
     late = np.flatnonzero(~(errors <= tol)) if tol > 0 else known.late + count
     S = np.where(there, S, 0.0)
     certificate = Certificate(residuals, errors, late, _returned(A, S, angles), known.missed_below, known.complete)
-    return Reading(V @ Wh.conj().T, S, certificate, 1)
+    return Reading(V @ Wh.conj().T, S, certificate)
 
 
 def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: float) -> Vector:
@@ -134,8 +137,9 @@ def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
     return np.where(S > 0, np.minimum(sines + rounded, 1.0), 1.0)
 
 
-def _values(A: Operator, V: Panel) -> tuple[Vector, Panel]:
+def _values(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, Panel]:
     """The singular values of A V, which have all their digits, and its right vectors; one pass."""
+    budget.spend(1)
     double = A.costs.eps <= A.costs.gram_eps
     parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
     _, S, Wh = np.linalg.svd(stacked(triangle(Y) for Y in parts))

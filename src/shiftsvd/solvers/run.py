@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PATIENCE, NEAR = 10, 10.0
 # Readings that may find more than the residuals promised before what they found is taken for what there is.
 READINGS = 4
+# Products of a first step that single precision turns out not to hold: one that is measured, and two in double.
+FIRST = 4
 # What the level of a probe is taken to be: after its first product, so many times the least Ritz value; and so
 # many times nearer to its largest Ritz value by the second product, and by each after it (on counts, text and noise, 50
 # to 70 times, 6 to 10, and 1.6 to 3). The components go along in the product that is likely to be the last.
@@ -72,11 +74,15 @@ class Run:
         self.checked: tuple[int, tuple[Ritz, Panel, int]] | None = None  # the last check, and after which product
         self.missed = Missed(self.b, solver.miss_probability)
         self.pause = Work.of(source).steps_per_check(self.b, self.columns)
-        self.limit = solver.max_passes or 40 + 20 * self.n // self.b
+        self.budget = products.budget
+        # Reads of a product, which counts as one where it reads nothing, and of the reading that must follow the last.
+        self.step_reads, self.last_reads = (max(A.costs.gram_reads, 1) for A in (products.G, source))
 
     def __call__(self) -> Reading:
         """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
         start = checked(self.solver.start, self.n, self.dtype)
+        if not self.budget.allows(FIRST * self.step_reads + self.last_reads):
+            self.products.precise = True
         self._begin(first_block(start, self.n, self.b, self.dtype, self.rng))
         due, history, readings = self._first_check(start), [(0.0, np.inf)], 0
         while True:
@@ -91,7 +97,8 @@ class Run:
                 continue
             excess = self._excess(ritz, k)
             stuck = self._stuck(ritz, excess, history)
-            if not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck):
+            imprecise = not self.products.precise and (ritz.loss(k) > SHARE * self.solver.tol or stuck)
+            if imprecise and self._may_step():
                 start = self._begin_in_double(Z, k)
                 due, history = self._first_check(start), [(0.0, np.inf)]
                 continue
@@ -106,7 +113,8 @@ class Run:
                 probed = self._probe(ritz, Z, k)
                 if probed and worst <= 1 and self.basis.size < self.n and not self._missing(ritz, k):
                     reading, readings = self._read_before(ritz, k, probed), readings + 1
-                    if not len(reading.certificate.late) or readings == READINGS:
+                    last = readings == READINGS or not self.budget.allows(self.last_reads)
+                    if not len(reading.certificate.late) or last:
                         return reading
                 ritz, Z, k = self._check()
                 excess = self._excess(ritz, k)
@@ -225,12 +233,14 @@ class Run:
         """k components from V by one last product with the data, if that is not known."""
         # Single data are read in the precision that they were multiplied in, if that holds them; double ones in double.
         single = self._reads_in_single
+        if single and product is None:
+            single = self.budget.allows(2 * self.last_reads)  # and what judges it
         if single:
             product = self.products(V) if product is None else product
             product = in_dtype(product, self.dtype)
             self.products.judge(V, product, self.rng)
             ritz = replace(ritz, measured=self.products.measured)
-            if ritz.loss(k) > SHARE * self.solver.tol:
+            if ritz.loss(k) > SHARE * self.solver.tol and self.budget.allows(self.last_reads):
                 single, product = False, None
         eps = self.products.eps if single else self.source.costs.gram_eps
         measured = ritz.measured if single or self.products.precise else 0.0
@@ -240,12 +250,13 @@ class Run:
         if not single and ritz.eps > eps:  # the others keep what single precision did to them
             rest = rest.grown(ritz.noise())
             if product is None:
+                self.budget.spend(self.source.costs.gram_reads)
                 product = in_dtype(self.source.gram(V), self.dtype)
-                self.products.n_passes += self.source.costs.gram_reads
             mixed = self.basis.coupling(V, product, len(ritz.theta))
-        reading = read(self.source, V, k, rest, self.solver.tol, self.solver.missed_tol, block, product, mixed)
-        self.products.n_passes += reading.n_passes
-        return reading
+        if product is None and not self.budget.allows(self.last_reads):
+            product = V * ritz.theta[:left] + block @ ritz.E[: block.shape[1], :left]  # as the basis knows it
+        tol, missed_tol = self.solver.tol, self.solver.missed_tol
+        return read(self.source, V, k, rest, tol, missed_tol, self.budget, block, product, mixed)
 
     @property
     def _reads_in_single(self) -> bool:
@@ -298,6 +309,8 @@ class Run:
         floor = max(self.solver.tol, LEAST_TOL)
         if self.share is not None or not self.products.precise or ritz.loss(k) <= SHARE * floor:
             return 0
+        if not self.budget.allows(self.step_reads + self.last_reads + 1):
+            return 0
         ready = (ritz.theta[:k] >= LEADING * ritz.theta[0]) & (ritz.r[:k] <= NEAR * ritz.noise())
         count = int(np.argmin(np.append(ready, False)))
         return count if count < k else 0
@@ -314,20 +327,22 @@ class Run:
         solver = replace(self.solver, tol=tol, start=None, miss_probability=probability)
         B = Deflated(self.source, V)  # not of a formed G, which has lost them already
         leader = max(self.products.leader, float(np.sqrt(ritz.theta[0])))
-        products = Products(B, precise=True, leader=leader, cancelled=self.products.cancelled)
-        rest = Run(solver, self.shape, products, k - count, self.rng, B)
-        reading = rest()
-        self.products.n_passes += rest.products.n_passes
-        self.products.widest = max(self.products.widest, rest.products.widest)
+        products = Products(B, self.budget, precise=True, leader=leader, cancelled=self.products.cancelled)
+        self.budget.limit -= 1  # the read of all together
+        reading = Run(solver, self.shape, products, k - count, self.rng, B)()
+        self.budget.limit += 1
+        self.products.widest = max(self.products.widest, products.widest)
         square = float(np.sum((ritz.r[:count] + ritz.noise()) ** 2))
-        joined = together(self.source, ritz.first(count), V, square, reading, self.solver.tol)
-        self.products.n_passes += 1
-        return joined
+        return together(self.source, ritz.first(count), V, square, reading, self.solver.tol, self.budget)
 
     def _at_end(self) -> bool:
         """Whether the basis spans everything, or the passes are used up."""
-        used_up = max(self.products.n_passes, self.products.n_steps) >= self.limit or self.missed.used_up
+        used_up = not self._may_step() or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
+
+    def _may_step(self) -> bool:
+        """Whether reads are left for one more product, and the reading after it."""
+        return self.budget.allows(self.step_reads + self.last_reads)
 
     def _first_check(self, start: Panel | None) -> int:
         """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""

@@ -1,28 +1,48 @@
 """The scatter matrix of centred rows: what every way to keep it has in common, and all of it where that is small."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import reduce
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.lapack import dgejsv
 
-from shiftsvd.algebra.generic import gram_matrix, row_blocks
+from shiftsvd.algebra.generic import gram_matrix, row_blocks, triangle
+from shiftsvd.backends import as_operator
+from shiftsvd.kernels import default_threads, ordered
+from shiftsvd.kernels.groups import unwarned
+from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.orth import folded, r_factor
 from shiftsvd.operators import Operator, Panel
 
-# Columns that wait: few enough to be small beside S, and many enough that one product adds them at full speed.
+EPS = float(np.finfo(np.float64).eps)
+# Fewest columns that wait: small beside S, and enough to be added at full speed.
 WAITING = 512
+# Entries of a block of dense rows that threads work on: it stays in the cache.
+PIECE = 2**17
+# The first rows of a stream are factorized by Householder's reflections, one in so many, and make others moderate.
+HEAD = 8
+# Largest entry of I + W^T W: rounding of that order is added to that of a factor, relative to each column.
+MODERATE = 32.0
+# Singular values that squares prove to this relative accuracy are taken from squares, which are several times quicker.
+SQUARED = 1e-7
+# Rounding has to leave this multiple of itself of what lies beyond the components, so that the rest has digits.
+LEAST_REST = 1000.0
 
 
 class ScatterPairs(NamedTuple):
-    """The leading eigenpairs of what is kept of a scatter matrix, and the trace of all that is kept."""
+    """The leading eigenpairs of what is kept of a scatter matrix C^T C, as singular values and vectors of C."""
 
-    values: Vector  # at most those of S, descending
+    values: Vector  # singular values, descending
     vectors: Panel  # orthonormal columns
-    trace: float  # of what is kept: no value is too small by more than what this lacks of the trace of S
+    errors: Vector  # bounds of what rounding did to each singular value
+    rest: float  # sum of the squares of the other singular values that are kept
 
 
 @dataclass(eq=False)
@@ -36,13 +56,18 @@ class Scatter(ABC):
     B : array of shape (n_features, capacity), by columns
         Of which the first `used` are set.
     used : int
+    slack : array of shape (n_features,)
+        The rounding error of entry (i, j) of the sums of squares is at most ``sqrt(slack[i] slack[j])``.
     """
 
     B: Panel
     used: int
+    slack: Vector
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was pickled; memory that may not be written to, as joblib maps it, is copied: LAPACK would not ask."""
+        if "slack" not in state:
+            raise ValueError("An older shiftsvd pickled this stream without error bounds. Stream its rows again.")
         fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
         vars(self).update(state | {name: np.array(state[name]) for name in fixed})
 
@@ -51,10 +76,16 @@ class Scatter(ABC):
         """The columns of B that are set."""
         return self.B[:, : self.used]
 
-    def add(self, C: Operator, weights: Vector | None) -> int:
-        """``S += C^T diag(weights) C``; how often C was read. C is read before anything changes."""
-        if C.shape[0] > self.B.shape[1] // 2:
-            return self.add_rows(C, weights)
+    def add(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
+        """``S += C^T diag(weights) C``; how often C was read. C is read before anything changes.
+
+        `squares` are the squared column norms at whose level squares of C round: those before the shift where products
+        subtract the shift afterwards.
+        """
+        # Sparse rows that wait are made dense, which pays for few of them.
+        few = self.B.shape[1] if is_dense(C) else WAITING
+        if C.shape[0] > few // 2:
+            return self.add_rows(C, weights, squares)
         self.add_columns(_rows(C, weights).T)
         return 1
 
@@ -69,7 +100,7 @@ class Scatter(ABC):
             self.used += part.shape[1]
 
     @abstractmethod
-    def add_rows(self, C: Operator, weights: Vector | None) -> int:
+    def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
         """``S += C^T diag(weights) C`` for many rows; how often C was read."""
 
     @abstractmethod
@@ -93,8 +124,8 @@ class Scatter(ABC):
         """Come nearer to S, which is that of the rows of C; how often they were read."""
 
     @abstractmethod
-    def leading(self, k: int) -> ScatterPairs:
-        """The k leading eigenpairs of what is kept."""
+    def leading(self, k: int, slip: Vector) -> ScatterPairs:
+        """The k leading eigenpairs of what is kept, of columns of C that err by `slip`, in the norm of each."""
 
     @property
     @abstractmethod
@@ -102,20 +133,42 @@ class Scatter(ABC):
         """Columns of the test matrix."""
 
 
+def is_dense(C: Operator) -> bool:
+    """Whether products of C read every entry, with the shift subtracted first."""
+    return C.costs.stored >= C.shape[0] * C.shape[1]
+
+
+def _weighted(C: Operator, weights: Vector | None, rows: int) -> Iterator[Panel]:
+    """Blocks of rows of ``diag(sqrt(weights)) C``, in double precision."""
+    roots = None if weights is None else np.sqrt(weights)[:, None]
+    for lo, block in row_blocks(C, rows):
+        yield block if roots is None else roots[lo : lo + len(block)] * block
+
+
 def _rows(C: Operator, weights: Vector | None) -> Panel:
     """``diag(sqrt(weights)) C`` for a few rows, in double precision."""
-    R = np.concatenate([block for _, block in row_blocks(C, C.shape[0])])
-    return R if weights is None else np.sqrt(weights)[:, None] * R
+    return np.concatenate(list(_weighted(C, weights, C.shape[0])))
 
 
 @dataclass(eq=False)
 class WholeScatter(Scatter):
-    """The whole scatter matrix S, kept as it is, exact to rounding; columns of B wait to be added to it.
+    """The whole scatter matrix ``R^T R + S``: the triangular factor of dense rows, the squares of sparse ones.
+
+    Columns of B wait to be added to R. A factor errs by eps in each column, where squares lose what is below the root
+    of eps; but the squares of sparse rows take a share of the time of a factor of them, which would be dense.
 
     Attributes
     ----------
-    S : array of shape (n_features, n_features), by columns
-        Of which the lower triangle is kept up.
+    R : array of shape (n_features, n_features)
+        Upper triangle.
+    S : array of shape (n_features, n_features), by columns, or None
+        None until there are squares.
+    doubt : float
+        R is the exact factor of columns that differ from those of C by so much, relative to their norms.
+
+    References
+    ----------
+    Demmel, Grigori, Hoemmen & Langou (2012), Communication-optimal QR (the sequential TSQR).
 
     Examples
     --------
@@ -123,34 +176,53 @@ class WholeScatter(Scatter):
     >>> from shiftsvd.streaming.scatter import WholeScatter
     >>> scatter = WholeScatter.empty(2)
     >>> scatter.add_columns(np.array([[3.0, 0.0], [0.0, 2.0]]))
-    >>> scatter.leading(1).values
-    array([9.])
+    >>> scatter.leading(1, np.zeros(2)).values
+    array([3.])
     """
 
-    S: Panel
+    R: Panel
+    S: Panel | None = None
+    doubt: float = 0.0
 
     @classmethod
     def empty(cls, n: int) -> "WholeScatter":
         """A scatter matrix (n, n) of no rows yet."""
-        return cls(np.empty((n, WAITING), order="F"), 0, np.zeros((n, n), order="F"))
+        return cls(np.empty((n, _capacity(n)), order="F"), 0, np.zeros(n), np.zeros((n, n)))
 
     @staticmethod
     def bytes(n: int, n_threads: int) -> int:
-        """Memory at most: S, what is added to it with its parts, the columns that wait."""
-        return 8 * n * ((n_threads + 5) * n + WAITING)
+        """Memory at most: R and S, what is added to them with its parts, the columns that wait."""
+        return 8 * n * ((n_threads + 9) * n + WAITING)
 
-    def add_rows(self, C: Operator, weights: Vector | None) -> int:
-        """Add the Gram matrix of a batch to S: one read, over the pairs of entries of each row."""
-        self.S += gram_matrix(C, weights).T  # symmetric, and by columns
+    def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
+        """Add a batch, in one read: the squares of sparse rows over the pairs of their entries, or the factor."""
+        if is_dense(C):
+            return self._factorize(C, weights)
+        G = gram_matrix(C, weights).T  # symmetric, and by columns
+        self.S = G if self.S is None else self.S + G
+        self.slack = self.slack + EPS / 2 * ((C.shape[0] + 8) * squares + np.diagonal(self.S))
         return 1
 
+    def _factorize(self, C: Operator, weights: Vector | None) -> int:
+        """Fold dense rows into R, near which their own factor is, or else by Householder's reflections."""
+        (m, n), step = C.shape, max(2 * C.shape[1], PIECE // C.shape[1])
+        blocks, R, rounding = _weighted(C, weights, step), self.R, EPS / 2 * (m + 4 * n)
+        if not R.any():
+            head = islice(blocks, -(-max(m // HEAD, 2 * n) // step))
+            R = reduce(folded, ordered(r_factor, head, default_threads()), R)
+        found, size = _updated(R, blocks) if m >= n else (None, 1.0)
+        self.R = folded(self.R, triangle(C, weights)) if found is None else found
+        self.doubt += rounding * (1 + size)
+        return 2 if found is None and m >= n else 1
+
     def add_columns(self, P: Panel) -> None:
-        """Let columns wait until there are enough of them for one product with BLAS."""
+        """Let columns wait until there are enough of them to be factorized together."""
         self._append(P)
 
     def _make_room(self) -> None:
-        """Add the columns that wait to S, in one product."""
-        self.S = dsyrk(1.0, self.columns, beta=1.0, c=self.S, lower=1, overwrite_c=1)  # in place
+        """Fold the columns that wait into R."""
+        if self.used:
+            self._factorize(as_operator(self.columns.T), None)
         self.used = 0
 
     def same_kind(self, other: Scatter) -> bool:
@@ -160,7 +232,12 @@ class WholeScatter(Scatter):
     def added(self, other: "WholeScatter") -> "WholeScatter":
         """The sum of two whole scatter matrices, which but for rounding is the same in any order."""
         both = deepcopy(self)
-        both.S += other.S
+        if other.R.any():
+            both.R = folded(self.R, other.R)
+            both.doubt = max(self.doubt, other.doubt) + EPS * len(self.R)
+        if other.S is not None:
+            both.S = other.S.copy(order="F") if self.S is None else self.S + other.S
+            both.slack = self.slack + other.slack + EPS / 2 * np.diagonal(both.S)
         both._append(other.columns)
         return both
 
@@ -168,14 +245,99 @@ class WholeScatter(Scatter):
         """Read nothing: a whole scatter matrix is exact already."""
         return 0
 
-    def leading(self, k: int) -> ScatterPairs:
-        """The k leading eigenpairs of the scatter matrix S, by LAPACK, and its trace."""
+    def leading(self, k: int, slip: Vector) -> ScatterPairs:
+        """The k leading eigenpairs: from squares where these prove enough digits, else from a factor."""
         self._make_room()
-        n = len(self.S)
-        w, V = linalg.eigh(self.S, subset_by_index=(n - k, n - 1), check_finite=False)
-        return ScatterPairs(np.maximum(w[::-1], 0), V[:, ::-1], float(np.trace(self.S)))
+        T = self.R.T @ self.R if self.S is None else self.R.T @ self.R + self.S
+        n, lengths = len(T), np.sqrt(np.diagonal(T))
+        slip = slip + self.doubt * lengths
+        w, V = linalg.eigh(T, subset_by_index=(n - k, n - 1), check_finite=False)
+        values, trace = np.sqrt(np.maximum(w[::-1], 0)), float(lengths @ lengths)
+        squares = float(self.slack.sum()) + 2 * n * EPS * trace
+        errors, rest = rounding_bounds(values, float(np.linalg.norm(slip)), squares), trace - float(values @ values)
+        if np.all(errors <= SQUARED * values) and (k == n or rest >= LEAST_REST * squares):
+            return ScatterPairs(values, V[:, ::-1], errors, rest)
+        return self._by_factor(k, lengths, slip)
+
+    def _by_factor(self, k: int, lengths: Vector, slip: Vector) -> ScatterPairs:
+        """The k leading singular values of a factor F of the scatter matrix, which keeps what squares lose."""
+        F, slack, n = self.R, self.slack, len(self.R)
+        if self.S is not None:
+            unit = np.where(lengths > 0, lengths, 1)
+            root, lost = _root(self.S / unit / unit[:, None])
+            F, slack = folded(self.R, root * unit), slack + lost * np.diagonal(self.S)
+        values, vectors = _jacobi(F)
+        slip = slip + EPS / 2 * n * lengths
+        known = np.maximum(slip, np.sqrt(slack)) < lengths
+        errors = np.minimum(*(_factor_errors(values, F, which, slip, slack) for which in (known, np.zeros(n, bool))))
+        return ScatterPairs(values[:k], vectors[:, :k], errors[:k], float(values[k:] @ values[k:]))
 
     @property
     def size(self) -> int:
         """Columns of the test matrix: as many as features, since it is the identity."""
-        return len(self.S)
+        return len(self.R)
+
+
+def _capacity(n: int) -> int:
+    """Columns that wait: enough for a factor of full rank, near which others are (`WholeScatter._factorize`)."""
+    return max(WAITING, 2 * n)
+
+
+def _updated(R: Panel, blocks: Iterator[Panel]) -> tuple[Panel | None, float]:
+    """R of the QR of R upon these blocks of rows, and how its rounding grew; None where Householder's has less.
+
+    With ``W = P R^-1``, ``R^T R + P^T P = R^T (I + W^T W) R``. As long as W is of moderate size its squares lose
+    nothing, and they take half of the time of a QR factorization or less.
+    """
+    n, lengths = len(R), np.linalg.norm(R, axis=0)
+    near, at, least = (
+        np.triu(R),
+        np.diag_indices(len(R)),
+        n * EPS * lengths,
+    )  # all that rounding leaves, if columns repeat
+    near[at] = np.where(np.abs(near[at]) > least, near[at], np.where(lengths > 0, least, 1))
+
+    @unwarned
+    def squares(P: Panel) -> Panel:
+        W = linalg.solve_triangular(near, P.T, trans="T", check_finite=False)
+        return np.asarray(W @ W.T)
+
+    M = reduce(np.add, ordered(squares, blocks, default_threads()), np.eye(n))
+    size = float(M[at].max())
+    if not (size <= MODERATE and np.all(M[at][lengths == 0] == 1)):
+        return None, 1.0
+    return np.where(lengths > 0, np.linalg.cholesky(M).T @ near, 0), size
+
+
+def _factor_errors(values: Vector, F: Panel, known: Vector, slip: Vector, slack: Vector) -> Vector:
+    """Bound the errors of the singular values of F: relative to each as far as the `known` columns are independent.
+
+    With D the lengths of the known columns, ``||D x|| <= (||F x|| + ||F_rest|| ||x||) / sigma_min(F_known D^-1)``, so
+    that errors of these columns move a value by a share of itself, however small it is (Demmel & Veselic 1992).
+    """
+    lengths, least = np.linalg.norm(F[:, known], axis=0), 1.0
+    if known.any():
+        least = float(np.linalg.svd(F[:, known] / lengths, compute_uv=False)[-1])
+        if least <= len(F) * EPS:
+            return np.full(len(values), np.inf)
+    reach = (values + float(np.linalg.norm(F[:, ~known]))) / least
+    columns = float(np.linalg.norm(slip[known] / lengths)) * reach + float(np.linalg.norm(slip[~known]))
+    squares = np.sqrt((slack[known] / lengths**2).sum()) * reach + np.sqrt(slack[~known].sum())
+    return rounding_bounds(values, columns, squares**2)
+
+
+def _root(G: Panel) -> tuple[Panel, float]:
+    """F with ``F^T F = G`` for a semidefinite G with entries up to 1, and what that is off by."""
+    w, V = linalg.eigh(G, check_finite=False)
+    return np.sqrt(np.maximum(w, 0))[:, None] * V.T, float(max(-w[0], 0)) + 2 * len(G) * EPS
+
+
+def _jacobi(F: Panel) -> tuple[Vector, Panel]:
+    """Singular values and right vectors by one-sided Jacobi, which keeps what lies in columns of any lengths.
+
+    Drmac & Veselic (2008), New fast and accurate Jacobi SVD algorithm.
+    """
+    values, _, V, scale, _, info = dgejsv(F, joba=0, jobu=3, jobv=0, jobp=0)
+    if info:
+        raise np.linalg.LinAlgError(f"LAPACK's dgejsv ended with {info}")
+    return values * (scale[0] / scale[1]), V

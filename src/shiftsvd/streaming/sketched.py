@@ -7,12 +7,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg
 
+from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, subtract_product
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.streaming.scatter import Scatter, ScatterPairs
+from shiftsvd.solvers.factors import rounding
+from shiftsvd.streaming.scatter import EPS, Scatter, ScatterPairs
 
-EPS = float(np.finfo(np.float64).eps)
 # Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
 # 2k, error over the optimum less 1: 1e-3 with a basis of 2 ell, 3e-5 with 4, 1e-6 with 6 (7 batches: 1e-3, 2e-4, 1e-4).
 BASIS = 4
@@ -48,8 +49,8 @@ class SketchedScatter(Scatter):
     >>> from shiftsvd.streaming.sketched import SketchedScatter
     >>> sketch = SketchedScatter.empty(5, 2, np.random.default_rng(0))
     >>> sketch.add_columns(np.outer(np.ones(5), [1.0, 2.0]))
-    >>> sketch.leading(1).values.round(12)
-    array([25.])
+    >>> sketch.leading(1, np.zeros(5)).values.round(12)
+    array([5.])
     """
 
     Omega: Panel
@@ -59,14 +60,15 @@ class SketchedScatter(Scatter):
     @classmethod
     def empty(cls, n: int, ell: int, rng: Generator) -> "SketchedScatter":
         """A sketch (n, ell) of the scatter matrix of no rows yet."""
-        return cls(np.empty((n, 2 * ell), order="F"), 0, rng.standard_normal((n, ell)), np.zeros((n, ell)))
+        Omega, B = rng.standard_normal((n, ell)), np.empty((n, 2 * ell), order="F")
+        return cls(B, 0, np.zeros(n), Omega, np.zeros((n, ell)))
 
     @staticmethod
     def bytes(n: int, ell: int) -> int:
         """Memory at most: Omega, Y and B, and a search in a large batch."""
         return 8 * n * ell * (4 + 3 * BASIS)
 
-    def add_rows(self, C: Operator, weights: Vector | None) -> int:
+    def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
         """Add a batch: one read for the sketch, and some for the search for the directions of C among those of B."""
         ell, reads = self.size, 1
         if self.used > ell:
@@ -84,6 +86,7 @@ class SketchedScatter(Scatter):
         values, vectors = nystrom(TW, W, C.costs.gram_eps * float(np.linalg.norm(TW)))
         self.Y += Z
         self.eps = max(self.eps, C.costs.gram_eps)
+        self.slack = self.slack + rounding(C, C.costs.gram_eps) * squares
         self._replace(vectors[:, :ell] * np.sqrt(values[:ell]))
         return reads
 
@@ -110,25 +113,28 @@ class SketchedScatter(Scatter):
 
     def added(self, other: "SketchedScatter") -> "SketchedScatter":
         """The sum of two sketches, which but for rounding is the same in any order, with nearly the same directions."""
-        both = replace(self, B=self.B.copy(order="F"), Y=self.Y + other.Y, eps=max(self.eps, other.eps))
+        both = replace(self, B=self.B.copy(order="F"), Y=self.Y + other.Y, slack=self.slack + other.slack)
+        both.eps = max(self.eps, other.eps)
         both._append(other.columns)
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
         """Take one step of subspace iteration from all that was found, with one read; the sketch stays, and merges."""
-        W = self.leading(2 * self.size).vectors
+        W = self.leading(2 * self.size, np.zeros(len(self.B))).vectors
         SW = C.gram(W, weights)
         values, vectors = nystrom(SW, W, C.costs.gram_eps * float(np.linalg.norm(SW)))
         self._replace(vectors * np.sqrt(values))
         return 1
 
-    def leading(self, k: int) -> ScatterPairs:
+    def leading(self, k: int, slip: Vector) -> ScatterPairs:
         """Leading eigenvectors of ``B B^T`` and of what the sketch knows of the rest."""
         rest = self.Y.copy()
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
         values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
         V, S, _ = linalg.svd(np.hstack([self.columns, vectors * np.sqrt(values)]), False, check_finite=False)
-        return ScatterPairs(S[:k] ** 2, V[:, :k], float(np.sum(S**2)))
+        squares = float(self.slack.sum()) + EPS * sum(V.shape) * float(S @ S)
+        errors = rounding_bounds(S[:k], float(np.linalg.norm(slip)), squares)
+        return ScatterPairs(S[:k], V[:, :k], errors, float(S[k:] @ S[k:]))
 
     @property
     def size(self) -> int:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +18,10 @@ from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
-from shiftsvd.streaming.scatter import Scatter, WholeScatter
+from shiftsvd.streaming.scatter import EPS, Scatter, WholeScatter, is_dense
 from shiftsvd.streaming.sketched import SketchedScatter
 
-EPS = float(np.finfo(np.float64).eps)
-# Up to so many features all of the scatter matrix is kept, 134 MB at most.
+# Up to so many features all of the scatter matrix is kept, in 540 MB at most.
 WHOLE = 4096
 LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 
@@ -30,10 +29,13 @@ LARGEST = 2.0**240  # of a column of a batch; the least is its inverse
 class StreamSpectrum(NamedTuple):
     """The leading eigenpairs of the scatter matrix of a stream, and what was not seen of it."""
 
-    values: Vector  # at most the exact ones, descending
+    values: Vector  # singular values of the centred rows, descending
     vectors: Panel  # orthonormal columns
+    errors: Vector  # bounds of what rounding did to each value
     total: float  # the exact trace
-    unseen: float  # no value is too small by more
+    slip: float  # what rounding of the means does to each value at most, which `errors` hold
+    rest: float  # of the trace, what the other values have
+    unseen: float  # no eigenvalue is too small by more
 
 
 @dataclass(eq=False)
@@ -57,6 +59,8 @@ class Stream:
         Reads of each row, at most.
     seconds : float
         Spent on it so far.
+    n_joined : int
+        How often the means of two groups of rows were joined, each time with a rounding error.
 
     References
     ----------
@@ -82,6 +86,7 @@ class Stream:
     dtype: np.dtype[Any] = np.dtype(np.float32)
     n_passes: int = 0
     seconds: float = 0.0
+    n_joined: int = 0
 
     @classmethod
     def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
@@ -111,7 +116,10 @@ class Stream:
             raise ValueError(f"a stream takes real data and the variances of their columns, which {A} does not give")
         _check_size(moments)
         if not empty:
-            reads = 1 + self.scatter.add(self._centred(A, moments.mean), weights)
+            C = self._centred(A, moments.mean)
+            # Products of sparse rows subtract the shift from sums, which round at the level of the data.
+            squares = self._in_units(moments.M2 if is_dense(C) else _raw_squares(moments))
+            reads = 1 + self.scatter.add(C, weights, squares)
             self._join(moments)
             self.n_passes = max(self.n_passes, reads)
         self.n_rows += A.shape[0]
@@ -127,6 +135,7 @@ class Stream:
                 "both with the same random_state, n_components, n_oversamples, scale and memory_limit"
             )
         both = Stream(self.scatter.added(other.scatter), self.scale, self.moments, self.n_rows + other.n_rows)
+        both.n_joined = self.n_joined + other.n_joined
         both._join(other.moments)
         both.dtype = np.result_type(self.dtype, other.dtype)
         both.n_passes, both.seconds = max(self.n_passes, other.n_passes), self.seconds + other.seconds
@@ -144,7 +153,7 @@ class Stream:
         self.seconds += time.perf_counter() - started
 
     def spectrum(self, k: int, shift: Vector | None = None) -> StreamSpectrum:
-        """The k leading eigenpairs of the scatter about `shift` (default: the mean)."""
+        """The k leading singular values and vectors of all rows minus `shift` (default: their mean)."""
         scatter, squares = self.scatter, self.moments.M2
         assert squares is not None
         if shift is not None:
@@ -152,11 +161,22 @@ class Stream:
             squares = squares + self.moments.count * delta**2
             scatter = deepcopy(scatter)
             scatter.add_columns(self._column(delta, self.moments.count))
-        total = float(squares.sum() if self.scale is None else (squares / self.scale**2).sum())
-        values, vectors, trace = scatter.leading(k)
-        unseen = total - trace
+        total = float(self._in_units(squares).sum())
+        # Means err by an ulp or two each time that they are made or joined, and so does what is subtracted.
+        slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(_raw_squares(self.moments)))
+        found = scatter.leading(k, slip)
+        kept, rest, unseen = float(found.values @ found.values), found.rest, 0.0
+        if self.scatter.size < len(squares):  # a sketch: what is left of the total, with its rounding
+            rest = max(total - kept, 0.0)
+            unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
         return StreamSpectrum(
-            np.minimum(values, total), vectors, total, unseen if unseen > len(squares) * EPS * total else 0.0
+            np.minimum(found.values, np.sqrt(total)),
+            found.vectors,
+            found.errors,
+            total,
+            float(np.linalg.norm(slip)),
+            rest,
+            unseen,
         )
 
     def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
@@ -166,37 +186,44 @@ class Stream:
         k = min(k, self.n_rows, n)
         found = self.spectrum(k, shift)
         V = found.vectors.T
-        values = np.where(found.values > n * EPS * found.values[0], found.values, 0)
-        left_out, rest = min(n, count) - k, max(found.total - float(values.sum()), 0.0)
+        info = self._account(found)
+        values = np.where(np.arange(k) < info.rank, found.values, 0)
+        variances, left_out = values**2 / (count - 1), min(n, count) - k
+        seconds = self.seconds + time.perf_counter() - started
         return {
             "mean_": mean if shift is None else shift,
             "scale_": self.scale,
             "n_samples_": self.n_rows,
             "n_components_": k,
             "components_": (V / phases(V)[:, None]).astype(self.dtype),
-            "singular_values_": np.sqrt(values),
-            "explained_variance_": values / (count - 1),
-            "explained_variance_ratio_": values / found.total if found.total > 0 else np.zeros(k),
-            "noise_variance_": rest / (count - 1) / left_out if left_out > 0 else 0.0,
+            "singular_values_": values,
+            "explained_variance_": variances,
+            "explained_variance_ratio_": values**2 / found.total if found.total > 0 else np.zeros(k),
+            "noise_variance_": found.rest / (count - 1) / left_out if left_out > 0 else 0.0,
             "unseen_variance_": found.unseen / (count - 1),
-            "info_": self._account(values, found.unseen, self.seconds + time.perf_counter() - started),
+            "info_": replace(info, seconds=seconds),
         }
 
-    def _account(self, values: Vector, unseen: float, seconds: float) -> Info:
-        """What is known of the values: none is too small by more than the trace that was not seen."""
-        there = values > 0
-        errors = np.zeros(len(values))
-        errors[there] = np.sqrt(1 + unseen / values[there]) - 1
+    def _account(self, found: StreamSpectrum) -> Info:
+        """What is known of the values: how far rounding and the part of the trace that was not seen can move them."""
+        values, n = found.values, len(self.scatter.B)
+        upper = np.sqrt((values + found.errors) ** 2 + found.unseen)
+        # A value that cannot be told from 0 is reported as 0, and so is every one after it.
+        told = np.logical_and.accumulate(values > found.errors)
+        errors = np.full(len(values), np.inf)
+        errors[told] = np.maximum(upper - values, found.errors)[told] / values[told]
+        nothing = 2 * max(self.n_rows, n) * EPS * np.sqrt(found.total) + found.slip
+        errors[~told & (upper <= nothing)] = 0
         return Info(
-            solver=f"Streaming(ell={self.scatter.size})",
+            solver=f"Streaming(sample_size={self.scatter.size})",
             n_passes=self.n_passes,
             sample_size=self.scatter.size,
-            rank=int(there.sum()),
+            rank=int(told.sum()),
             residuals=None,
             value_errors=errors,
             converged=bool(np.all(errors <= TOL)),
             frobenius_error=None,
-            seconds=seconds,
+            seconds=None,
             peak_bytes=None,
         )
 
@@ -208,6 +235,7 @@ class Stream:
         """The moments of more rows, and what lies between their mean and that of the others."""
         count, more = self.moments.count, moments.count
         if count and more:
+            self.n_joined += 1
             self.scatter.add_columns(self._column(moments.mean - self.moments.mean, count * more / (count + more)))
         self.moments = self.moments.merge(moments)
 
@@ -216,8 +244,18 @@ class Stream:
         delta = np.sqrt(count) * delta
         return (delta if self.scale is None else delta / self.scale)[:, None]
 
+    def _in_units(self, squares: Vector) -> Vector:
+        """Squares of columns in units of the scale."""
+        return squares if self.scale is None else squares / self.scale**2
+
     def __repr__(self) -> str:
         return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, {self.scatter.size} of them kept>"
+
+
+def _raw_squares(moments: Moments) -> Vector:
+    """The squared norms of the columns before the mean is subtracted."""
+    assert moments.M2 is not None
+    return np.asarray(moments.M2 + moments.count * moments.mean**2)
 
 
 def _check_size(moments: Moments) -> None:

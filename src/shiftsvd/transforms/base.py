@@ -1,8 +1,9 @@
 """Transformations of entries as values: what is asked for, what is learned of it, and the matrix that it makes."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from shiftsvd.transforms.smooth import Smooth
 SINGLE = 1e-5
 # The share of its entries that a matrix may store more of for zeros that are cut off.
 MORE = 0.25
+EPS = float(np.finfo(np.float64).eps)
+# Rounding units that an entry loses by its own operations, at most.
+OPERATIONS = 8.0
 SumsOf = tuple[tuple[Vector, ...], tuple[Vector, ...]]  # terms of rows, and of columns
 
 
@@ -155,6 +159,25 @@ class Transform(ABC):
             The factor of the rows; ones by default.
         """
         return np.ones((len(R), 1))
+
+    def rounded_at(self, R: Panel, fitted: "Fitted") -> tuple[Panel, Panel]:
+        """Return factors of the sizes ``|L| |R|^T`` of what entries are differences of: entries round relative to these.
+
+        Parameters
+        ----------
+        R : array of shape (m, p)
+            The quantities of the rows.
+        fitted : Fitted
+            What was learned.
+
+        Returns
+        -------
+        (array of shape (m, s), array of shape (n, s))
+            Those of what zeros become by default; of no columns where zeros stay zeros.
+        """
+        if fitted.right is None:
+            return np.zeros((len(R), 0)), np.zeros((len(fitted.columns), 0))
+        return self.left(R, fitted), fitted.right
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
         """What is known of all where rows have only the columns at these places.
@@ -334,7 +357,7 @@ class Fitted:
         if not count:
             return np.zeros((A.shape[0], 0))
         sums, _ = generic.entry_sums(A, Terms(RowTerms(self.how), np.zeros((A.shape[0], 0)), self.columns))
-        return self.how.quantities(sums, self)
+        return self.how.quantities(finite_sums(sums), self)
 
     def of(self, A: Any, R: Panel | None = None) -> Operator:
         """The transformed rows of A.
@@ -459,6 +482,27 @@ class Fitted:
         """
         return 0.0 if self.smooth is None else self.smooth.errors(R[:, 0], weights)
 
+    def rounding(self, R: Panel, weights: Vector | None) -> Vector | float:
+        """Bound the norms of the columns of what rounding does to entries that are differences, beside `units` of each.
+
+        Parameters
+        ----------
+        R : array of shape (m, p)
+            The quantities of the rows.
+        weights : array of shape (m,), or None
+            A factor of each row; None is 1 for all.
+
+        Returns
+        -------
+        array of shape (n,), or 0.0
+            The bounds; 0 where entries round relative to themselves alone.
+        """
+        L, right = self.how.rounded_at(R, self)
+        if self.smooth is not None:
+            L, right = np.hstack([L, self.smooth.left(R[:, 0])]), np.hstack([right, self.smooth.right_sizes])
+        squares = np.sum(L**2 if weights is None else weights[:, None] * L**2, axis=0)
+        return np.asarray(units(self.columns.shape[0], len(R)) * (np.abs(right) @ np.sqrt(squares)))
+
 
 @dataclass(frozen=True, eq=False)
 class RowTerms:
@@ -485,22 +529,72 @@ class EntryOf:
 
 
 @dataclass(frozen=True, eq=False)
-class Margins:
-    """Sums of the rows, and weighted sums and counts of the columns."""
+class SumsOfEntries:
+    """Sums of the rows, and weighted sums and counts of the columns, by weights in two parts."""
 
     how: Transform
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
         """Entries, and as often as their rows count entries and ones."""
         (x,) = self.how.terms(x, c)
-        (w,) = r
-        return (x,), (w * x, w * (x != 0))
+        high, low = r
+        return (x,), ((high + low) * x, high * (x != 0), low * (x != 0))
 
 
-def margins(how: Transform, A: Operator, weights: Vector) -> tuple[Vector, Vector, Vector]:
-    """(sums of the rows, weighted sums of the columns, weighted counts of their entries that are not 0); a read."""
-    r, c = generic.entry_sums(A, Terms(Margins(how), weights[:, None], np.zeros((A.shape[1], 0))))
-    return r[:, 0], c[:, 0], c[:, 1]
+class Margins(NamedTuple):
+    """Sums of rows and columns, and how much the rows weigh that have an entry in a column, and that have none."""
+
+    rows: Vector
+    columns: Vector
+    present: Vector
+    absent: Vector
+
+    @property
+    def shares(self) -> Vector:
+        """The shares of the columns in the sum of all; 0 where there is nothing."""
+        return shares(self.columns)
+
+
+def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None = None) -> Margins:
+    """The margins of the entries of A; a read."""
+    parts = in_parts(weights)
+    C = np.zeros((A.shape[1], 0)) if columns is None else columns
+    r, c = generic.entry_sums(A, Terms(SumsOfEntries(how), parts, C))
+    return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], c[:, 1] + c[:, 2], left_over(parts, c[:, 1:]))
+
+
+def in_parts(weights: Vector) -> Panel:
+    """Two numbers that add up to each weight, cut at the last digit of their sum: sums of the first ones are exact."""
+    unit = np.ldexp(EPS, math.frexp(float(weights.sum()))[1])
+    high = np.rint(weights / unit) * unit
+    return np.stack([high, weights - high], axis=1)
+
+
+def left_over(parts: Panel, sums: Panel) -> Vector:
+    """The weight of rows without an entry, by sums over those with one, of the parts of `in_parts`.
+
+    A difference of rounded sums would leave some weight over in a full column, and lose it where a light row is absent.
+    """
+    off = parts.sum(axis=0) - sums
+    return np.asarray(np.maximum(off[:, 0] + off[:, 1], 0))
+
+
+def finite_sums(sums: Panel) -> Panel:
+    """Refuse sums of entries that leave the range of numbers."""
+    if not np.isfinite(sums).all():
+        raise ValueError("sums of rows or columns leave the range of numbers; give the data times a power of two")
+    return sums
+
+
+def shares(x: Vector) -> Vector:
+    """``x`` over its sum along the first axis; 0 where that is 0."""
+    total = x.sum(axis=0)
+    return np.asarray(x / np.where(total > 0, total, 1))
+
+
+def units(*shape: int) -> float:
+    """What an entry loses relative to what it is made of; sums lose the root of their length (Higham & Mary 2019)."""
+    return EPS * (OPERATIONS + float(np.sqrt(max(shape))))
 
 
 def held_as(A: Operator, tol: float) -> np.dtype[Any]:

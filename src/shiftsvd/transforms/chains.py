@@ -34,6 +34,7 @@ class Own:
     fitted: tuple[Fitted, ...]
     B: Operator
     errors: Vector | float = 0.0  # of the columns, as `Fitted.errors`
+    rounding: Vector | float = 0.0  # likewise
     rounded: Operator | None = None  # the changed entries alone, where they were rounded to single precision
 
 
@@ -56,7 +57,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
         stored, zeros = fitted.parts(B, R)
         B = stored if zeros is None else stored - zeros
     rounded = stored if stored.dtype == np.float32 and not fitted.selects else None
-    return Own(tuple(known), B, fitted.errors(R, weights), rounded)
+    return Own(tuple(known), B, fitted.errors(R, weights), fitted.rounding(R, weights), rounded)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:

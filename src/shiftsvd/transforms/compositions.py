@@ -89,6 +89,11 @@ class CLR(Transform):
         with np.errstate(divide="ignore"):
             return np.where(x > 0, np.log(x), 0)
 
+    def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
+        """The mean logarithms, which are subtracted from others, whatever becomes of zeros."""
+        mean = -np.log(R) if self.kind == "seurat" else R
+        return mean, np.ones((len(fitted.columns), 1))
+
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         """Left factors of what zeros become: minus the mean logarithm of each row."""
         return np.negative(R)

@@ -9,9 +9,12 @@ from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, Margins, SumsOf, Transform, margins, not_negative
+from shiftsvd.transforms.base import EPS, Fitted, SumsOf, Transform, margins, not_negative, shares
 
 NOTHING = np.zeros(0)
+# Numbers whose squares are summed as they are, and what others are multiplied or divided by: sums of 2^50 squares are
+# in range then, with all their digits.
+SMALL, LARGE, UNIT = 2.0**-480, 2.0**480, 2.0**600
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +83,14 @@ class LogNormalize(Transform):
             if s.shape != (A.shape[0],) or not np.all(s > 0):
                 raise ValueError(f"size_factors must be positive, one for each of the {A.shape[0]} rows, got {s.shape}")
             return Fitted(self, counted, np.ones(1)), 1 / s[:, None]
-        r = margins(self, A, weights)[0]
+        r = margins(self, A, weights).rows
         if self.exclude_highly_expressed:
-            high = generic.entry_sums(A, Terms(Above(), self.max_fraction * r[:, None], counted))[1]
+            most = np.where(weights > 0, self.max_fraction * r, np.inf)
+            high = generic.entry_sums(A, Terms(Above(), most[:, None], counted))[1]
             counted = np.where(high == 0, 1.0, 0.0)
-            r = generic.entry_sums(A, Terms(Margins(self), weights[:, None], counted))[0][:, 0]
-        target = self.target_sum if self.target_sum is not None else _median(r[r > 0], weights[r > 0])
+            r = margins(self, A, weights, counted).rows
+        there = (r > 0) & (weights > 0)
+        target = self.target_sum if self.target_sum is not None else _median(r[there], weights[there])
         return Fitted(self, counted, np.array([target])), _over(target, r[:, None])
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
@@ -122,7 +127,7 @@ class TfIdf(Transform):
 
     Notes
     -----
-    Zeros stay zeros. Two reads, one of other rows.
+    Zeros stay zeros. Without `smooth_idf`, a term of no training document weighs nothing. Two reads, one of other rows.
 
     Examples
     --------
@@ -147,19 +152,21 @@ class TfIdf(Transform):
         not_negative(x, self)
         if not c:
             return (x,)
+        if self.norm is None:
+            return ()
         weight = self._weight(x, c)
-        return {"l1": (np.abs(weight),), "l2": (weight**2,), None: ()}[self.norm]
+        return squares_by_size(weight) if self.norm == "l2" else (np.abs(weight),)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
         """The inverse of the length of each row, in the norm that is asked for."""
-        return _over(1.0, np.sqrt(sums) if self.norm == "l2" else sums)
+        return _over(1.0, length_by_size(sums) if self.norm == "l2" else sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """idf of the columns."""
-        _, _, df = margins(self, A, weights)
-        plus = float(self.smooth_idf)
-        with np.errstate(divide="ignore"):
-            idf = np.log((weights.sum() + plus) / (df + plus)) + 1 if self.use_idf else np.ones(len(df))
+        df, plus = margins(self, A, weights).present, float(self.smooth_idf)
+        some = np.where(df + plus > 0, df + plus, 1)
+        idf = np.where(df + plus > 0, np.log((weights.sum() + plus) / some) + 1, 0)
+        idf = idf if self.use_idf else np.ones(len(df))
         fitted = Fitted(self, idf[:, None], NOTHING)
         return fitted, fitted.rows(A)
 
@@ -225,16 +232,16 @@ class BM25(Transform):
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """idf of the columns, and the average length."""
-        r, _, df = margins(self, A, weights)
-        average = weights @ r / weights.sum()
-        idf = np.log1p((weights.sum() - df + 0.5) / (df + 0.5))
+        found = margins(self, A, weights)
+        r, average = found.rows, weights @ found.rows / weights.sum()
+        idf = np.log1p((found.absent + 0.5) / (found.present + 0.5))
         fitted = Fitted(self, idf[:, None], np.array([average if average > 0 else 1.0]))
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """The weight of a term in a document, by its count, the document's length and the term's rarity."""
         not_negative(x, self)
-        return np.asarray(c[0] * x * (self.k1 + 1) / (x + r[0]))
+        return np.asarray(c[0] * (self.k1 + 1) * (x / np.where(x > 0, x + r[0], 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,10 +310,11 @@ class PMI(Transform):
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """Logarithms of the shares of columns."""
-        r, c, _ = margins(self, A, weights)
-        smoothed = (c + self.smoothing * weights.sum()) ** self.context_power
+        found = margins(self, A, weights)
+        r = found.rows
+        smoothed = shares(found.columns + self.smoothing * weights.sum()) ** self.context_power
         with np.errstate(divide="ignore"):
-            log_p = np.log(smoothed) - np.log(smoothed.sum())
+            log_p = np.log(shares(smoothed))
         right = None if self.keeps_zeros else np.stack([np.ones(len(log_p)), -log_p], axis=1)
         fitted = Fitted(self, np.where(np.isfinite(log_p), log_p, np.inf)[:, None], NOTHING, right)
         return fitted, self.quantities(r[:, None], fitted)
@@ -317,12 +325,33 @@ class PMI(Transform):
         if self.smoothing:
             return np.log1p(x / self.smoothing)
         with np.errstate(divide="ignore"):
-            value = np.where((x > 0) & np.isfinite(c[0]), np.log(x) - np.log(r[0]) - c[0], 0)
+            value = np.where((x > 0) & np.isfinite(c[0]), np.log(x / r[0]) - c[0], 0)
         return np.maximum(value, 0) if self.positive else value
+
+    def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
+        """Logarithms of quotients of counts, which are differences of two."""
+        if self.smoothing:
+            return super().rounded_at(R, fitted)
+        log_p = fitted.columns
+        return np.ones_like(R), np.where(np.isfinite(log_p), 1 + np.abs(log_p), 0)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         """``[log a - log r', 1]``."""
         return np.hstack([np.log(self.smoothing) - np.log(R), np.ones_like(R)])
+
+
+def squares_by_size(x: Vector) -> tuple[Vector, Vector, Vector]:
+    """Squares of small, medium and large numbers, each in a unit that keeps them in range (Blue 1978)."""
+    size = np.abs(x)
+    small, large = size < SMALL, size > LARGE
+    medium = ~(small | large)
+    return (np.where(small, x, 0) * UNIT) ** 2, np.where(medium, x, 0) ** 2, (np.where(large, x, 0) / UNIT) ** 2
+
+
+def length_by_size(sums: Panel) -> Panel:
+    """The lengths of rows by the sums of `squares_by_size`."""
+    small, medium, large = np.sqrt(sums).T
+    return np.asarray(np.hypot(np.hypot(small / UNIT, medium), UNIT * large)[:, None])
 
 
 def _over(target: float, sums: Panel) -> Panel:
@@ -336,5 +365,6 @@ def _median(values: Vector, weights: Vector) -> float:
         return 1.0
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weights[order])
-    places = np.searchsorted(total, total[-1] / 2, "left"), np.searchsorted(total, total[-1] / 2, "right")
+    half, rounding = total[-1] / 2, 1 + len(total) * EPS
+    places = np.searchsorted(total, half / rounding, "left"), np.searchsorted(total, half * rounding, "right")
     return float(np.mean([values[order[min(place, len(values) - 1)]] for place in places]))

@@ -55,9 +55,9 @@ class Ranks(Transform):
         counted = Values(Frequency(), weights[:, None], np.zeros((n, 0)))
         lines, values, counts = generic.entry_values(A, counted)
         # A zero of every column, too, whether or not some row has it.
-        zeros = total - np.bincount(lines, counts, minlength=n)
+        zeros = np.maximum(total - np.bincount(lines, counts, minlength=n), 0)
         lines, values = np.r_[lines, np.arange(n)], np.r_[values, np.zeros(n)]
-        counts = np.r_[counts, np.where(zeros > 1e-9 * total, zeros, 0)]
+        counts = np.r_[counts, zeros]
         order = np.lexsort((values, lines))
         lines, values, counts = lines[order], values[order], counts[order]
         above = np.cumsum(counts)

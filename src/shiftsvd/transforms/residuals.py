@@ -9,10 +9,11 @@ from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, margins
+from shiftsvd.transforms.base import Fitted, SumsOf, Transform, counts, in_parts, left_over, margins
 from shiftsvd.transforms.smooth import Smooth
 
 THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
+LINEAR = 1e-17  # numbers that log(1 + y) does not change
 DevianceName = Literal["poisson", "binomial", "nb"]
 
 
@@ -101,8 +102,10 @@ class PearsonResiduals(NullModel):
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """The rates and overdispersion of the columns."""
-        r, c, _ = margins(self, A, weights)
-        rates = c / max(c.sum(), 1) if self.log_rates is None else np.exp(of_columns("log_rates", self.log_rates, c))
+        found = margins(self, A, weights)
+        r, rates = found.rows, found.shares
+        if self.log_rates is not None:
+            rates = np.exp(of_columns("log_rates", self.log_rates, rates))
         theta = self._theta(A, r, rates, weights)
         clip = np.sqrt(weights.sum()) if self.clip is None else self.clip
         with np.errstate(divide="ignore"):
@@ -115,23 +118,23 @@ class PearsonResiduals(NullModel):
         """The overdispersion theta of each column: given, or by the method of moments."""
         if not isinstance(self.theta, str):
             return of_columns("theta", self.theta, rates)
-        _, (xx, xr) = (
-            s.T for s in generic.entry_sums(A, Terms(Scatter(), np.stack([r, weights], axis=1), rates[:, None]))
-        )
-        squares = weights @ r**2 * rates**2
-        excess = xx - 2 * rates * xr + squares - rates * (weights @ r)
+        parts = in_parts(weights * r**2)
+        R = np.hstack([r[:, None], weights[:, None], parts])
+        sums = generic.entry_sums(A, Terms(Scatter(), R, rates[:, None]))[1]
+        stored, squares, absent = sums[:, 0], float(weights @ r**2), left_over(parts, sums[:, 1:])
+        excess = stored + rates**2 * absent - rates * (weights @ r)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.where(excess > 0, squares / excess, np.inf))
+            return np.asarray(np.where(excess > 0, rates**2 * squares / excess, np.inf))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``clip((x - mu) / sd) + mu / sd``."""
         mu, clip = r[0] * c[0], known[0]
-        variance = mu * (1 + mu * c[1])
+        deviation = np.sqrt(mu) * np.sqrt(1 + mu * c[1])  # mu^2 may be no number
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = x / np.sqrt(variance)  # without the difference, where nothing is cut off
-            cut = (x - mu) ** 2 > clip**2 * variance
+            change = x / deviation  # without the difference, where nothing is cut off
+            cut = np.abs(x - mu) > clip * deviation
             if cut.any():
-                change = np.where(cut, np.copysign(clip, x - mu) + mu / np.sqrt(variance), change)
+                change = np.where(cut, np.copysign(clip, x - mu) + mu / deviation, change)
         return change if mu.all() else np.where(mu > 0, change, 0)
 
     def stored_zeros(self) -> tuple[int, int]:
@@ -141,11 +144,12 @@ class PearsonResiduals(NullModel):
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Weighted ``x^2`` and ``x r`` of columns."""
+    """Weighted squares of ``x - mu`` in the entries of a column, and the parts of ``w r^2`` of their rows."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """Terms of both sums that theta is found from: of squares, and of products with the margins."""
-        return (), (r[1] * x**2, r[1] * x * r[0])
+        """Terms of the sums that theta is found from."""
+        row, weight, high, low = r
+        return (), (weight * (x - row * c[0]) ** 2, high, low)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,17 +202,17 @@ class DevianceResiduals(NullModel):
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
         """The rates of the columns."""
-        r, c, _ = margins(self, A, weights)
-        rates = c / max(c.sum(), 1)
+        found = margins(self, A, weights)
+        r, rates = found.rows, found.shares
         if self.model == "binomial":
-            if rates.max(initial=0) >= 1:
+            others = _of_others(found.columns)
+            if rates.any() and not others.all():
                 raise ValueError(
                     f"column {int(np.argmax(rates))} holds all counts: of a binomial model nothing is left to tell; "
                     "leave the column out, or give at least two columns that have counts"
                 )
-            right = -np.sqrt(-2 * np.log1p(-rates))
-            columns = np.stack([rates, np.zeros(len(rates))], axis=1)
-            return Fitted(self, columns, np.ones(1), right[:, None]), r[:, None]
+            right = -np.sqrt(-2 * _log_of_rest(rates, others))
+            return Fitted(self, np.stack([rates, others], axis=1), np.ones(1), right[:, None]), r[:, None]
         asked = THETA if self.theta is None else self.theta
         theta = of_columns("theta", asked if self.model == "nb" else np.inf, rates)
         return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
@@ -216,33 +220,52 @@ class DevianceResiduals(NullModel):
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
         """``sign(x - mu) sqrt(D)`` less that of a zero."""
         mu = r[0] * c[0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            half, zero = getattr(self, f"_{self.model}")(x, mu, r, c)
-            root = np.copysign(np.sqrt(2 * np.maximum(half, 0)), x - mu)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            d, half, zero = self._binomial(x, mu, r, c) if self.model == "binomial" else _counts(x, mu, c[1])
+            root = np.copysign(np.sqrt(2 * np.maximum(half, 0)), d)
         return np.where(mu > 0, root + np.sqrt(2 * zero), 0)
 
-    def _poisson(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
-        """Half of the deviance of each count, and of a zero in its place."""
-        return loss(x, mu), mu
-
-    def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
-        """The deviance of a binomial count and its value at zero, as `_poisson` gives those of a Poisson count."""
-        return loss(x, mu) + loss(np.maximum(r[0] - x, 0), r[0] * (1 - c[0])), -r[0] * np.log1p(-c[0])
-
-    def _nb(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector]:
-        """Deviance residuals of the negative binomial model; an infinite theta is the Poisson model."""
-        poisson = c[1] == 0
-        if poisson.all():
-            return self._poisson(x, mu, r, c)
-        theta = 1 / c[1]
-        more = np.where(poisson, 0, loss(x + theta, mu + theta))  # which falls to 0 as theta grows
-        return loss(x, mu) - more, np.where(poisson, mu, theta * np.log1p(mu * c[1]))
+    def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector, Vector]:
+        """As `_counts`, of ``r_i`` counts of which x are of this column."""
+        others = np.where(c[1] > 0, c[1], 1 - c[0])  # files of older versions do not hold them
+        rest, expected = np.maximum(r[0] - x, 0), r[0] * others
+        d = np.where(c[0] > 0.5, expected - rest, x - mu)  # the smaller numbers round less
+        return d, loss(x, mu, d) + loss(rest, expected, -d), -r[0] * _log_of_rest(c[0], others)
 
 
-def loss(x: Vector, mu: Vector) -> Vector:
-    """``x log(x / mu) + mu - x``, mu for zeros: to a rounding of ``x - mu``, its root to one of ``sqrt(mu)``."""
+def _counts(x: Vector, mu: Vector, inverse: Vector) -> tuple[Vector, Vector, Vector]:
+    """(x - mu, half of the deviance of x, half of that of a zero); `inverse` is 1 / theta, 0 of the Poisson model."""
     d = x - mu
-    return np.asarray(x * np.log1p(np.where(x > 0, d / mu, 0)) - d)
+    return d, loss(x, mu, d, inverse), _over_log(mu * inverse, mu, inverse)
+
+
+def loss(x: Vector, mu: Vector, d: Vector, inverse: Vector | float = 0.0) -> Vector:
+    """``x log(x / mu) - (x + theta) log((x + theta) / (mu + theta))``, ``x log(x / mu) - (x - mu)`` for infinite theta.
+
+    It is ``x P - theta Q`` where x is above mu, else its negative, with P the difference of both logarithms and Q the
+    second one: x, mu and theta may be of any sizes, and the root is right to a rounding of that of a zero.
+    """
+    low, size = np.minimum(x, mu), np.abs(d)
+    P = np.log1p(np.where(x > 0, size / low / (1 + np.maximum(x, mu) * inverse), 0))
+    part = size / (1 + low * inverse)
+    return np.asarray(np.copysign(1.0, d) * (x * P - _over_log(part * inverse, part, inverse)))
+
+
+def _over_log(y: Vector, linear: Vector, inverse: Vector | float) -> Vector:
+    """``log(1 + y) / inverse``, and what y is a multiple of where both are nothing beside 1."""
+    return np.where(y > LINEAR, np.log1p(y) / inverse, linear)
+
+
+def _of_others(c: Vector) -> Vector:
+    """The share of all other columns, from sums without the column: 1 less its own share would cancel."""
+    before, after = np.cumsum(np.r_[0, c[:-1]]), np.cumsum(np.r_[0, c[:0:-1]])[::-1]
+    total = c.sum()
+    return (before + after) / total if total > 0 else np.ones(len(c))
+
+
+def _log_of_rest(rates: Vector, others: Vector) -> Vector:
+    """``log(1 - p)``, by p or by ``1 - p``, whichever is smaller."""
+    return np.where(rates > 0.5, np.log(np.where(others > 0, others, 1)), np.log1p(-np.minimum(rates, 0.5)))
 
 
 def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:

@@ -1,11 +1,13 @@
 """A smooth function of two margins as a matrix of low rank: interpolation in the margins of the columns alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, log, pi, sin, sqrt
 from typing import Literal
 
 import numpy as np
+from scipy.ndimage import maximum_filter
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
@@ -17,8 +19,9 @@ AT_ONCE = 4096  # margins
 # Distance of the points of the rows' log margins at which functions are compressed, and how far below the others they
 # begin: what is smaller is exp(t / 2) to rounding; and how far beyond the largest margin they go.
 STEP, BELOW, BEYOND = 0.125, 72.0, 1.0
-# Points of the check, rows by columns, and what errors between them may exceed those at them by.
-CHECKED, MARGIN = 400, 2.0
+# Points of the check, rows by columns; how many of them lie on a lobe of the error, at least; and what errors between
+# them may exceed those at them by.
+CHECKED, LOBE, MARGIN = 400, 5, 2.0
 # Accuracy of an entry for each unit of tolerance: entries of residuals are of size 1, and the k-th value is taken to be
 # at least a thousandth of the Frobenius norm. What is left over is bounded afterwards, whatever it is.
 SHARE, LEAST = 1e-4, 1e-14
@@ -80,11 +83,20 @@ class Smooth:
     @cached_property
     def right(self) -> Panel:
         """R, shape (n, s)."""
+        return self._of_columns(lambda M, mix: M @ mix)
+
+    @property
+    def right_sizes(self) -> Panel:
+        """The sizes of the sums that R is made of, shape (n, s): R rounds relative to these."""
+        return self._of_columns(lambda M, mix: np.abs(M) @ np.abs(mix))
+
+    def _of_columns(self, f: Callable[[Panel, Panel], Panel]) -> Panel:
+        """What f makes of the Lagrange polynomials at the margins of the columns, and of the basis."""
         nodes, mix = self.basis
         R, there = np.zeros((len(self.offsets), mix.shape[1])), np.flatnonzero(np.isfinite(self.offsets))
         for lo in range(0, len(there), AT_ONCE):
             part = there[lo : lo + AT_ONCE]
-            R[part] = self.scale[part, None] * (interpolation(nodes, self.offsets[part]) @ mix)
+            R[part] = self.scale[part, None] * f(interpolation(nodes, self.offsets[part]), mix)
         return R
 
     @cached_property
@@ -112,13 +124,11 @@ class Smooth:
         if not there.any() or not rows.any():
             return out
         w = np.ones(len(margins)) if weights is None else weights
-        a, b = np.log(margins[rows]), self.offsets[there]
-        count, edges = np.histogram(a, CHECKED, weights=w[rows])
-        at = np.quantile(b, np.linspace(0, 1, CHECKED))
-        E = np.abs(self._error(edges, at))
-        squares = count @ np.maximum(E[:-1], E[1:]) ** 2
-        place = np.clip(np.searchsorted(at, b), 1, len(at) - 1)
-        out[there] = MARGIN * self.scale[there] * np.sqrt(np.maximum(squares[place - 1], squares[place]))
+        a, row, above = probes(np.log(margins[rows]))
+        b, column, beside = probes(self.offsets[there])
+        E = maximum_filter(np.abs(self._error(a, b)), (above, beside), mode="nearest")
+        squares = np.bincount(row, w[rows], len(a)) @ E**2
+        out[there] = MARGIN * self.scale[there] * np.sqrt(squares[column])
         return out
 
     def _error(self, a: Vector, b: Vector) -> Panel:
@@ -126,6 +136,16 @@ class Smooth:
         nodes, mix = self.basis
         left = value(self.name, a[:, None] + nodes) @ mix
         return np.asarray(left @ (interpolation(nodes, b) @ mix).T - value(self.name, a[:, None] + b))
+
+
+def probes(x: Vector) -> tuple[Vector, Vector, int]:
+    """(points, which one stands for each x, how many of them tell its error): x itself where these are few."""
+    distinct, place = np.unique(x, return_inverse=True)
+    if len(distinct) <= CHECKED:
+        return distinct, place, 1
+    lo, hi = distinct[0], distinct[-1]
+    points = (lo + hi) / 2 - (hi - lo) / 2 * np.cos(np.linspace(0, np.pi, CHECKED))  # as dense as the nodes at the ends
+    return points, np.clip(np.searchsorted(points, x), 0, CHECKED - 1), LOBE
 
 
 def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:

@@ -75,7 +75,7 @@ def in_order(panel: Any) -> Any:
     if isinstance(panel, tuple):
         return tuple(map(in_order, panel))
     if isinstance(panel, Moments):
-        return Moments(panel.count, in_order(panel.mean), in_order(panel.M2))
+        return Moments(panel.count, *map(in_order, (panel.mean, panel.M2, panel.low)))
     return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
 
 

@@ -8,6 +8,7 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device import arrays_of, device_operator
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
+from shiftsvd.kernels.twin import take_rows
 from shiftsvd.operators import Adjoint, Operator
 
 HOST = "cpu"
@@ -49,7 +50,7 @@ def moved(A: Any, device: str) -> Operator:
     if isinstance(A, DenseRows) and A.shift is None and not A.conjugate:
         tensor = import_module("torch").from_numpy(_writable(A.X)).to(device)
     elif isinstance(A, SparseRows) and A.shift is None and A.kind is None:
-        tensor = _csr(A.X, device)
+        tensor = _csr(take_rows(A.X, 0, A.shape[0]), device)
     else:
         raise TypeError(f"{A!r} cannot be moved to {device}: it must be held in memory; leave out the device")
     arrays = arrays_of(tensor)

@@ -18,7 +18,7 @@ from shiftsvd.backends.device.own import OwnProducts, own_chunks
 from shiftsvd.backends.full_lines import FULL
 from shiftsvd.backends.sparse import CANCELLED
 from shiftsvd.kernels.groups import unwarned
-from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel, field_of
 
@@ -259,32 +259,36 @@ class DeviceCSR(DeviceBlocks):
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""
         block = self._on_device[self.blocks().index(rows)]
-        w = np.ones(rows[1] - rows[0]) if weights is None else weights
-        return self._moments(block.rows, block.columns, w)
+        return self._moments(block.rows, block.columns, weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the stored rows."""
         block = self._on_device[self.blocks().index(rows)]
-        found = self._moments(block.columns, block.rows, np.ones(self.shape[1]) if weights is None else weights)
+        found = self._moments(block.columns, block.rows, weights)
         return Moments(found.count, found.mean.conj(), found.M2)
 
     @unwarned
-    def _moments(self, X: Any, Xh: Any, w: Vector) -> Moments:
+    def _moments(self, X: Any, Xh: Any, weights: Vector | None) -> Moments:
         """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
-        total, up = float(w.sum()), self.up(w[:, None])
-        count = total if total > 0 else 1.0
-        double = np.dtype(np.float64)
+        m, double = int(X.shape[0]), np.dtype(np.float64)
+        w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
+        parts = weight_parts(w)
         X, Xh = (self.arrays.csr_in_dtype(M, self.double) for M in (X, Xh))
         data, indices, _ = self.arrays.parts(X)
-        means = (Xh @ up) / count  # of the adjoint: conjugated
-        off = data - self.arrays.conj(means[:, 0])[indices]
-        ones = self.arrays.with_data(X, self.arrays.in_dtype(abs(data) * 0 + 1, double))
-        squares = self.arrays.with_data(X, abs(off) ** 2)
-        w_real = self.arrays.up(np.asarray(w, np.float64)[:, None])
-        stored = self.arrays.down(self.arrays.flipped(ones) @ w_real)[:, 0]
-        M2 = self.arrays.down(self.arrays.flipped(squares) @ w_real)[:, 0]
-        mean = self.arrays.down(means)[:, 0].conj()
-        return Moments(total, mean, np.maximum(M2 + np.maximum(total - stored, 0) * np.abs(mean) ** 2, 0))
+
+        def summed(entries: Any, by: Panel) -> Panel:
+            """Entries in the places of X times the numbers of their rows, summed by columns."""
+            adjoint = self.arrays.flipped(self.arrays.with_data(X, entries))
+            return self.arrays.down(adjoint @ self.arrays.up(by.astype(self.arrays.dtype_of(entries))))
+
+        stored = summed(self.arrays.in_dtype(abs(data) * 0 + 1, double), parts)
+        count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
+        mean = self.arrays.down(Xh @ self.up(w[:, None]))[:, 0].conj() / count
+        off = data - self.up(mean)[indices]
+        correction = summed(off, w[:, None])[:, 0].conj() / count
+        M2 = summed(abs(off) ** 2, w[:, None])[:, 0]
+        squares = np.maximum(M2 - count * np.abs(correction) ** 2, 0)
+        return of_stored(parts, m, (stored, mean, correction, squares))
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from shiftsvd.io.base import Labels, Opened, Unfit, optional, reading
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats import parquet, text_rows, triplets
-from shiftsvd.io.formats.arrow_messages import measured
 from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.telling import tell, tell_empty, tell_header, tell_label
@@ -48,9 +47,6 @@ def _read_arrow(
 ) -> Opened:
     """The table of an Arrow file (Feather) or stream."""
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
-    with path.open("rb") as raw:
-        said = measured(raw, stream)
-        bounded(f"{path}: a batch, unpacked,", said.unpacked, memory_limit)
     with pa.OSFile(str(path)) as source:
         # The default pool keeps what was freed for itself.
         pool = pa.system_memory_pool()
@@ -66,9 +62,6 @@ def _read_arrow(
         batches = list(batches) if form.classes else batches
         unknown = [j for j, classes in form.classes.items() if not classes]
         form = form._replace(classes={**form.classes, **found_classes(batches if unknown else (), unknown)})
-        # The longest batch is held as it was read, and once more as numbers, before these join those of others.
-        joined = said.rows if said.rows > said.longest else 0
-        bounded(path, form.dtype.itemsize * form.width * (joined + 2 * said.longest), memory_limit)
         parts = (
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches

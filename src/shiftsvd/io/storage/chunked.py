@@ -1,5 +1,6 @@
 """Rows of matrices that lie in HDF5 or Zarr: dense arrays, and groups of data, indices and indptr."""
 
+import logging
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,15 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import reading
 from shiftsvd.io.limits import bounded, plausible_shape
 from shiftsvd.io.storage.h5_array import H5Array
+from shiftsvd.runs.memory import shown_bytes
+from shiftsvd.runs.warned import NOTICE
+
+LOG = logging.getLogger("shiftsvd")
 
 _SLACK, _MOST_PACKED = 2**30, 10_000  # a file may unpack to so much, or to so many times its size
-_MANY, _TINY = 100_000, 2**10  # chunks that may have less bytes than this: each costs some 0.1 ms, whatever is in it
+# Chunks that may have less bytes than this without being refused, or without a notice (HDF5 makes none that are
+# smaller), and seconds that each costs, whatever is in it (benchmarks/claims/bombs.py).
+_MANY, _TINY, _SMALL, _SECONDS = 100_000, 2**10, 2**13, 1e-4
 
 
 class Stored(Protocol):
@@ -212,4 +219,10 @@ def credible(name: str, path: Path, array: Stored, memory_limit: int | str | Non
     if count > _MANY and chunk < _TINY:
         raise ValueError(
             f"{name} is cut into {count} chunks of {chunk} bytes, which takes too long to read; write it in larger ones"
+        )
+    if count > _MANY and chunk < _SMALL:
+        LOG.log(
+            NOTICE,
+            "%s has %s chunks of %s, so each read takes about %.0f s. Write it in larger chunks with shiftsvd convert.",
+            *(name, f"{count:,}", shown_bytes(chunk), _SECONDS * count),
         )

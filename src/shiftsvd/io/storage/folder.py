@@ -8,25 +8,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from shiftsvd.io.base import optional
-from shiftsvd.io.storage.zarr_codecs import METADATA, Packings
+from shiftsvd.io.limits import bounded
 from shiftsvd.runs.external import external_allowed
-from shiftsvd.runs.memory import limit_of
 
-_LONGEST: Final = 1 << 26  # bytes of metadata
+_METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
+_PARSED: Final = 32  # bytes of memory for each byte of JSON: "[]," is a list
+_METADATA_REMEDY: Final = "remove attributes that hold data: they belong in arrays"
 _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
 
 
 def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
     """The array or group of a folder, which was looked through."""
     zarr = optional("zarr", "zarr")
-    root, limit, packings = Path(os.path.realpath(path)), limit_of(memory_limit), Packings(path)
+    root = Path(os.path.realpath(path))
     for file in _files(path):
         _refuse_others(path, root, file)
-        if file.name in METADATA:
+        if file.name in _METADATA:
+            bounded(f"{file.path}: its metadata", _PARSED * file.stat().st_size, memory_limit, _METADATA_REMEDY)
             _refuse_codecs(path, Path(file.path))
-    for file in _files(path):  # now that the metadata are known to be some
-        if file.name not in METADATA and file.is_file():
-            packings.refuse_bomb(Path(file.path), file.stat().st_size, limit)
     return zarr.open(str(path), mode="r")
 
 
@@ -58,8 +57,6 @@ def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
 
 def _refuse_codecs(path: Path, file: Path) -> None:
     """Refuse metadata that name a codec which runs code."""
-    if file.stat().st_size > _LONGEST:
-        raise ValueError(f"{file} has {file.stat().st_size} bytes, more than {_LONGEST}: these are no metadata")
     try:
         told = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:

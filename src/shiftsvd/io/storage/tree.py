@@ -13,7 +13,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels
 from shiftsvd.io.limits import labels
 from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
-from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_chunks, sound_type
+from shiftsvd.io.storage.h5_array import H5Array, attribute_of, sound_type
 from shiftsvd.runs.external import external_allowed
 
 _PARTS = ("data", "indices", "indptr")
@@ -105,7 +105,6 @@ class Tree:
         credible(name, self.path, node, self.memory_limit)
         if hasattr(node, "id"):
             sound_type(node.id, name)
-            sound_chunks(node.id, name)
         return np.asarray(node[...])
 
 

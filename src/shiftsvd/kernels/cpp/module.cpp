@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "keeper.hpp"
 #include "panels.hpp"
 #include "processor.hpp"
 #include "rows.hpp"
@@ -93,6 +94,15 @@ Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, co
   return {data.data(), indices.data(), indptr.data(), lo, hi};
 }
 
+// Refuses indices that a kernel would follow out of its arrays; without the GIL, since it reads them all.
+template <class D, class I>
+void follow(const Rows<D, I> &X, std::int64_t n) {
+  static const auto sound = table([](auto set) { return Tables<decltype(set)>::template sound<I>(); });
+  require(sound(X.indices, X.indptr, X.lo, X.hi, n),
+          "the index arrays of the CSR matrix were changed after as_operator, and lead out of the matrix; "
+          "rebuild the matrix and call as_operator again");
+}
+
 bool power_of_two(std::int64_t width) {
   return width > 0 && (width & (width - 1)) == 0;
 }
@@ -108,6 +118,20 @@ const double *or_null(const std::optional<Vector<const double>> &weights, std::i
   if (!weights) return nullptr;
   require(weights->shape(0) == std::size_t(rows), "one weight a row");
   return weights->data();
+}
+
+const double *or_null(const std::optional<Matrix<const double>> &weights, std::int64_t lines) {
+  if (!weights) return nullptr;
+  require(weights->shape(0) == std::size_t(lines) && weights->shape(1) == weight_parts, "parts of one weight a line");
+  return weights->data();
+}
+
+Sums sums(const Matrix<double> &stored, const Vector<double> &mean, const Vector<double> &correction,
+          const Vector<double> &squares) {
+  require(mean.shape(0) == squares.shape(0) && mean.shape(0) == correction.shape(0),
+          "mean, correction and squares have as many entries");
+  require(stored.shape(0) == mean.shape(0) && stored.shape(1) == weight_parts, "stored has the parts of each weight");
+  return {stored.data(), mean.data(), correction.data(), squares.data()};
 }
 
 template <class T>
@@ -128,6 +152,7 @@ void define_products(nb::module_ &m) {
         int width = width_of<T>(V.shape(1));
         auto out = columns<T>(Y, hi - lo, width);
         nb::gil_scoped_release released;
+        follow(X, V.shape(0));
         products<D, T, I>().gather(X, V.data(), width, out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
@@ -140,6 +165,7 @@ void define_products(nb::module_ &m) {
         int width = width_of<T>(Z.shape(1));
         auto in = columns<const T>(W, hi - lo, width);
         nb::gil_scoped_release released;
+        follow(X, Z.shape(0));
         products<D, T, I>().scatter(X, in, width, Z.data());
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
@@ -157,6 +183,7 @@ void define_products(nb::module_ &m) {
         require(C.shape(1) == w && sums.shape(0) == C.shape(0) && sums.shape(1) == w, "C and sums are rank x width");
         Shift<T> S{L.data(), std::int64_t(L.shape(1)), C.data(), sums.data(), or_null(weights, hi - lo)};
         nb::gil_scoped_release released;
+        follow(X, V.shape(0));
         products<D, T, I>().gram(X, V.data(), width, S, Z.data());
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
@@ -273,6 +300,7 @@ void define_counts(nb::module_ &m) {
         auto X = range<I, I>(indices, indices, indptr, lo, hi);
         std::int64_t *count = counts.data();
         nb::gil_scoped_release released;
+        follow(X, counts.shape(0));
         for (std::int64_t k = X.indptr[lo]; k < X.indptr[hi]; k++) count[X.indices[k]]++;
       },
       nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"), nb::arg("hi"),
@@ -284,31 +312,34 @@ void define_statistics(nb::module_ &m) {
   m.def(
       "moments",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
-         std::optional<Vector<const double>> weights, double total, Vector<double> mean, Vector<double> squares) {
+         std::optional<Matrix<const double>> weights, Matrix<double> stored, Vector<double> mean,
+         Vector<double> correction, Vector<double> squares) {
         auto X = range<D, I>(data, indices, indptr, lo, hi);
-        require(mean.shape(0) == squares.shape(0), "mean and squares have an entry for each column");
+        auto out = sums(stored, mean, correction, squares);
         const double *w = or_null(weights, hi - lo);
         nb::gil_scoped_release released;
-        statistics<D, I>().moments(X, mean.shape(0), w, total, {mean.data(), squares.data()});
+        follow(X, mean.shape(0));
+        statistics<D, I>().moments(X, mean.shape(0), w, out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
-      nb::arg("hi"), nb::arg("weights").none(), nb::arg("total"), nb::arg("mean").noconvert(),
-      nb::arg("squares").noconvert());
+      nb::arg("hi"), nb::arg("weights").none(), nb::arg("stored").noconvert(), nb::arg("mean").noconvert(),
+      nb::arg("correction").noconvert(), nb::arg("squares").noconvert());
   m.def(
       "row_moments",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
-         std::int64_t n, std::optional<Vector<const double>> weights, double total, Vector<double> mean,
-         Vector<double> squares) {
+         std::int64_t n, std::optional<Matrix<const double>> weights, Matrix<double> stored, Vector<double> mean,
+         Vector<double> correction, Vector<double> squares) {
         auto X = range<D, I>(data, indices, indptr, lo, hi);
-        std::size_t rows = hi - lo;
-        require(mean.shape(0) == rows && squares.shape(0) == rows, "mean and squares have an entry for each row");
+        auto out = sums(stored, mean, correction, squares);
+        require(mean.shape(0) == std::size_t(hi - lo), "mean has an entry for each row");
         const double *w = or_null(weights, n);
         nb::gil_scoped_release released;
-        statistics<D, I>().row_moments(X, w, total, {mean.data(), squares.data()});
+        follow(X, n);
+        statistics<D, I>().row_moments(X, w, out);
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
-      nb::arg("hi"), nb::arg("n"), nb::arg("weights").none(), nb::arg("total"), nb::arg("mean").noconvert(),
-      nb::arg("squares").noconvert());
+      nb::arg("hi"), nb::arg("n"), nb::arg("weights").none(), nb::arg("stored").noconvert(),
+      nb::arg("mean").noconvert(), nb::arg("correction").noconvert(), nb::arg("squares").noconvert());
   m.def(
       "column_squares",
       [](Vector<const D> data, Vector<const I> indices, Vector<const I> indptr, std::int64_t lo, std::int64_t hi,
@@ -319,6 +350,7 @@ void define_statistics(nb::module_ &m) {
         require(R.shape(0) == squares.shape(0), "R must have a row for each column");
         const double *w = or_null(weights, hi - lo);
         nb::gil_scoped_release released;
+        follow(X, squares.shape(0));
         statistics<D, I>().column_squares(X, w, L.data(), R.data(), L.shape(1), squares.data());
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
@@ -332,6 +364,7 @@ void define_statistics(nb::module_ &m) {
         require(G.shape(0) == G.shape(1), "G must be square");
         const double *w = or_null(weights, hi - lo);
         nb::gil_scoped_release released;
+        follow(X, G.shape(0));
         statistics<D, I>().outer(X, w, G.shape(0), G.data());
       },
       nb::arg("data").noconvert(), nb::arg("indices").noconvert(), nb::arg("indptr").noconvert(), nb::arg("lo"),
@@ -379,6 +412,8 @@ NB_MODULE(_compiled, m) {
   define_statistics<double, std::int32_t>(m);
   define_statistics<float, std::int64_t>(m);
   define_statistics<double, std::int64_t>(m);
+  m.def("keep", &keep, nb::arg("limit"), nb::arg("line"));
+  m.def("discard", &discard, nb::arg("folders"));
   const char *names[] = {"baseline", "AVX2", "AVX-512"};
   m.attr("instruction_set") = names[int(isa)];
   m.attr("panel_bytes") = panel_bytes;

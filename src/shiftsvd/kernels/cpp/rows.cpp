@@ -168,62 +168,78 @@ void any_gram(Rows<D, I> X, const T *V, int width, Shift<T> S, T *Z) {
   with_width<T>(width, [&](auto w) { gram<w()>(X, V, S, Z); });
 }
 
-// Chan et al. (1983), the corrected two-pass algorithm: the second pass tells by how much the mean was rounded,
-// so that a constant column has variance 0. Absent entries lie `mean` away.
+// The weighted sums of some entries, and of the parts of their weights; then of their distances from the mean.
+//
+// Chan et al. (1983), the corrected two-pass algorithm: the distances tell by how much the mean was rounded, so that
+// equal entries have no variance.
+struct Moment {
+  double sum = 0, stored[weight_parts] = {};
+
+  static double weight(const double *parts) {
+    return parts[0] + (parts[1] + parts[2]);
+  }
+  void add(double x, const double *parts) {
+    sum += weight(parts) * x;
+    for (int p = 0; p < weight_parts; p++) stored[p] += parts[p];
+  }
+  double count() const {
+    return weight(stored) > 0 ? weight(stored) : 1;
+  }
+  double mean() const {
+    return sum / count();
+  }
+};
+
+struct Distances {
+  double sum = 0, squares = 0;
+
+  void add(double off, double weight) {
+    sum += weight * off;
+    squares += weight * off * off;
+  }
+};
+
+inline void store(const Moment &first, double mean, const Distances &off, std::int64_t at, Sums out) {
+  double correction = off.sum / first.count(), squares = off.squares - off.sum * correction;
+  out.mean[at] = mean;
+  out.correction[at] = correction;
+  out.squares[at] = squares > 0 ? squares : 0;
+  for (int p = 0; p < weight_parts; p++) out.stored[at * weight_parts + p] = first.stored[p];
+}
+
+constexpr double one[weight_parts] = {1};
+
 template <class D, class I>
-void moments(Rows<D, I> X, std::int64_t n, const double *weights, double total, Sums out) {
-  struct Pair {
-    double a, b;
-  };
-  std::vector<Pair> first(n, Pair{0, 0}), second(n, Pair{0, 0});
+void moments(Rows<D, I> X, std::int64_t n, const double *weights, Sums out) {
+  std::vector<Moment> first(n);
+  std::vector<Distances> second(n);
   for (std::int64_t i = X.lo; i < X.hi; i++) {
-    double w = weights ? weights[i - X.lo] : 1;
+    const double *w = weights ? weights + (i - X.lo) * weight_parts : one;
+    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) first[X.indices[k]].add(X.data[k], w);
+  }
+  for (std::int64_t j = 0; j < n; j++) out.mean[j] = first[j].mean();
+  for (std::int64_t i = X.lo; i < X.hi; i++) {
+    double w = weights ? Moment::weight(weights + (i - X.lo) * weight_parts) : 1;
     for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-      Pair &sum = first[X.indices[k]];
-      sum.a += w * X.data[k];
-      sum.b += w;
+      second[X.indices[k]].add(X.data[k] - out.mean[X.indices[k]], w);
     }
   }
-  double count = total > 0 ? total : 1;
-  for (std::int64_t j = 0; j < n; j++) first[j].a /= count;
-  for (std::int64_t i = X.lo; i < X.hi; i++) {
-    double w = weights ? weights[i - X.lo] : 1;
-    for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-      Pair &sum = second[X.indices[k]];
-      double off = X.data[k] - first[X.indices[k]].a;
-      sum.a += w * off;
-      sum.b += w * off * off;
-    }
-  }
-  for (std::int64_t j = 0; j < n; j++) {
-    double mean = first[j].a, absent = total > first[j].b ? total - first[j].b : 0;
-    double correction = (second[j].a - absent * mean) / count;
-    double squares = second[j].b + absent * mean * mean - total * correction * correction;
-    out.mean[j] = mean + correction;
-    out.squares[j] = squares > 0 ? squares : 0;
-  }
+  for (std::int64_t j = 0; j < n; j++) store(first[j], out.mean[j], second[j], j, out);
 }
 
 template <class D, class I>
-void row_moments(Rows<D, I> X, const double *weights, double total, Sums out) {
-  double count = total > 0 ? total : 1;
+void row_moments(Rows<D, I> X, const double *weights, Sums out) {
   for (std::int64_t i = X.lo; i < X.hi; i++) {
-    double sum = 0, stored = 0, offs = 0, squares = 0;
+    Moment first;
+    Distances second;
     for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-      double w = weights ? weights[X.indices[k]] : 1;
-      sum += w * X.data[k];
-      stored += w;
+      first.add(X.data[k], weights ? weights + X.indices[k] * weight_parts : one);
     }
-    double mean = sum / count, absent = total > stored ? total - stored : 0;
+    double mean = first.mean();
     for (std::int64_t k = X.indptr[i]; k < X.indptr[i + 1]; k++) {
-      double w = weights ? weights[X.indices[k]] : 1, off = X.data[k] - mean;
-      offs += w * off;
-      squares += w * off * off;
+      second.add(X.data[k] - mean, weights ? Moment::weight(weights + X.indices[k] * weight_parts) : 1);
     }
-    double correction = (offs - absent * mean) / count;
-    squares += absent * mean * mean - total * correction * correction;
-    out.mean[i - X.lo] = mean + correction;
-    out.squares[i - X.lo] = squares > 0 ? squares : 0;
+    store(first, mean, second, i - X.lo, out);
   }
 }
 
@@ -256,6 +272,20 @@ void outer(Rows<D, I> X, const double *weights, std::int64_t n, double *G) {
       for (std::int64_t l = 0; l <= k; l++) row[j[l]] += a * double(x[l]);
     }
   }
+}
+
+template <class I>
+bool sound(const I *indices, const I *indptr, std::int64_t lo, std::int64_t hi, std::int64_t n) {
+  typedef typename std::make_unsigned<I>::type Unsigned;
+  bool ascending = true;
+  for (std::int64_t i = lo; i < hi; i++) ascending &= indptr[i] <= indptr[i + 1];
+  if (!ascending) return false;
+  Unsigned largest = 0;
+  for (std::int64_t k = indptr[lo]; k < indptr[hi]; k++) {
+    Unsigned j = indices[k];  // a negative one is large
+    largest = j > largest ? j : largest;
+  }
+  return indptr[lo] == indptr[hi] || (n > 0 && largest <= Unsigned(n - 1));
 }
 
 template <class D, class I>
@@ -322,7 +352,14 @@ Statistics<D, I> Tables<ISA>::statistics() {
   return {moments<D, I>, row_moments<D, I>, column_squares<D, I>, outer<D, I>, inspect<D, I>};
 }
 
+template <>
+template <class I>
+Sound<I> Tables<ISA>::sound() {
+  return shiftsvd::sound<I>;
+}
+
 #define SHIFTSVD_FOR_INDEX(I)                                   \
+  template Sound<I> Tables<ISA>::sound();                       \
   template Products<float, float, I> Tables<ISA>::products();   \
   template Products<float, double, I> Tables<ISA>::products();  \
   template Products<double, float, I> Tables<ISA>::products();  \

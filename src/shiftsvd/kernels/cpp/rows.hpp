@@ -8,7 +8,7 @@
 
 namespace shiftsvd {
 
-// Rows lo to hi of a CSR matrix. Indices are sound: they were checked before they came here.
+// Rows lo to hi of a CSR matrix. Indices are sound: the module checks them in every call.
 template <class D, class I>
 struct Rows {
   const D *data;
@@ -38,9 +38,15 @@ struct Shift {
   const double *weights;  // of the rows lo to hi
 };
 
-// What moments of columns and rows need, all in double.
+// A weight is the sum of so many parts, each of which can be added up without rounding but the last.
+constexpr int weight_parts = 3;
+
+// Of the stored entries of each column, or of each row: the parts of their weights added up (weight_parts for each),
+// their mean, by how much that was rounded, and the weighted squares of their distances from the mean.
 struct Sums {
+  double *stored;
   double *mean;
+  double *correction;
   double *squares;
 };
 
@@ -63,10 +69,10 @@ struct Products {
 
 template <class D, class I>
 struct Statistics {
-  // Mean of each column over the rows, absent entries being zeros, and the squared distances from it.
-  void (*moments)(Rows<D, I>, std::int64_t n, const double *weights, double total, Sums);
-  // The same of each row over n columns; `weights` belong to the columns.
-  void (*row_moments)(Rows<D, I>, const double *weights, double total, Sums);
+  // Moments of the stored entries of each column; `weights` are parts for each row (null: ones).
+  void (*moments)(Rows<D, I>, std::int64_t n, const double *weights, Sums);
+  // The same of each row; `weights` are parts for each column.
+  void (*row_moments)(Rows<D, I>, const double *weights, Sums);
   // squares_j += sum_i w_i (x_ij^2 - 2 x_ij (L R^T)_ij) over the stored entries
   void (*column_squares)(Rows<D, I>, const double *weights, const double *left, const double *right, std::int64_t rank,
                          double *squares);
@@ -80,6 +86,11 @@ template <class T>
 using Subtract = void (*)(const T *X, std::int64_t stride, std::int64_t rows, std::int64_t n, const double *L,
                           const double *Rt, std::int64_t rank, T *out);
 
+// Whether rows lo to hi follow each other and their indices are in 0..n-1, given that indptr[lo] and indptr[hi] are
+// sound: the arrays belong to the caller, who may have changed them since they were checked.
+template <class I>
+using Sound = bool (*)(const I *indices, const I *indptr, std::int64_t lo, std::int64_t hi, std::int64_t n);
+
 template <class Isa>
 struct Tables {
   template <class D, class T, class I>
@@ -88,6 +99,8 @@ struct Tables {
   static Statistics<D, I> statistics();
   template <class T>
   static Subtract<T> subtract();
+  template <class I>
+  static Sound<I> sound();
 };
 
 }  // namespace shiftsvd

@@ -1,14 +1,16 @@
 """Arrays in which NaN is a missing entry."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, cast
 
 import numpy as np
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dense import DenseRows
+from shiftsvd.kernels import ordered
 from shiftsvd.missing.gaps.base import HeldGaps, is_missing
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Moments, Vector, of_observed
 from shiftsvd.operators import Adjoint, LowRank, Operator, Panel
 
 
@@ -34,6 +36,14 @@ class ArrayGaps(HeldGaps):
     def absent_below(self, w: Vector) -> Vector:
         """Weights of the rows in which each column is missing, added up block by block."""
         return np.asarray(sum(w[lo:hi] @ is_missing(self.X[lo:hi]) for lo, hi in self.row_blocks()))
+
+    def observed_moments(self, w: Vector) -> Moments:
+        """Moments of the rows, block after block."""
+
+        def part(rows: Rows) -> Moments:
+            return of_observed(self.X[slice(*rows)].astype(self.dtype, copy=False), w[slice(*rows)])
+
+        return reduce(Moments.merge, ordered(part, self.row_blocks(), self.n_threads))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """Rows of the array are as wide as they are."""

@@ -1,17 +1,15 @@
 """Gaps: a matrix of which some entries are missing, whatever it is stored in."""
 
 from abc import ABC, abstractmethod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.generic import unshifted
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.not_finite import Found, NotFinite
-from shiftsvd.kernels.groups import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, repeated
+from shiftsvd.operators import LowRank, Operator, Panel
 
 # Observed entries that are kept back to choose a setting: a tenth of them, and no more than tell two settings apart.
 TENTH, HIDDEN = 0.1, 100_000
@@ -74,25 +72,17 @@ class Gaps(ABC):
         """How many entries are missing; one pass."""
         return round(float(self.absent_below(np.ones(self.shape[0])).sum()))
 
-    @unwarned
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the observed entries of each column; `count` has one entry a column. Two passes."""
-        m, n = self.shape
-        w = np.ones(m) if weights is None else weights
-        total = float(w.sum())
-        count = total - self.absent_below(w)
-        if not np.all(count > 0):
-            raise _nothing_observed(np.flatnonzero(~(count > 0)), m)
-        mean = self.filled(repeated(np.zeros(n), m)).moments(weights).mean * (total / count)
-        # Squares about the means: what stands for a missing entry adds nothing to them.
-        A = self.filled(repeated(mean, m))
-        off = A.moments(weights)
-        # Of residuals beside a shift the stored part is what is left of the observed entries.
-        M2 = unshifted(A)[0].column_squares(weights) if off.M2 is None else off.M2
-        assert M2 is not None
-        # Means are rounded as sums over all rows are, however few entries of a column are observed.
-        constant = M2 <= count * (m * np.finfo(np.float64).eps * np.abs(mean)) ** 2
-        return Moments(cast("float", count), mean, np.where(constant, 0, M2))
+        """Moments of the observed entries of each column; `count` has one entry a column. One pass."""
+        moments = self.observed_moments(np.ones(self.shape[0]) if weights is None else weights)
+        nothing = ~(np.asarray(moments.count) > 0)
+        if nothing.any():
+            raise _nothing_observed(np.flatnonzero(nothing), self.shape[0])
+        return moments
+
+    @abstractmethod
+    def observed_moments(self, w: Vector) -> Moments:
+        """Moments of the observed entries with these weights of the rows, counts of 0 where there are none."""
 
 
 class HeldGaps(Gaps):

@@ -1,6 +1,7 @@
 """Files in which NaN is a missing entry, filled as they are read."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from hashlib import blake2b
 from typing import Any
 
@@ -14,7 +15,7 @@ from shiftsvd.backends.validation import sound_structure
 from shiftsvd.missing.gaps.array import ArrayGaps, Patched
 from shiftsvd.missing.gaps.base import TENTH, Gaps, Hidden
 from shiftsvd.missing.gaps.sparse import StoredGaps
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
 
@@ -40,6 +41,12 @@ class FileGaps(Gaps):
     def absent_below(self, w: Vector) -> Vector:
         """Weights of the rows in which each column is missing, in one read of the file."""
         return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.X.blocks()))
+
+    def observed_moments(self, w: Vector) -> Moments:
+        """Moments of the rows of the file, in one read."""
+        parts = self.X._each(lambda rows: self._read(*rows).observed_moments(w[slice(*rows)]))
+        merged: Moments = reduce(Moments.merge, (part for _, part in parts))
+        return merged
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """Blocks of rows, as the file is cut."""

@@ -1,15 +1,20 @@
 """Dask arrays in which NaN is a missing entry, filled in the tasks that read them."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
+from dask import delayed
 
 from shiftsvd.backends.blocked import Rows
 from shiftsvd.backends.dask.rows import dask_operator
+from shiftsvd.kernels import threads
+from shiftsvd.missing.gaps.array import ArrayGaps
 from shiftsvd.missing.gaps.base import HeldGaps
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
 
@@ -38,6 +43,19 @@ class LazyGaps(HeldGaps):
     def absent_below(self, w: Vector) -> Vector:
         """Weights of the rows in which each column is missing; one read."""
         return np.asarray((self._rows(np.asarray(w, np.float64)) @ self._missing((0, self.shape[0]))).compute())
+
+    def observed_moments(self, w: Vector) -> Moments:
+        """Moments of the chunks, merged on the workers; one read."""
+        ends = np.cumsum(self.X.chunks[0])
+        of_rows = [w[hi - size : hi] for hi, size in zip(ends, self.X.chunks[0], strict=True)]
+        of_chunk, merge = delayed(_observed, pure=False), delayed(Moments.merge, pure=False)
+        parts = (
+            [of_chunk(chunk, own) for chunk, own in zip(column, of_rows, strict=True)]
+            for column in self.X.to_delayed().T
+        )
+        found = dask.compute(*(reduce(merge, column) for column in parts))
+        count, mean, M2 = (np.concatenate([getattr(part, name) for part in found]) for name in ("count", "mean", "M2"))
+        return Moments(count, mean, M2)
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
         """The chunks of rows."""
@@ -70,6 +88,12 @@ class LazyGaps(HeldGaps):
     def _columns(self, R: Any) -> Any:
         """A panel with a row for each column of the array, cut as its columns are."""
         return da.from_array(R, chunks=(self.X.chunks[1], -1))
+
+
+def _observed(X: Panel, w: Vector) -> Moments:
+    """Moments of a chunk, by one thread of BLAS, like all that is done to chunks."""
+    with threads(1):
+        return ArrayGaps(X).observed_moments(w)
 
 
 def _filled(X: Panel, L: Panel, R: Panel) -> Panel:

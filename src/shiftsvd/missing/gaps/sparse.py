@@ -1,6 +1,7 @@
 """Sparse matrices with missing entries: those that are stored as NaN, or all that are not stored too."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +11,10 @@ from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.full_lines import by_rows, coordinates
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.kernels import ordered
+from shiftsvd.kernels import kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.missing.gaps.base import HeldGaps, is_missing, some
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Moments, Vector, beside_zeros, left_over, observed, weight_parts
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.runs.memory import affordable
 
@@ -40,6 +41,21 @@ class SparseGaps(HeldGaps):
         """``M^T w``, where M is 1 at missing entries and 0 elsewhere, block by block."""
         beyond = sum(self._beyond((lo, hi)).T @ w[lo:hi] for lo, hi in self._blocks())
         return np.asarray(self.unstored * w.sum() + beyond)
+
+    def observed_moments(self, w: Vector) -> Moments:
+        """Moments of the stored entries, and of zeros where these are observed, block by block."""
+        kernels = kernels_for(self.dtype)
+
+        def part(rows: Rows) -> Moments:
+            X, m = take_rows(self.X, *rows), rows[1] - rows[0]
+            seen, parts = _without_gaps(X), weight_parts(w[slice(*rows)])
+            found = kernels.moments(seen, (0, m), parts)
+            if self.unstored:
+                return observed(found)
+            stored = found[0] if seen is X else kernels.moments(X, (0, m), parts)[0]
+            return beside_zeros(observed(found), left_over(parts, m, stored))
+
+        return reduce(Moments.merge, ordered(part, self._blocks(), self.n_threads))
 
     def at(self, i: Vector, j: Vector) -> Vector:
         """The stored entries, and 0 where there is none."""
@@ -69,6 +85,15 @@ class SparseGaps(HeldGaps):
         return cut(self.shape[0], max(1, self.shape[0] * BLOCK // max(self.X.nnz, 1)))
 
 
+def _without_gaps(X: CSR) -> CSR:
+    """The stored entries that are observed; X itself where all of them are."""
+    seen = ~is_missing(X.data)
+    if seen.all():
+        return X
+    indptr = np.concatenate([[0], np.cumsum(seen)]).astype(X.indptr.dtype)[X.indptr]
+    return csr_array((X.data[seen], X.indices[seen], indptr), shape=X.shape, copy=False)
+
+
 def _at(X: CSR, i: Vector, j: Vector) -> Vector:
     """Entries (i, j); of no indices SciPy would give a sparse matrix."""
     return np.asarray(X[i, j]).ravel() if len(i) else np.empty(0, X.dtype)
@@ -87,15 +112,17 @@ class StoredGaps(SparseGaps):
 
     def filled(self, S: LowRank) -> Operator:
         """The stored values with those of S among them."""
-        return self._operator(self.patched(S))
+        return replace(self._operator(self.patched(S)), kind=self.dtype)
 
     def patched(self, S: LowRank) -> Vector:
-        """The stored values, NaN replaced by entries of S, rounded to their precision."""
+        """The stored values, NaN replaced by entries of S, which are kept in double precision, as a shift is."""
         data: Vector = self.X.data
         gaps = np.flatnonzero(is_missing(data))
         if len(gaps):
-            affordable(data.nbytes, self.memory_limit, "filling the missing entries of a sparse matrix")
-            data = data.copy()
+            dtype = np.result_type(data, S.dtype)
+            needed = len(data) * dtype.itemsize
+            affordable(needed, self.memory_limit, "filling the missing entries of a sparse matrix")
+            data = data.astype(dtype)
             data[gaps] = S.at(self._row_of(gaps), self.X.indices[gaps])
         return data
 

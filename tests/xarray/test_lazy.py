@@ -1,0 +1,58 @@
+"""Fields that are opened lazily: as few reads and as many digits as in memory, however far from zero they are."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shiftsvd as ss
+from shiftsvd.xarray import pca
+
+xarray = pytest.importorskip("xarray")
+pytest.importorskip("dask.array")
+TIMES, CELLS, FILES, LEVEL = 420, 600, 6, 280.0
+
+
+def field(seed: int) -> Any:
+    """Anomalies of some kelvins about a level far from zero, in single precision; fewer times than cells."""
+    rng = np.random.default_rng(seed)
+    amplitudes = rng.standard_normal((TIMES, 30)) * 3 * 0.8 ** np.arange(30)
+    values = LEVEL + amplitudes @ rng.standard_normal((30, CELLS)) + 0.3 * rng.standard_normal((TIMES, CELLS))
+    cells = {"lat": np.linspace(-80, 80, 20), "lon": np.arange(0, 360, 12.0)}
+    return xarray.DataArray(
+        values.reshape(TIMES, 20, 30).astype(np.float32), {"time": np.arange(TIMES), **cells}, ("time", *cells), "t2m"
+    )
+
+
+def exact(da: Any, k: int) -> Any:
+    X = da.values.reshape(TIMES, -1).astype(np.float64)
+    return np.linalg.svd(X - X.mean(axis=0), compute_uv=False)[:k]
+
+
+@pytest.mark.parametrize("k", [3, 10])
+def test_a_lazy_field_takes_as_many_passes_as_one_in_memory(k: int, tmp_path: Path) -> None:
+    da = field(k)
+    for i in range(FILES):
+        da.isel(time=slice(i * TIMES // FILES, (i + 1) * TIMES // FILES)).to_netcdf(tmp_path / f"{i}.nc")
+    with xarray.open_mfdataset(str(tmp_path / "*.nc"), combine="by_coords") as files:
+        lazy, memory = (pca(each, k, solver="lanczos", rng=0) for each in (files.t2m, da))
+    assert lazy.attrs["converged"]
+    assert lazy.attrs["n_passes"] <= 1.3 * memory.attrs["n_passes"]
+    np.testing.assert_allclose(lazy.singular_values, exact(da, k), rtol=1e-10)
+
+
+@pytest.mark.parametrize("memory_limit", [None, "4MB"])
+def test_a_file_of_few_rows_has_all_digits_with_either_basis(memory_limit: str | None, tmp_path: Path) -> None:
+    da = field(1)
+    X = da.values.reshape(TIMES, -1)
+    np.save(tmp_path / "X.npy", X)
+    A, _ = ss.io.open_matrix(tmp_path / "X.npy", stream=True, memory_limit=memory_limit)
+    solver = ss.BlockLanczos(1e-6)
+    assert solver.on_long_side(A, 10) == (memory_limit is None)
+    F = ss.svd(A, 10, shift="mean", solver=solver, rng=0)
+    memory = ss.svd(X, 10, shift="mean", solver=solver, rng=0)
+    assert F.info.converged
+    assert F.info.n_passes <= (1.3 if memory_limit is None else 2) * memory.info.n_passes
+    np.testing.assert_allclose(F.S, exact(da, 10), rtol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(F.U * memory.U, axis=0)), 1, atol=1e-5)
