@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.disk import LEAST_BLOCK, DiskRows
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
@@ -16,7 +16,7 @@ from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
-from shiftsvd.runs.memory import Resources, affordable
+from shiftsvd.runs.memory import OverLimit, Resources, affordable, parse_bytes
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
@@ -163,7 +163,7 @@ def svd(
         if not isinstance(A, Operator):
             A, moments, account = completed(A, missing, shift, k, weights, rng, penalty, max_iter)
         k = k if share is None else share
-        check_room(A, preparation, k, solver, tol, memory_limit)
+        A = planned(A, entries, k, solver, tol, memory_limit)
         prepared = preparation.learn(A, moments)
         B = prepared.of(A)
         F = decompose(B, k, solver, tol, rng, memory_limit, certify, prepared.off)
@@ -187,21 +187,33 @@ def decompose(
     return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
 
 
-def check_room(
+def planned(
     A: Operator,
-    preparation: Preparation,
+    entries: tuple[Transform, ...],
     k: int | float,
     solver: str | Solver,
     tol: float,
     memory_limit: int | str | None,
-) -> None:
-    """Refuse a fit of a file that would not keep to the limit, before the file is read for shift and scale.
+) -> Operator:
+    """Plan the reads of a file: A in blocks so small that the fit keeps to the limit, before it is read for the shift.
 
-    What these add is seen by `decompose`; so is what becomes of a matrix whose entries are changed.
+    A fit that even the smallest blocks would take beyond the limit is refused, with what those need: that does not
+    change with the limit. What shift and scale add is seen by `decompose`; so are entries that are changed.
     """
     read = A.A if isinstance(A, Adjoint) else A
-    if isinstance(read, DiskRows) and not preparation.entries:  # others may have to be read to know their costs
-        within(memory_limit, A, k, solver, tol)
+    if not isinstance(read, DiskRows) or entries:
+        return A  # others may have to be read to know their costs
+    plan = parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK)
+    while True:
+        try:
+            within(memory_limit, A, k, solver, tol)
+            return A
+        except OverLimit:
+            if plan <= LEAST_BLOCK:
+                raise
+        plan //= 2
+        read = read.in_blocks_for(plan)
+        A = replace(A, A=read) if isinstance(A, Adjoint) else read
 
 
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
@@ -210,7 +222,7 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
     fewer = "components" + ", or store the file the other way round" * bool(tall(A).costs.square_columns)
-    affordable(chosen.peak_bytes(A, count), memory_limit, what, fewer)
+    affordable(chosen.needed_bytes(A, count), memory_limit, what, fewer)
     return chosen
 
 

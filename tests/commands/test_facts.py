@@ -67,8 +67,9 @@ def test_info_says_what_a_model_holds(file: Path, tmp_path: Path) -> None:
 
 def test_estimate_says_what_the_library_says(file: Path, X: sparse.csr_array) -> None:
     facts = told("estimate", file, "-k", 5, "--solver", "lanczos")
-    expected = shiftsvd.estimate(X, 5, "lanczos", probe=True)
+    expected = shiftsvd.estimate(X, 5, "lanczos", probe=True, shift="mean")
     assert facts["peak_bytes"] == expected.peak_bytes
+    assert facts["peak_of"] == "fit"
     assert facts["n_passes"] == expected.n_passes
     assert facts["passes_range"] == list(expected.passes_range)
     assert expected.passes_range[0] <= expected.n_passes <= expected.passes_range[1]

@@ -95,7 +95,7 @@ class DiskRows(Reread):
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
         double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
-        blocks = 2 * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
+        blocks = self.source.copies * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
         working = {"working_bytes": blocks, "block_bytes": double}
         # Of some columns of a file all is read, but less is multiplied, if somebody has counted how much.
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
@@ -125,6 +125,12 @@ class DiskRows(Reread):
         for _ in ordered(lambda rows: self._block(rows).gram(V), some, self.workers):
             pass
         return (time.perf_counter() - started) * len(blocks) / len(some)
+
+    def in_blocks_for(self, memory_limit: int) -> "DiskRows":
+        """The same matrix read in the blocks that belong to another limit."""
+        return replace(
+            self, memory_limit=memory_limit, memo={n: each for n, each in self.memo.items() if n != "blocks"}
+        )
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
         """Blocks are multiplied as they are read."""

@@ -1,5 +1,7 @@
 """What a matrix holds in memory, and what that leaves of a limit for the rest of a run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -8,7 +10,7 @@ from scipy.sparse import issparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import parse_bytes
+from shiftsvd.runs.memory import OverLimit, parse_bytes
 
 
 def bytes_in_memory(A: Any) -> int:
@@ -38,3 +40,12 @@ def _parts(one: Any) -> list[Any]:
 def left_beside(A: Any, memory_limit: int | str | None) -> int | str | None:
     """What a limit leaves beside what is held; it is not nothing, which whoever needs more than that refuses."""
     return None if memory_limit is None else max(1, parse_bytes(memory_limit) - bytes_in_memory(A))
+
+
+@contextmanager
+def counted(A: Any) -> Iterator[None]:
+    """Count what is held in refusals of work that was given the rest of a limit, so that they speak of all of it."""
+    try:
+        yield
+    except OverLimit as error:
+        raise error.beside(bytes_in_memory(A)) from None

@@ -47,6 +47,7 @@ class RowSource(ABC):
     sparse: bool
     name: str
     fingerprint: str
+    copies = 2  # of a block in memory while it is read: as the file has it, and once more where it is decoded
 
     @cached_property
     def stored(self) -> int:
@@ -106,6 +107,7 @@ class Changed(RowSource):
     def __init__(self, source: RowSource, how: str) -> None:
         self.source, self.shape, self.dtype = source, source.shape, source.dtype
         self.sparse, self.stored, self.name = source.sparse, source.stored, source.name
+        self.copies = source.copies
         self._how = how
 
     @cached_property

@@ -57,10 +57,10 @@ def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n
 
 
 def bytes_the_other_way(inside: Entries) -> int:
-    """What the adjoint takes, sorted by its own rows."""
+    """What the adjoint takes, sorted by its own rows, and the copy of the indices that SciPy makes to sort them."""
     X = inside.X
     size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
-    return int(X.nnz * (size + X.indices.itemsize) + 8 * X.shape[1])
+    return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
 
 
 def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:

@@ -140,6 +140,8 @@ class SideBySide(Stacked):
 
     def __init__(self, parts: list[RowSource]) -> None:
         super().__init__(parts, "side by side:")
+        if self.sparse:  # SciPy goes by coordinates: the parts, their rows, columns and values, and the block
+            self.copies = 5
         self.shape = parts[0].shape[0], sum(part.shape[1] for part in parts)
 
     def edges(self, n_bytes: int) -> list[int]:

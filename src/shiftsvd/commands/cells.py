@@ -118,15 +118,6 @@ def look_at_other_values(pca: Any, given: Mapping[str, Any], A: Observed) -> Non
         warn_unless_counts(how, A, place_of(dict(given) | {"format": given["format_"]}, given["files"]).logged)
 
 
-def some_features(given: Mapping[str, Any], A: Operator, features: Labels | None) -> Operator:
-    """The features of one file that a fit would take; of --top-features as many, whichever."""
-    if given["top_features"] is not None:
-        return some_columns(A, np.arange(min(given["top_features"], A.shape[1])))
-    place = place_of({**given, "format": given["format_"], "stack": None}, (given["file"],))
-    _, places = _mask(given["mask"], False, place, features, A.shape[1])
-    return A if places is None else some_columns(A, places)
-
-
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
     """What the options and the columns of the files say; refused before any work."""
     place = place_of(vars(options), options.files)

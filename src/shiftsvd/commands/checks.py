@@ -100,15 +100,13 @@ def check_missing(missing: str, unobserved: bool, k: int | float | None, on_work
         raise click.UsageError("--missing is for one process; leave out --scheduler and --workers")
 
 
-def check_foreseen(given: dict[str, Any]) -> None:
-    """Refuse what `estimate` cannot foresee, or not beside each other."""
-    if given["missing"] == "em":
+def check_foreseen(options: Any) -> None:
+    """Raise `UsageError` for options whose memory cannot be predicted."""
+    if options.missing == "em":
         raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
-    if given["missing"] != "error" and given["mask"] not in (None, "none"):
-        raise click.UsageError("--mask needs data without gaps; leave out --missing")
-    if given["missing"] != "error" and given["top_features"] is not None:
-        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
-    check_preprocess(given["preprocess"], given["missing"])
+    for name in ("device", "scheduler", "workers"):
+        if getattr(options, name) is not None:
+            raise click.UsageError(f"estimate is of one process on the host; leave out --{name}")
 
 
 def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | None = None) -> None:

@@ -1,44 +1,33 @@
-"""`shiftsvd estimate`: what a fit will take, before it is begun."""
+"""`shiftsvd estimate`: predict the memory, passes and time of a fit."""
 
 from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, columns, options
+from shiftsvd.commands import checks
+from shiftsvd.commands.fit import asked, options_of_fit
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
 \b
-Example:
+Examples:
   shiftsvd estimate counts.h5ad -k 10
+  shiftsvd estimate counts.h5ad -k 10 --preprocess log-normalize --memory 1G -o cells/
 """
 
 
 @click.command(cls=Subcommand, epilog=EPILOG)
-@click.argument("file", type=options.MATRIX)
-@options.components
-@options.preprocess
-@options.mask
-@options.top_features
-@options.inside
-@columns.table
-@options.missing_mean
-@options.solver
-@options.tol
-@options.resources
-@options.as_json
-@options.talk
+@options_of_fit
 def estimate(**given: Any) -> None:
-    """Say what a fit will take.
+    """Predict the memory, passes and time of a fit.
 
-    The memory beyond the data, what is held of them, what the program itself takes, the number of reads of FILE, and
-    the time of one, from a short probe. With --top-features the reads that rank the features are among them.
+    The options are those of `shiftsvd fit`: put "estimate" in the place of "fit". Nothing is decomposed or written. The
+    memory is that of the data that are held, of the work beside them, and of the program; the time of a read comes
+    from a short probe. With --top-features the reads that rank the features are among the passes.
     """
-    checks.check_format(given["file"], given["format_"])
-    checks.shares(given["k"], given["solver"])
-    checks.check_choice(given["mask"], given["top_features"])
-    checks.check_foreseen(given)
-    given["choices"] = columns.chosen(given)
-    from shiftsvd.commands.facts import estimated, lines
+    options = asked(given)
+    checks.check_foreseen(options)
+    from shiftsvd.commands.facts import lines
+    from shiftsvd.commands.predicting import estimated
 
-    click.echo(lines(estimated(given), given["json_out"]))
+    click.echo(lines(estimated(options), options.json_out))

@@ -1,4 +1,4 @@
-"""What `info` and `estimate` say: of the installation, of a matrix, of a model, of a fit to come."""
+"""What `info` says: of the installation, of a matrix, of a model."""
 
 import json
 import platform
@@ -10,29 +10,19 @@ import numpy as np
 
 from shiftsvd.backends.device.moving import devices
 from shiftsvd.backends.device.repeating import products
-from shiftsvd.backends.holding import bytes_in_memory, left_beside
-from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands import projecting
-from shiftsvd.commands.cells import some_features
-from shiftsvd.commands.checks import within
 from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import as_given, where
-from shiftsvd.commands.ranking import foreseen_ranking
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.io import Names
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.counting import n_missing
-from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.model_file import describe
-from shiftsvd.operators import Operator, repeated
-from shiftsvd.runs.memory import PROGRAM
 from shiftsvd.runs.plain import plain
-from shiftsvd.solvers import estimate
 
 Facts = dict[str, Any]
 COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which takes a read of all of it
@@ -149,39 +139,3 @@ def model(file: str) -> Facts:
 def _plain(value: Any) -> Any:
     """A setting that JSON knows, else its text."""
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def _foreseen(given: dict[str, Any]) -> tuple[Operator, Names]:
-    """The matrix that would be decomposed, with the means in place of what is missing, and its names."""
-    resources = {"n_threads": given["threads"], "memory_limit": given["memory"]}
-    if given["missing"] == "error":
-        return open_chosen(given["file"], given["choices"], **where(given), **resources)
-    gaps, names = open_with_gaps(given["file"], choices=given["choices"], **where(given), **resources)
-    with named(names.features):
-        return gaps.filled(repeated(gaps.moments().mean, gaps.shape[0])), names
-
-
-def estimated(given: dict[str, Any]) -> Facts:
-    """What a fit will take."""
-    A, names = _foreseen(given)
-    reads, ranking = (0, 0) if given["top_features"] is None else foreseen_ranking(A)
-    A = some_features(given, A, names.features)
-    k = within(given["k"], A.shape, given["file"])
-    how = {name: given[name] for name in ("tol", "preprocess")}
-    foreseen = estimate(A, k, given["solver"], probe=True, memory_limit=left_beside(A, given["memory"]), **how)
-    seconds = foreseen.seconds_per_pass
-    return {
-        "file": given["file"],
-        "samples": A.shape[0],
-        "features": A.shape[1],
-        "preprocess": list(given["preprocess"]) or None,
-        "solver": repr(foreseen.solver),
-        "reason": foreseen.solver.reason or None,
-        "peak_bytes": max(foreseen.peak_bytes, ranking),
-        "held_bytes": bytes_in_memory(A),
-        "program_bytes": PROGRAM,
-        "n_passes": foreseen.n_passes + reads,
-        "passes_range": [n + reads for n in foreseen.passes_range],
-        "seconds_per_pass": seconds,
-        "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
-    }

@@ -1,12 +1,15 @@
 """`shiftsvd fit`: principal components of a file."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from shiftsvd.commands import checks, columns, options, selecting, spreadsheet
 from shiftsvd.commands.headings import under
 from shiftsvd.commands.running import Subcommand
+
+if TYPE_CHECKING:
+    from shiftsvd.commands.asked import Fit
 
 EPILOG = """
 \b
@@ -29,103 +32,163 @@ Examples:
 NEED_FOLDER = ("--scan", "--scores", "--anndata", "--report", "--components", "--label-column")
 
 
+# In the order of the long help. `estimate` takes the same, so that the line of a fit needs another first word only.
+OPTIONS: Final = (
+    click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True),
+    options.stack,
+    options.components,
+    options.inside,
+    columns.table,
+    columns.label_column,
+    under(
+        "Genotypes",
+        click.option(
+            "--chromosomes",
+            type=click.Choice(options.CHROMOSOMES),
+            help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  "
+            "[default: autosomes]",
+        ),
+    ),
+    selecting.filters,
+    options.preprocess,
+    options.trust_values,
+    options.top_features,
+    under(
+        "Features",
+        click.option(
+            "--flavor",
+            type=click.Choice(options.FLAVORS),
+            help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
+            "variances of raw counts, or of their residuals.  "
+            "[default: seurat; pearson_residuals with --preprocess pearson]",
+        ),
+        click.option(
+            "--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."
+        ),
+    ),
+    options.mask,
+    options.regressed,
+    under(
+        "Preparation",
+        click.option(
+            "--shift",
+            type=click.Choice(["mean", "none"]),
+            default="mean",
+            show_default=True,
+            help="What is subtracted.",
+        ),
+        click.option(
+            "--scale",
+            type=click.Choice(options.SCALES),
+            metavar=f"[{'|'.join(options.SCALES)}]",
+            help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
+            "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
+        ),
+    ),
+    under(
+        "Preparation",
+        click.option(
+            "--weights",
+            type=click.Choice(["coslat", "none"]),
+            help="Of a NetCDF field: multiply cells by the root of the cosine of their latitude, so that equal areas "
+            "weigh alike.  [default: none, with a notice]",
+        ),
+    ),
+    options.missing,
+    options.solver,
+    options.tol,
+    under(
+        "Components",
+        click.option(
+            "--certify/--no-certify", default=None, help="Bound errors also where the solver does not, as randomized."
+        ),
+        click.option(
+            "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits."
+        ),
+    ),
+    options.resources,
+    options.device,
+    options.workers,
+    under(
+        "Resources",
+        click.option(
+            "--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill."
+        ),
+    ),
+    under(
+        "Output",
+        click.option(
+            "-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"
+        ),
+        click.option(
+            "--scores",
+            type=click.Choice(["parquet", "csv", "npy", "none"]),
+            help="Kind of scores file.  [default: csv for a CSV or TSV, else parquet if pyarrow is there]",
+        ),
+        click.option(
+            "--components",
+            type=click.Choice(["csv", "parquet", "none"]),
+            help="Kind of components file; the model has the same numbers.  "
+            "[default: csv; none above 10 million numbers]",
+        ),
+        click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens."),
+        click.option(
+            "--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]"
+        ),
+    ),
+    options.dtype,
+    options.as_json,
+    options.force,
+    spreadsheet.option,
+    options.progress,
+    options.talk,
+)
+
+
+def options_of_fit(command: Any) -> Any:
+    """Declare the files and all options of `fit`."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def asked(given: dict[str, Any]) -> "Fit":
+    """Validate the options, alone and beside each other, before anything is read."""
+    checks.check_stack(given["files"], given["stack"], given["join"])
+    file = given["files"][0]
+    checks.check_format(file, given["format_"])
+    checks.shares(given["k"], given["solver"])
+    if file == "-" and given["checkpoint"]:
+        raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
+    if file == "-" and given["label_column"]:
+        raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
+    checks.check_device(given)
+    checks.check_workers(given["scheduler"], given["workers"], file)
+    on_workers = not (given["scheduler"] is None and given["workers"] is None)
+    checks.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
+    checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
+    given["filters"] = selecting.taken(given)
+    checks.check_cells(given)
+    checks.check_weights(given)
+    if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
+        from shiftsvd.commands.ranking import check_top_features
+
+        check_top_features(given)
+    given |= {name: given[name] or () for name in ("covariates", "groups")}
+    given |= checks.completion_of(given["missing"], given["penalty"], given["max_iter"])
+    named = {name: given[name[2:].replace("-", "_")] for name in NEED_FOLDER}
+    if given["out"] is None and any(named.values()):
+        raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
+    given["choices"] = columns.chosen(given)
+    from shiftsvd.commands.asked import Fit
+
+    for name in ("verbose", "format_"):
+        given[name.rstrip("_")] = given.pop(name)
+    return Fit(**given)
+
+
 @click.command(cls=Subcommand, epilog=EPILOG)
-@click.argument("files", metavar="FILE...", type=options.MATRIX, nargs=-1, required=True)
-@options.stack
-@options.components
-@options.inside
-@columns.table
-@columns.label_column
-@under(
-    "Genotypes",
-    click.option(
-        "--chromosomes",
-        type=click.Choice(options.CHROMOSOMES),
-        help="Of a .bed: leave out X, Y, XY, MT and 23 to 26, or nothing, as for other species.  [default: autosomes]",
-    ),
-)
-@selecting.filters
-@options.preprocess
-@options.trust_values
-@options.top_features
-@under(
-    "Features",
-    click.option(
-        "--flavor",
-        type=click.Choice(options.FLAVORS),
-        help="How they are ranked, as scanpy does: dispersions of logarithms (of --preprocess log-normalize), "
-        "variances of raw counts, or of their residuals.  "
-        "[default: seurat; pearson_residuals with --preprocess pearson]",
-    ),
-    click.option("--batch", metavar="COLUMN", help="A column of obs: they are ranked in each batch, and most decide."),
-)
-@options.mask
-@options.regressed
-@under(
-    "Preparation",
-    click.option(
-        "--shift", type=click.Choice(["mean", "none"]), default="mean", show_default=True, help="What is subtracted."
-    ),
-    click.option(
-        "--scale",
-        type=click.Choice(options.SCALES),
-        metavar=f"[{'|'.join(options.SCALES)}]",
-        help="Divide features by their standard deviation (also alone: --scale), by its root, or variants by "
-        "sqrt(2 p (1 - p)), p their frequency.  [default: none; patterson for .bed]",
-    ),
-)
-@under(
-    "Preparation",
-    click.option(
-        "--weights",
-        type=click.Choice(["coslat", "none"]),
-        help="Of a NetCDF field: multiply cells by the root of the cosine of their latitude, so that equal areas weigh "
-        "alike.  [default: none, with a notice]",
-    ),
-)
-@options.missing
-@options.solver
-@options.tol
-@under(
-    "Components",
-    click.option(
-        "--certify/--no-certify", default=None, help="Bound errors also where the solver does not, as randomized."
-    ),
-    click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The same seed, the same bits."
-    ),
-)
-@options.resources
-@options.device
-@options.workers
-@under(
-    "Resources",
-    click.option(
-        "--checkpoint", type=click.Path(file_okay=False), help="Folder; the same command goes on after a kill."
-    ),
-)
-@under(
-    "Output",
-    click.option("-o", "--out", type=click.Path(file_okay=False), help="Folder.  [default: print, and write nothing]"),
-    click.option(
-        "--scores",
-        type=click.Choice(["parquet", "csv", "npy", "none"]),
-        help="Kind of scores file.  [default: csv for a CSV or TSV, else parquet if pyarrow is there]",
-    ),
-    click.option(
-        "--components",
-        type=click.Choice(["csv", "parquet", "none"]),
-        help="Kind of components file; the model has the same numbers.  [default: csv; none above 10 million numbers]",
-    ),
-    click.option("--anndata", is_flag=True, help="Also fit.h5ad, which scanpy opens."),
-    click.option("--report/--no-report", default=None, help="Also report.html.  [default: if the packages are there]"),
-)
-@options.dtype
-@options.as_json
-@options.force
-@spreadsheet.option
-@options.progress
-@options.talk
+@options_of_fit
 def fit(**given: Any) -> None:
     """Find the principal components of a file.
 
@@ -161,35 +224,7 @@ def fit(**given: Any) -> None:
     chromosome, name and place, samples by name, --mind, --geno, --hwe, --maf, --unrelated, --indep-pairwise. What
     each removed is told on stderr, and in result.json.
     """
-    checks.check_stack(given["files"], given["stack"], given["join"])
-    file = given["files"][0]
-    checks.check_format(file, given["format_"])
-    checks.shares(given["k"], given["solver"])
-    if file == "-" and given["checkpoint"]:
-        raise click.UsageError("--checkpoint needs a file that is there again when the command is repeated")
-    if file == "-" and given["label_column"]:
-        raise click.UsageError("--label-column is read by itself, and needs a file: standard input is gone by then")
-    checks.check_device(given)
-    checks.check_workers(given["scheduler"], given["workers"], file)
-    on_workers = not (given["scheduler"] is None and given["workers"] is None)
-    checks.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
-    checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
-    given["filters"] = selecting.taken(given)
-    checks.check_cells(given)
-    checks.check_weights(given)
-    if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
-        from shiftsvd.commands.ranking import check_top_features
-
-        check_top_features(given)
-    given |= {name: given[name] or () for name in ("covariates", "groups")}
-    given |= checks.completion_of(given["missing"], given["penalty"], given["max_iter"])
-    named = {name: given[name[2:].replace("-", "_")] for name in NEED_FOLDER}
-    if given["out"] is None and any(named.values()):
-        raise click.UsageError(f"{next(name for name in named if named[name])} needs a folder: -o out/")
-    given["choices"] = columns.chosen(given)
-    from shiftsvd.commands.asked import Fit
+    options = asked(given)
     from shiftsvd.commands.fitting import run
 
-    for name in ("verbose", "format_"):
-        given[name.rstrip("_")] = given.pop(name)
-    run(Fit(**given))
+    run(options)

@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends.device.moving import HOST, moved
-from shiftsvd.backends.holding import left_beside
+from shiftsvd.backends.holding import counted, left_beside
 from shiftsvd.backends.not_finite import named
 from shiftsvd.commands import components, genotypes, manifest
 from shiftsvd.commands.advice import advise_scale
@@ -37,12 +37,13 @@ from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import spare
+from shiftsvd.runs.memory import release, spare
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver
-from shiftsvd.solvers.auto import solver_named
+from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
+from shiftsvd.solvers.certify import certificate_bytes
 from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.transforms.named import as_transforms
 
@@ -63,6 +64,7 @@ def run(options: Fit) -> None:
     look_at_fields(options, A)
     k = within(options.k, (A.shape[0], min(known.width, options.top_features or known.width)), options.file)
     colors = label_of(options, A.shape[0])
+    release()
     with ExitStack() as stack:
         stack.enter_context(workers(options.scheduler, options.workers))
         stack.enter_context(named(names.features))
@@ -72,14 +74,17 @@ def run(options: Fit) -> None:
             stack.enter_context(checkpoint(options.checkpoint, options.identity))
         stack.enter_context(outputs)  # ends before the checkpoint does: what cannot be written can be written later
         with listening(listen):
-            if options.top_features:
-                known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
-            pca = fitted(A, names, k, options, known)
+            with counted(A):
+                if options.top_features:
+                    known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
+                pca = fitted(A, names, k, options, known)
             advise_scale(A, names, asked)
             components.settled(pca, options, outputs, paths)
+            release()
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
             drawn = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
             told = Told.of(cohort, pca, A, options) if cohort is not None and isinstance(A, Operator) else None
+        release()
         pca.set_params(missing=options.missing_later)
         if options.filled:
             assert cohort is not None
@@ -110,7 +115,7 @@ def tell(result: Result, options: Fit) -> None:
 def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
     """The components, with bounds of their errors."""
     memory = left_beside(A, options.memory)
-    solver = _solver(known.taken(A), k, options, memory)
+    solver = solver_of(known.taken(A), k, options, memory)
     pca = PCA(
         k,
         preprocess=known.entries(as_transforms(options.preprocess)) or None,
@@ -175,7 +180,7 @@ def _judged(info: Info, last: float, tol: float) -> Info:
     return replace(info, converged=not late and complete and info.completed is not False)
 
 
-def _solver(given: Observed, k: int | float, options: Fit, memory: int | str | None) -> SolverName | Solver:
+def solver_of(given: Observed, k: int | float, options: Fit, memory: int | str | None) -> SolverName | Solver:
     """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
@@ -183,8 +188,8 @@ def _solver(given: Observed, k: int | float, options: Fit, memory: int | str | N
     LOG.info("%s, %d x %d: %s; %s", options.file, *A.shape, named, named.reason or "as asked for")
     if isinstance(named, BlockLanczos | Gram):
         return options.solver
-    # Both factors and their products are held for that, in double precision: half of the limit at most. What is free
-    # does not matter: the same command does the same again, which it must to go on from a checkpoint.
-    count = k if isinstance(k, int) else min(A.shape)
-    room = spare(6 * 8 * count * sum(A.shape), memory or ROOM)
-    return replace(named, certify=room if options.certify is None else options.certify)
+    # What is free does not matter: the same command does the same again, which it must to go on from a checkpoint.
+    room = spare(certificate_bytes(A, asked_for(A, k)), memory or ROOM)
+    solver = replace(named, certify=room if options.certify is None else options.certify)
+    object.__setattr__(solver, "reason", named.reason)
+    return solver

@@ -186,18 +186,15 @@ trust_values = under(
 )
 
 
-def _missing(told: str) -> Any:
-    """The treatment of missing entries."""
-    return click.option("--missing", type=click.Choice(MISSING), default="error", show_default=True, help=told)
-
-
-missing_mean = under(
-    "Missing entries",
-    _missing("As in fit; the steps of em are as many as the gaps ask for, and cannot be foreseen."),
-)
 missing = under(
     "Missing entries",
-    _missing("What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries."),
+    click.option(
+        "--missing",
+        type=click.Choice(MISSING),
+        default="error",
+        show_default=True,
+        help="What NaN stand for: nothing, they are refused; the mean; a model fitted to the other entries.",
+    ),
     click.option("--unobserved", is_flag=True, help="What a sparse file does not store is missing too, as in ratings."),
     click.option(
         "--penalty",

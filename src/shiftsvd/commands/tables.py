@@ -15,7 +15,7 @@ from shiftsvd.runs.plain import plain
 
 Block = np.ndarray[Any, Any]
 # Numbers of a part that is written at once: as text, a hundred bytes each.
-ENTRIES: Final = 2**20
+ENTRIES: Final = 2**18
 Write = Callable[[int, Block], None]  # first row, rows from there on; called in order
 
 

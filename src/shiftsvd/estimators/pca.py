@@ -13,7 +13,7 @@ from shiftsvd.estimators.likelihood import minka_rank
 from shiftsvd.estimators.native import fitted_natively
 from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.front import accuracy, check_complete, check_room, decompose
+from shiftsvd.front import accuracy, check_complete, decompose, planned
 from shiftsvd.missing import completed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
@@ -229,7 +229,7 @@ class PCA(BatchPCA):
         check_solver(solver, k)
         A, moments, account = completed(A, self.missing, self.shift, k, weights, rng, self.penalty, self.max_iter)
         count = min(shape) if k == "mle" else k or 1
-        check_room(A, preparation, count, solver, tol, self.memory_limit)
+        A = planned(A, preparation.entries, count, solver, tol, self.memory_limit)
         prepared = preparation.learn(A, moments)
         B, (variance, unit) = prepared.of(A), prepared.total_variance
         F = decompose(B, count, solver, tol, rng, self.memory_limit, off=prepared.off)

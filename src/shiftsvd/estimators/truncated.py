@@ -13,7 +13,7 @@ from shiftsvd.estimators.extremes import in_range
 from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
 from shiftsvd.estimators.settings import random_generator, tolerance
 from shiftsvd.estimators.threaded import as_one_fit
-from shiftsvd.front import accuracy, check_room, decompose
+from shiftsvd.front import accuracy, decompose, planned
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.operators import Operator, Panel
@@ -149,7 +149,7 @@ class TruncatedSVD(Components):
         solver, rng = self._solver(), random_generator(self.random_state)
         check_solver(solver, k)
         preparation = Preparation(entries=entries, tol=accuracy(solver, tol))
-        check_room(A, preparation, k, solver, tol, self.memory_limit)
+        A = planned(A, preparation.entries, k, solver, tol, self.memory_limit)
         prepared = preparation.learn(A)
         B = prepared.of(A)
         centred = Preparation("mean").learn(B)

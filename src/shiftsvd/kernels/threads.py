@@ -183,8 +183,10 @@ def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_thread
     """
     source = iter(blocks)
     ahead = list(islice(source, 2))
+    is_one = len(ahead) < 2
     source = chain(ahead, source)
-    if n_threads == 1 or len(ahead) < 2:
+    del ahead  # nobody holds the first blocks once they are done
+    if n_threads == 1 or is_one:
         yield from (_alone(function, block) for block in source)
         return
     waiting: deque[_Task[Block, Part]] = deque()

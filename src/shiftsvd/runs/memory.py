@@ -1,5 +1,7 @@
 """Memory: sizes as people write them, what is free, what may be taken, and how much a process has grown."""
 
+import ctypes
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -37,9 +39,13 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
 
 
 def beyond(needed: float, limit: int) -> str:
-    """What is needed beside the limit that it passes, with digits enough to tell them apart."""
-    digits = next((each for each in range(3, 9) if shown_bytes(needed, each) != shown_bytes(limit, each)), 9)
-    return f"{shown_bytes(needed, digits)}, more than the limit of {shown_bytes(limit, digits)}"
+    """What is needed, rounded up so that it is enough as a limit, beside the limit, with digits to tell them apart."""
+    for digits in range(3, 9):
+        unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
+        enough = math.ceil(needed / unit) * unit if unit > 1 else needed
+        if shown_bytes(enough, digits) != shown_bytes(limit, digits):
+            break
+    return f"{shown_bytes(enough, digits)}, more than the limit of {shown_bytes(limit, digits)}"
 
 
 def available_memory() -> int | None:
@@ -74,11 +80,23 @@ def spare(needed: float, memory_limit: int | str | None) -> bool:
     return limit is None or needed <= limit
 
 
+class OverLimit(ValueError):
+    """More memory is needed than the limit allows."""
+
+    def __init__(self, needed: int, limit: int, what: str, fewer: str) -> None:
+        super().__init__(f"{what} needs about {beyond(needed, limit)}; raise memory_limit or ask for fewer {fewer}")
+        self.needed, self.limit, self.what, self.fewer = needed, limit, what, fewer
+
+    def beside(self, held: int) -> "OverLimit":
+        """Count what is held in both: for callers whose own limit includes the data."""
+        return OverLimit(self.needed + held, self.limit + held, self.what, self.fewer)
+
+
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
     """Refuse a step that would pass the memory limit (default: half of the available memory)."""
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
-        raise ValueError(f"{what} needs about {beyond(needed, limit)}; raise memory_limit or ask for fewer {fewer}")
+        raise OverLimit(needed, limit, what, fewer)
 
 
 @dataclass(frozen=True)
@@ -108,11 +126,37 @@ class MemoryWatch:
             return None
         return (peak - self._start) * 1024
 
+    def passed(self) -> int:
+        """Bytes by which the peak since the start is above what there is now; 0 where it is not known."""
+        (now,), growth = _of_process("VmRSS"), self.growth()
+        if now is None or growth is None or self._start is None:
+            return 0
+        return max(growth - (now - self._start) * 1024, 0)
+
 
 def peak_bytes() -> int | None:
     """The most memory that this process has had, where the system tells."""
     (peak,) = _of_process("VmHWM")
     return None if peak is None else peak * 1024
+
+
+def own_bytes() -> int | None:
+    """Return the memory that this process has for itself, without files such as libraries, where the system tells."""
+    (own,) = _of_process("RssAnon")
+    return None if own is None else own * 1024
+
+
+def release() -> None:
+    """Give memory that was freed back to the system, which the allocators of C and of Arrow keep for later use.
+
+    Without it each stage of a command would begin with what the largest one before it has left behind.
+    """
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+        if trim is not None:
+            trim(0)
 
 
 def _of_process(*names: str) -> list[int | None]:

@@ -8,7 +8,7 @@ from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers.base import TOL, Solver, check_rank
-from shiftsvd.solvers.cost import Cost, Work
+from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.exact import Exact
 from shiftsvd.solvers.foreseeing import counted_passes, timed_pass
 from shiftsvd.solvers.gram import Gram
@@ -146,8 +146,8 @@ class Estimate:
     solver : Solver
         With its ``reason`` if it was chosen automatically.
     peak_bytes : int
-        Memory beyond X that holding the operator, the solver, and the right singular vectors takes. Weights take some
-        six numbers a row more, and groups up to five for each row and group and two for each column and group.
+        Memory beyond X that holding the operator, the solver, and the right singular vectors takes. Groups and
+        covariates take up to five numbers more for each row and group, and two for each column and group.
     n_passes : int
         Reads of the data that are expected.
     passes_range : (int, int)
@@ -184,6 +184,8 @@ def estimate(
     tol: float = TOL,
     probe: bool = False,
     preprocess: Preprocess | None = None,
+    shift: Any = None,
+    sample_weight: Any = None,
     memory_limit: int | str | None = None,
 ) -> Estimate:
     """The memory and passes that `svd` and `PCA` need for k components of X.
@@ -191,7 +193,7 @@ def estimate(
     Parameters
     ----------
     X : Operator, or anything that `as_operator` takes, of shape (m, n)
-        A shift changes the memory only where it must be subtracted inside nearly full columns.
+        The matrix that would be decomposed.
     k : int, or float in (0, 1) for a share of the variance
         How many components the fit would find.
     solver : str or Solver
@@ -204,6 +206,9 @@ def estimate(
     preprocess : transformation, its name, or list of them
         As in `svd`: of matrices in memory changed entries are kept where there is room for them, and each read of files
         changes them again. Nothing is learned here.
+    shift, sample_weight : optional
+        As in `svd`, for the numbers of each row that they take; of weights it matters only whether there are any.
+        What a shift takes inside nearly full columns of sparse data is not foreseen.
     memory_limit : int (bytes) or str such as "2GB", optional
         As in `svd`: among solvers, "auto" takes one that keeps to it, and copies that would be welcome are not made.
 
@@ -228,7 +233,8 @@ def estimate(
         check_rank(k, A.shape)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     count = asked_for(A, k)
-    peak = chosen.peak_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
+    peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
+    peak += vector_bytes(A, count, shift, sample_weight is not None)
     foreseen = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
     return _probed(foreseen, A, k, tol) if probe else foreseen
 

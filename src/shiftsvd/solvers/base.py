@@ -18,7 +18,7 @@ from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.warned import warn
 from shiftsvd.sketch import generator
-from shiftsvd.solvers.certify import certify
+from shiftsvd.solvers.certify import certificate_bytes, certify
 from shiftsvd.solvers.factors import Factors, rank_floor
 from shiftsvd.solvers.probe import MISSED_TOL
 from shiftsvd.solvers.remainder import remainder
@@ -58,6 +58,7 @@ class Solver(ABC):
     """
 
     takes_shares: ClassVar[bool] = False
+    certifies_itself: ClassVar[bool] = False  # whether every run ends with a certificate, asked for or not
     remedy: ClassVar[str] = (
         'Use solver="lanczos", which goes on until every value is certain'  # of what certify=True finds
     )
@@ -89,6 +90,24 @@ class Solver(ABC):
         k : int
             How many components.
         """
+
+    def needed_bytes(self, A: Operator, k: int) -> int:
+        """Memory beyond the data that a run takes: that of the algorithm, or of the certificate that is asked for.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            How many components.
+
+        Returns
+        -------
+        int
+            Bytes.
+        """
+        certificate = certificate_bytes(A, k) if self.certify and not self.certifies_itself else 0
+        return max(self.peak_bytes(A, k), certificate)
 
     @abstractmethod
     def expected_passes(self, A: Operator, k: int) -> float:

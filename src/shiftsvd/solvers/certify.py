@@ -11,6 +11,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, triangle
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.result import SVDResult
+from shiftsvd.solvers.cost import surroundings
 from shiftsvd.solvers.factors import rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Basis
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, Probe
@@ -20,6 +21,15 @@ from shiftsvd.solvers.ritz import TINY, Ritz, allowed, residual_rounding
 BLOCK = 16
 # Sweeps after which a probe gives up: for a level of 1.05 in a flat spectrum a million wide, 9 are enough.
 MOST = 24
+
+
+def certificate_bytes(A: Operator, k: int) -> int:
+    """Memory that a certificate takes beside the data: U and F.U, ``A V``, and three of its products at once.
+
+    On the short side the vectors, their products and the residual, and the basis of the probe with its block.
+    """
+    long, short = 6 * k, 8 * k + BLOCK * MOST
+    return 8 * (long * max(A.shape) + min(short * min(A.shape), 3 * min(A.shape) ** 2)) + surroundings(A, k + BLOCK)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0

@@ -1,12 +1,12 @@
 """What a solver costs: an inspectable model of seconds, passes and memory."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftsvd.algebra.costs import Costs
 from shiftsvd.kernels import default_threads
-from shiftsvd.operators import Operator
+from shiftsvd.operators import LowRank, Operator
 
 # Costs are for two threads whatever there are: the choice of a solver must not depend on them.
 THREADS = 2
@@ -62,6 +62,28 @@ def surroundings(A: Operator, columns: int) -> int:
         return beside
     at_once = DENSE_BLOCKS * (costs.n_threads or default_threads()) * (costs.block_bytes or DENSE_BYTES)
     return beside + min(at_once, 8 * costs.stored)
+
+
+# Vectors with a number for each row that weights take: they, their roots, and those by which moments and sums go.
+WEIGHTED = 6
+# Vectors with a number for each column: means, sums of squares, scales and what columns are multiplied by.
+OF_COLUMNS = 4
+
+
+def vector_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
+    """Bytes of the vectors that shift, scale and weights take beside a solver.
+
+    For each column the right factor of the shift, moments, scale and its inverse. For each row the left factor of the
+    shift, which files are read without where all rows are shifted alike; where each row loses its own mean, moments of
+    the rows of each block and of all. Of such rows at most n - 1 components are left: where all of these are found,
+    what is left over is rounding, and the factors of shift and components are merged to measure it.
+    """
+    by_rows = isinstance(shift, str) and shift in ("rows", "both")
+    rank = 0 if shift is None else shift.L.shape[1] if isinstance(shift, LowRank) else 1 + (by_rows and shift == "both")
+    vectors = rank * (by_rows or not A.costs.file_bytes) + 4 * by_rows
+    if by_rows and k + 1 >= min(A.shape):
+        vectors = max(vectors, 2 * (k + rank) + 3)
+    return int(8 * (A.shape[0] * (vectors + WEIGHTED * is_weighted) + A.shape[1] * (rank + OF_COLUMNS)))
 
 
 def tall(A: Operator) -> Operator:

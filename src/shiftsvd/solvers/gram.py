@@ -74,6 +74,7 @@ class Gram(Solver):
     """
 
     takes_shares = True
+    certifies_itself = True
     tol: float = TOL
     missed_tol: float = field(default=MISSED_TOL, repr=False)
     miss_probability: float = field(default=PROBABILITY, repr=False)

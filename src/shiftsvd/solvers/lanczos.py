@@ -98,6 +98,7 @@ class BlockLanczos(Solver):
     """
 
     takes_shares = True
+    certifies_itself = True
     tol: float = TOL
     block_size: int | None = None
     max_basis: int | None = None

@@ -1,0 +1,103 @@
+"""`shiftsvd estimate`: the options of a fit, the memory of its stages, and the one need of a fit that is refused."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import shiftsvd as ss
+from shiftsvd.backends.disk import DiskRows
+from shiftsvd.cli import main
+from tests.support.commands import invoke, told
+from tests.support.containers import Held
+from tests.support.meter import measured
+
+COMMAND = Path(sys.executable).with_name("shiftsvd")
+NEEDED = re.compile(r"needs about ([\d.,]+ [kMG]?B), more than the limit of ([\d.,]+ [kMG]?B)")
+
+
+def test_estimate_takes_every_option_of_fit() -> None:
+    fit, estimate = (
+        {name for each in main.commands[command].params for name in each.opts} for command in ("fit", "estimate")
+    )
+    assert fit == estimate
+
+
+def test_stacked_files_scales_and_outputs_are_foreseen(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "a.npy", rng.standard_normal((300, 8), np.float32))
+    (tmp_path / "b.csv").write_text("\n".join(",".join(f"{x:.3f}" for x in row) for row in rng.random((40, 8))))
+    line = (tmp_path / "a.npy", tmp_path / "b.csv", "--stack", "rows", "-k", 3, "--scale", "std")
+    facts = told("estimate", *line, "-o", tmp_path / "out")
+    assert (facts["samples"], facts["features"]) == (340, 8)
+    assert facts["peak_bytes"] >= told("estimate", *line)["peak_bytes"]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", ["--device=cpu", "--workers=2", "--missing=em"])
+def test_what_cannot_be_foreseen_is_refused(option: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.eye(9))
+    told = invoke("estimate", tmp_path / "X.npy", "-k", 2, option)
+    assert (told.exit_code, option.partition("=")[0] in told.stderr) == (2, True)
+
+
+def need(limit: int) -> str:
+    """What a fit of a wide file is told that it needs."""
+    A = DiskRows(Held(np.random.default_rng(0).random((30, 50_000))), n_threads=2, memory_limit=limit)
+    with pytest.raises(ValueError, match=NEEDED) as refused:
+        ss.svd(A, 5, shift="mean", solver="lanczos", memory_limit=limit)
+    found = NEEDED.search(str(refused.value))
+    assert found is not None
+    return found[1]
+
+
+def test_what_is_needed_does_not_depend_on_the_limit_and_is_enough() -> None:
+    needs = {need(limit) for limit in (1_000_000, 5_000_000, 9_000_000)}
+    assert len(needs) == 1
+    enough = needs.pop().replace(" ", "")
+    A = DiskRows(Held(np.random.default_rng(0).random((30, 50_000))), n_threads=2, memory_limit=enough)
+    assert ss.svd(A, 5, solver="lanczos", shift="mean", memory_limit=enough).info.converged
+
+
+@pytest.mark.parametrize("command", ["fit", "estimate"])
+def test_a_refusal_counts_what_is_held_in_the_need_and_in_the_limit(command: str, tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    import h5py
+
+    X = sparse.random_array((400_000, 2000), density=0.0015, format="csr", rng=0, dtype=np.float32)
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        group = file.create_group("X")
+        group.attrs["shape"], group.attrs["encoding-type"] = X.shape, "csr_matrix"
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(X, name)
+    refused = invoke(command, tmp_path / "X.h5", "-k", 40, "--memory", "11M", "--solver", "lanczos")
+    found = NEEDED.search(refused.stderr)
+    assert refused.exit_code == 1
+    assert found is not None, refused.stderr
+    assert found[2] == "11 MB"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+@pytest.mark.parametrize("suffix", ["npy", "h5ad"])
+def test_a_command_takes_what_was_foreseen(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / f"X.{suffix}"
+    rng = np.random.default_rng(0)
+    if suffix == "npy":
+        np.save(path, rng.standard_normal((1_500_000, 3), np.float32))
+    else:
+        anndata = pytest.importorskip("anndata")
+        adata = anndata.AnnData(sparse.random_array((400_000, 20), density=0.1, format="csr", rng=rng))
+        adata.obs_names = [f"cell-{i}" for i in range(adata.n_obs)]
+        adata.write_h5ad(path)
+    words = [path, "-k", 2, "-o", tmp_path / "out"]
+    facts = json.loads(measured([COMMAND, "estimate", *words, "--json"]).out)
+    said = sum(facts[f"{name}_bytes"] for name in ("peak", "held", "program"))
+    found = measured([COMMAND, "fit", *words, "--quiet"])
+    assert found.code == 0, found.err
+    assert 0.6 * said <= found.peak <= 1.1 * said
