@@ -810,8 +810,8 @@ FAULTS = (
     fault(
         "one degree of freedom of cells",
         "commands/cells.py",
-        "return int(len(paths) > 0 and all(",
-        "return int(len(paths) < 0 and all(",
+        "return len(paths) > 0 and all(",
+        "return len(paths) < 0 and all(",
         "commands/test_cells.py",
         "commands",
     ),
