@@ -70,7 +70,7 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
         while True:
             probe.take(np.asarray(A.gram(probe.block), dtype))
             sweeps += 1
-            if sweeps == MOST or basis.width == 0 or _enough(ritz, k, need, probe):
+            if sweeps == MOST or basis.width == 0 or _enough(ritz, F.S, need, tol, probe):
                 break
         probe.end()
         ritz = replace(ritz, level=probe.level)
@@ -94,12 +94,18 @@ def certify(A: Operator, F: SVDResult, rng: Generator, tol: float) -> SVDResult:
     return F
 
 
-def _enough(ritz: Ritz, k: int, need: float, probe: Probe) -> bool:
-    """Whether a probe has shown what it should, or has found something and a level that is close to that."""
-    if ritz.at_most(k, need, probe.level):
-        return True
-    found = not ritz.at_most(k, need, probe.top)  # bounds are those of its level then
-    return found and probe.level <= probe.top * (1 + MISSED_TOL) ** 2
+def _enough(ritz: Ritz, S: Vector, need: float, tol: float, probe: Probe) -> bool:
+    """Return whether more products of the probe would change nothing that the certificate says.
+
+    They would not once all errors are within `tol`, or once the largest Ritz value of the probe shows that no level
+    can bring them there. Of what was missed, a level close to that Ritz value is enough.
+    """
+    k = len(S)
+    if not ritz.at_most(k, need, probe.level):
+        found = not ritz.at_most(k, need, probe.top)  # bounds are those of its level then
+        return found and probe.level <= probe.top * (1 + MISSED_TOL) ** 2
+    proven, best = (np.all(replace(ritz, level=level).errors(k, S) <= tol) for level in (probe.level, probe.top))
+    return bool(proven or not best)
 
 
 def _angles(ritz: Ritz, sines: Vector, C: Panel, S: Vector) -> Vector:
