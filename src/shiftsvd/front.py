@@ -195,24 +195,28 @@ def planned(
     tol: float,
     memory_limit: int | str | None,
 ) -> Operator:
-    """Plan the reads of a file: A in blocks so small that the fit keeps to the limit, before it is read for the shift.
+    """Plan the reads of a file, before it is read for the shift: so small blocks and so few threads that it fits.
 
-    A fit that even the smallest blocks would take beyond the limit is refused, with what those need: that does not
-    change with the limit. What shift and scale add is seen by `decompose`; so are entries that are changed.
+    A fit that one thread with the smallest blocks would take beyond the limit is refused, with what those need: that
+    changes with neither the limit nor the machine. What shift and scale add is seen by `decompose`; so are entries that
+    are changed.
     """
     read = A.A if isinstance(A, Adjoint) else A
     if not isinstance(read, DiskRows) or entries:
         return A  # others may have to be read to know their costs
-    plan = parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK)
+    plan = max(parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK), 2 * LEAST_BLOCK)
     while True:
         try:
             within(memory_limit, A, k, solver, tol)
             return A
         except OverLimit:
-            if plan <= LEAST_BLOCK:
+            if plan <= LEAST_BLOCK and read.workers <= 2:
                 raise
-        plan //= 2
-        read = read.in_blocks_for(plan)
+        if plan > LEAST_BLOCK:
+            plan //= 2
+            read = read.in_blocks_for(plan)
+        else:
+            read = replace(read, n_threads=(read.workers - 1) // 2, memo=dict(read.memo))
         A = replace(A, A=read) if isinstance(A, Adjoint) else read
 
 

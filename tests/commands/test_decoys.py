@@ -42,7 +42,7 @@ OTHERS = """
     indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty max_iter
     solver solvers tol certify seed threads memory device devices scheduler workers dtype json_out force
     spreadsheet_safe progress quiet verbose max_absent project match trust_ambiguous trust_order top_features
-    compression rounds only seeds quick lfw faces corpus normalise jobs
+    trust_values weights compression rounds only seeds quick lfw faces corpus normalise jobs
 """
 
 

@@ -208,7 +208,7 @@ def test_sizes_are_told_in_units_that_people_use() -> None:
     sizes = {7: "7 bytes", 1000: "1 kB", 1256: "1.26 kB", 30_300_000: "30.3 MB", 2.5e9: "2.5 GB", 25.6e12: "25.6 TB"}
     assert {size: shown_bytes(size) for size in sizes} == sizes
     assert shown_bytes(999_999) == "1,000 kB"
-    assert beyond(1_000_400_000, 10**9) == "1.0004 GB, more than the limit of 1 GB"
+    assert beyond(1_000_400_000, 10**9) == "1.01 GB, more than the limit of 1 GB"
 
 
 def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 import shiftsvd as ss
 from shiftsvd.io import open_matrix
+from shiftsvd.preparation.prepare import Preparation
 from tests.support.transformed import counts, pearson
 
 X, NEW = counts(150, 40, seed=1).astype(float), counts(30, 40, seed=2).astype(float)
@@ -138,3 +139,13 @@ def test_columns_that_the_data_have_not_are_refused_before_any_work() -> None:
         ss.svd(ss.centered(X), 2, preprocess=ss.Select(MASK))
     with pytest.raises(TypeError, match=r"columns of .* cannot be taken"):
         ss.svd(aslinearoperator(X), 2, preprocess=ss.Select(MASK))
+
+
+def test_a_selection_after_another_loses_no_bound_of_what_came_before() -> None:
+    A = ss.as_operator(X.astype(np.float32))
+    known = [
+        Preparation("mean", entries=(ss.LogNormalize(), *selections)).learn(A).off
+        for selections in ([ss.Select(PLACES)], [ss.Select(PLACES), ss.Select(np.arange(len(PLACES)))])
+    ]
+    assert known[0].error > 0
+    assert known[0] == known[1]

@@ -250,6 +250,18 @@ def test_what_would_not_fit_is_refused_before_the_file_is_read(kind: Any) -> Non
         assert source.n_reads == 0
 
 
+@pytest.mark.parametrize("n_threads", [1, 16, 64])
+def test_what_is_needed_does_not_change_with_the_threads(n_threads: int) -> None:
+    A = DiskRows(Held(np.random.default_rng(0).random((60_000, 60)), 1000), n_threads=n_threads)
+    said = []
+    for limit in ("5MB", "1MB"):
+        with pytest.raises(ValueError, match="more than the limit") as error:
+            ss.svd(A, 2, memory_limit=limit)
+        said.append(str(error.value).partition(", more")[0])
+    assert said == ["finding 2 components of a 60000 x 60 matrix needs about 12.2 MB"] * 2
+    assert ss.svd(A, 2, memory_limit="12.2MB").S[0] > 0
+
+
 OF_LIMIT = """
 import h5py, numpy as np, shiftsvd as ss
 from shiftsvd.io import open_matrix

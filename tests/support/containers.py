@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,10 @@ def _half_sparse_frame(D: Array) -> Any:
 
 
 class Held(RowSource):
-    """A matrix in memory that is handed out a few rows at a time, and counts how often."""
+    """A matrix in memory that is handed out a few rows at a time, and counts how often a block is read.
+
+    A look at a few rows of a block, which is no part of a pass, is not counted.
+    """
 
     def __init__(self, X: Any, rows: int = 9) -> None:
         self.X, self.rows, self.n_reads = X, rows, 0
@@ -133,7 +137,7 @@ class Held(RowSource):
         return [*range(0, self.shape[0], self.rows), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> Any:
-        self.n_reads += 1
+        self.n_reads += (lo, hi) in pairwise(self.edges(0))
         return self.X[lo:hi].copy()
 
 

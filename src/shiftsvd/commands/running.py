@@ -1,6 +1,7 @@
 """How a subcommand runs: warnings and errors become single lines on stderr, and codes that a script can read."""
 
 import logging
+import os
 import re
 import shlex
 import sys
@@ -65,8 +66,11 @@ class Subcommand(click.Command):
 
 def _keep_memory(ctx: click.Context) -> None:
     """Keep the memory of the process by --memory, and name the files of the command where it is ended."""
+    from shiftsvd.kernels import default_threads
     from shiftsvd.runs.keeper import keep_memory
 
+    # Zarr starts dozens of threads, each of which keeps memory that no estimate counts; as many as cores are as fast.
+    os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
     sources = [each for each in ctx.command.params if isinstance(each, click.Argument) and _is_read(each.type)]
     given = [ctx.params[str(each.name)] for each in sources]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]

@@ -48,6 +48,7 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     known: list[Fitted] = []
     several = sum(not each.selects for each in how) > 1
     B = checked(A)
+    off: list[Any] = [0.0, 0.0]
     for each, selection in stages(how):
         fitted, R = each.learn_rows(B, w, tol)
         # What one rounds to single precision, the next might make more of.
@@ -58,8 +59,12 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
             fitted, B = fitted.at(known[-1].kept), some_columns(B, known[-1].kept)
         stored, zeros = fitted.parts(B, R)
         B = stored if zeros is None else stored - zeros
-    rounded = stored if stored.dtype == np.float32 and not fitted.selects else None
-    return Own(tuple(known), B, fitted.errors(R, weights), fitted.rounding(R, weights), rounded)
+        if fitted.selects:
+            off = [part[fitted.kept] if np.ndim(part) else part for part in off]
+        else:
+            off = [fitted.errors(R, weights), fitted.rounding(R, weights)]
+    rounded = stored if stored.dtype == np.float32 and not all(each.selects for each in how) else None
+    return Own(tuple(known), B, *off, rounded)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:

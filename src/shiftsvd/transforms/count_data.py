@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -179,4 +179,6 @@ def _(A: Reread, lo: int, hi: int) -> Sample | None:
     if lo or A.shift is not None:
         return None
     hi = min(hi, A.blocks()[0][1])
-    return _stretch(some_rows(A, np.arange(hi))._block((0, hi)), 0, hi)  # type: ignore[attr-defined]
+    B: Any = some_rows(A, np.arange(hi))
+    lo, hi = B.blocks()[0]
+    return _stretch(B._block((lo, hi)), 0, hi - lo)

@@ -14,6 +14,7 @@ from shiftsvd.algebra import generic
 from shiftsvd.backends import device
 from shiftsvd.backends.device.panels import DevicePanel
 from shiftsvd.numerics import orth, places
+from shiftsvd.numerics.moments import PARTS
 from tests.backends.device.test_device import DTYPES, MAKE, kinds, numbers, torch_of
 from tests.support import fake_device
 from tests.support.closeness import assert_close
@@ -137,7 +138,8 @@ def test_after_the_start_no_panel_as_long_as_the_data_crosses() -> None:
     assert F.info.n_passes > 15  # restarts, and a probe
     wide = [shape for shape in crossings[before:] if len(shape) == 2 and min(shape) > 1 and max(shape) >= n]
     drawn = [shape for shape in rng.drawn if len(shape) == 2 and shape[0] == n]
-    assert wide == [*drawn, (n, k)]  # blocks of random numbers, and the vectors that were found
+    # The weights, in parts of which no sum rounds, and their sums; random numbers, and the vectors that were found.
+    assert wide == [(m, PARTS), (n, PARTS), *drawn, (n, k)]
     each = sum(np.prod(shape) for shape in crossings[before:] if max(shape) < n) / F.info.n_passes
     assert each < 16 * b * 40
     thin = [shape for shape in crossings[before:] if np.prod(shape) == max(shape) >= n]

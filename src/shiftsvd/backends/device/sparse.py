@@ -272,7 +272,7 @@ class DeviceCSR(DeviceBlocks):
         """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
         m, double = int(X.shape[0]), np.dtype(np.float64)
         w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
-        parts = weight_parts(w)
+        parts = None if weights is None else weight_parts(w)
         X, Xh = (self.arrays.csr_in_dtype(M, self.double) for M in (X, Xh))
         data, indices, _ = self.arrays.parts(X)
 
@@ -281,7 +281,7 @@ class DeviceCSR(DeviceBlocks):
             adjoint = self.arrays.flipped(self.arrays.with_data(X, entries))
             return self.arrays.down(adjoint @ self.arrays.up(by.astype(self.arrays.dtype_of(entries))))
 
-        stored = summed(self.arrays.in_dtype(abs(data) * 0 + 1, double), parts)
+        stored = summed(self.arrays.in_dtype(abs(data) * 0 + 1, double), w[:, None] if parts is None else parts)
         count = np.where(stored.sum(axis=1) > 0, stored.sum(axis=1), 1)
         mean = self.arrays.down(Xh @ self.up(w[:, None]))[:, 0].conj() / count
         off = data - self.up(mean)[indices]
