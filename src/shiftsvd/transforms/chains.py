@@ -48,7 +48,8 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
     known: list[Fitted] = []
     several = sum(not each.selects for each in how) > 1
     B = checked(A)
-    off: list[Any] = [0.0, 0.0]
+    errors: Any = 0.0
+    rounding: Any = 0.0
     for each, selection in stages(how):
         fitted, R = each.learn_rows(B, w, tol)
         # What one rounds to single precision, the next might make more of.
@@ -60,11 +61,11 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
         stored, zeros = fitted.parts(B, R)
         B = stored if zeros is None else stored - zeros
         if fitted.selects:
-            off = [part[fitted.kept] if np.ndim(part) else part for part in off]
+            errors, rounding = (part[fitted.kept] if np.ndim(part) else part for part in (errors, rounding))
         else:
-            off = [fitted.errors(R, weights), fitted.rounding(R, weights)]
+            errors, rounding = fitted.errors(R, weights), fitted.rounding(R, weights)
     rounded = stored if stored.dtype == np.float32 and not all(each.selects for each in how) else None
-    return Own(tuple(known), B, *off, rounded)
+    return Own(tuple(known), B, errors, rounding, rounded)
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
