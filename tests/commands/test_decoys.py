@@ -34,6 +34,7 @@ WRITES = {
     "report": "out",
     "paper": "out json_file",
 }
+WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
 OTHERS = """
     files file model stack join k format_ key orient feature_types allow_external ids drop columns one_hot sep
@@ -106,7 +107,14 @@ CASES = {
         "paper --only fig-d --quick --seeds 2 --jobs 1 --out OUT --json HERE/results.json", "paper", "matplotlib jinja2"
     ),
     "info": Case("info IN/X.npy", forced=False),
-    "estimate": Case("estimate IN/X.npy", forced=False),
+    "estimate": Case(
+        "estimate IN/X.npy -k 2 --report --anndata --preprocess log-normalize --top-features 5 --scores csv "
+        "--components csv --checkpoint HERE/kept -o HERE/out",
+        "",
+        "matplotlib jinja2 h5py",
+        forced=False,
+    ),
+    "estimate of genotypes": Case("estimate IN/X.bed -k 2 --tracy-widom --scan -o HERE/out", "", "bed_reader", False),
     "bench": Case("bench IN/X.npy -k 2 --rounds 1 --solver gram", forced=False),
 }
 WRITING = [name for name, case in CASES.items() if case.out]
