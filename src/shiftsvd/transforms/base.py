@@ -1,6 +1,5 @@
 """Transformations of entries as values: what is asked for, what is learned of it, and the matrix that it makes."""
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -14,7 +13,7 @@ from shiftsvd.backends.selection import Places
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Vector, left_over, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.transforms.count_data import warn_unless_counts
@@ -534,15 +533,14 @@ class EntryOf:
 
 @dataclass(frozen=True, eq=False)
 class SumsOfEntries:
-    """Sums of the rows, and weighted sums and counts of the columns, by weights in two parts."""
+    """Sums of the rows, and weighted sums and counts of the columns, by the parts of weights."""
 
     how: Transform
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
         """Entries, and as often as their rows count entries and ones."""
         (x,) = self.how.terms(x, c)
-        high, low = r
-        return (x,), ((high + low) * x, high * (x != 0), low * (x != 0))
+        return (x,), (sum(r) * x, *(part * (x != 0) for part in r))
 
 
 class Margins(NamedTuple):
@@ -561,26 +559,12 @@ class Margins(NamedTuple):
 
 def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None = None) -> Margins:
     """The margins of the entries of A; a read."""
-    parts = in_parts(weights)
+    parts = weight_parts(weights)
     C = np.zeros((A.shape[1], 0)) if columns is None else columns
     r, c = generic.entry_sums(A, Terms(SumsOfEntries(how), parts, C))
-    return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], c[:, 1] + c[:, 2], left_over(parts, c[:, 1:]))
-
-
-def in_parts(weights: Vector) -> Panel:
-    """Two numbers that add up to each weight, cut at the last digit of their sum: sums of the first ones are exact."""
-    unit = np.ldexp(EPS, math.frexp(float(weights.sum()))[1])
-    high = np.rint(weights / unit) * unit
-    return np.stack([high, weights - high], axis=1)
-
-
-def left_over(parts: Panel, sums: Panel) -> Vector:
-    """The weight of rows without an entry, by sums over those with one, of the parts of `in_parts`.
-
-    A difference of rounded sums would leave some weight over in a full column, and lose it where a light row is absent.
-    """
-    off = parts.sum(axis=0) - sums
-    return np.asarray(np.maximum(off[:, 0] + off[:, 1], 0))
+    present = c[:, 1:]
+    absent = left_over(parts, len(weights), present)
+    return Margins(finite_sums(r)[:, 0], finite_sums(c)[:, 0], present.sum(axis=1), absent)
 
 
 def finite_sums(sums: Panel) -> Panel:

@@ -7,10 +7,10 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.entrywise import Quantities, Terms
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.moments import Vector, left_over, weight_parts
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.transforms.base import Fitted, SumsOf, Transform, in_parts, left_over, margins, not_negative
+from shiftsvd.transforms.base import Fitted, SumsOf, Transform, margins, not_negative
 from shiftsvd.transforms.smooth import Smooth
 
 THETA = 100.0  # the overdispersion that is taken where none is given (Lause et al. 2021)
@@ -120,10 +120,10 @@ class PearsonResiduals(NullModel):
         """The overdispersion theta of each column: given, or by the method of moments."""
         if not isinstance(self.theta, str):
             return of_columns("theta", self.theta, rates)
-        parts = in_parts(weights * r**2)
+        parts = weight_parts(weights * r**2)
         R = np.hstack([r[:, None], weights[:, None], parts])
         sums = generic.entry_sums(A, Terms(Scatter(), R, rates[:, None]))[1]
-        stored, squares, absent = sums[:, 0], float(weights @ r**2), left_over(parts, sums[:, 1:])
+        stored, squares, absent = sums[:, 0], float(weights @ r**2), left_over(parts, len(r), sums[:, 1:])
         excess = stored + rates**2 * absent - rates * (weights @ r)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.where(excess > 0, rates**2 * squares / excess, np.inf))
@@ -150,8 +150,8 @@ class Scatter:
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
         """Terms of the sums that theta is found from."""
-        row, weight, high, low = r
-        return (), (weight * (x - row * c[0]) ** 2, high, low)
+        row, weight, *parts = r
+        return (), (weight * (x - row * c[0]) ** 2, *parts)
 
 
 @dataclass(frozen=True, eq=False)
