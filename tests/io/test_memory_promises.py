@@ -262,6 +262,19 @@ def test_what_is_needed_does_not_change_with_the_threads(n_threads: int) -> None
     assert ss.svd(A, 2, memory_limit="12.2MB").S[0] > 0
 
 
+@pytest.mark.parametrize("n_threads", [1, 16])
+def test_moments_of_wide_counts_take_no_more_with_more_threads(n_threads: int) -> None:
+    code = """
+import numpy as np, shiftsvd as ss
+from scipy import sparse
+X = sparse.random_array((60, 300_000), density=0.1, rng=np.random.default_rng(0), format="csr")
+A = ss.as_operator(X, n_threads=int(sys.argv[1]))
+ready()
+A.moments()
+"""
+    assert measured_python(code, n_threads).growth < 256 * 300_000
+
+
 OF_LIMIT = """
 import h5py, numpy as np, shiftsvd as ss
 from shiftsvd.io import open_matrix

@@ -103,7 +103,7 @@ class Blocked(Operator):
 
     def moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the columns, merged over the blocks."""
-        blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)))
+        blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)), self.moment_workers)
         parts: Iterator[Moments] = (part for _, part in blocks)
         moments = reduce(Moments.merge, parts)
         if weights is None and self.shift is None:
@@ -171,10 +171,10 @@ class Blocked(Operator):
     def _replace_shift(self, shift: LowRank | None) -> "Blocked":
         """A copy that shares the stored matrix and has this shift, or none: for `with_shift` and `unshifted`."""
 
-    def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
+    def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         """``(rows, function(rows))`` for each block, in order."""
         blocks = self.blocks()
-        for found in ordered(lambda rows: (rows, function(rows)), blocks, self.workers):
+        for found in ordered(lambda rows: (rows, function(rows)), blocks, workers or self.workers):
             read_part(1 / len(blocks))
             yield found
             del found  # nobody holds it while the next one is made
@@ -183,6 +183,11 @@ class Blocked(Operator):
     def workers(self) -> int:
         """Threads that work on blocks."""
         return self.n_threads
+
+    @property
+    def moment_workers(self) -> int:
+        """Threads that take moments of the columns of blocks."""
+        return self.workers
 
     def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
         """The parts of all blocks, added in order in double precision."""

@@ -36,6 +36,10 @@ CANCELLED = 1e-8
 SORT_PASSES = 4
 
 
+# Bytes that moments of a block take for each column: sums in the kernel, and what is merged of two blocks.
+OF_MOMENTS = 128
+
+
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
@@ -179,6 +183,12 @@ class SparseRows(Blocked):
     def row_moments(self, weights: Vector | None = None) -> Moments:
         """Moments of the rows; of a shifted matrix, the mean alone."""
         return super().row_moments(weights) if self.shift is None else row_means(self, weights)
+
+    @property
+    def moment_workers(self) -> int:
+        """So few that what they hold for each column is a quarter of the data."""
+        held = self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize)
+        return int(np.clip(held // (4 * OF_MOMENTS * max(self.shape[1], 1)), 1, self.workers))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         """Moments of the columns of the stored rows."""

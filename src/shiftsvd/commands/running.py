@@ -69,8 +69,9 @@ def _keep_memory(ctx: click.Context) -> None:
     from shiftsvd.kernels import default_threads
     from shiftsvd.runs.keeper import keep_memory
 
-    # Zarr starts dozens of threads, each of which keeps memory that no estimate counts; as many as cores are as fast.
+    # Zarr's dozens of threads and Arrow's allocators keep memory that no estimate counts, and are no faster.
     os.environ.setdefault("ZARR_THREADING__MAX_WORKERS", str(default_threads()))
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     sources = [each for each in ctx.command.params if isinstance(each, click.Argument) and _is_read(each.type)]
     given = [ctx.params[str(each.name)] for each in sources]
     flat = [path for each in given for path in (each if isinstance(each, tuple) else (each,)) if path is not None]
