@@ -84,13 +84,15 @@ class DiskRows(Reread):
 
     @property
     def adjoint_bytes(self) -> int:
-        """Of rows on the short side, a part of each thread, one that waits, and their sum.
+        """Of rows on the short side, the parts of each thread, one that waits, and their sum.
 
-        A thread adds up two parts where its block is multiplied in several.
+        A thread has two parts where its dense block is multiplied in several, and of a sparse block, whose sum is
+        rounded to another panel.
         """
-        several = not self.sparse and self.block_bytes > MULTIPLIED * self.source.dtype.itemsize
-        size = panel_dtype(self.dtype).itemsize * self.shape[1]
-        return (self.workers * (1 + several) + 2) * size if self.wide else 0
+        if not self.wide:
+            return 0
+        two = self.sparse or self.block_bytes > MULTIPLIED * self.source.dtype.itemsize
+        return (self.workers * (1 + two) + 2) * panel_dtype(self.dtype).itemsize * self.shape[1]
 
     def known_costs(self) -> dict[str, Any]:
         """Blocks in work take memory, each as it was read and once more where it is decoded."""
@@ -154,14 +156,14 @@ class DiskRows(Reread):
         """What one block gives."""
         return block_part(what, self._block(rows), *panels, *(None if P is None else P[slice(*rows)] for P in own))
 
-    def _each(self, function: Callable[[Rows], Any]) -> Iterator[tuple[Rows, Any]]:
+    def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         """The blocks of the file; what the operators of the blocks read is in memory."""
 
         def part(rows: Rows) -> Any:
             with unheard(), unkept():
                 return function(rows)
 
-        return super()._each(part)
+        return super()._each(part, workers)
 
     def _block(self, rows: Rows) -> Operator:
         """An operator in memory of a range of rows, read and checked."""

@@ -11,11 +11,12 @@ from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
 from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
 from shiftsvd.backends.sparse_costs import (
+    SUMS,
     blocks_of,
     bytes_beside,
     bytes_of_blocks,
-    bytes_the_other_way,
     columns_at_once,
+    is_copied,
     pairs,
     single_pays,
 )
@@ -28,7 +29,6 @@ from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
-from shiftsvd.runs.memory import spare
 
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
@@ -58,6 +58,7 @@ class SparseRows(Blocked):
     full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
     lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
     asked: LowRank | None = None  # then, the shift of all: entries and means are rounded at its level
+    is_block: bool = False  # of a larger matrix, which one thread multiplies
     powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
@@ -102,7 +103,8 @@ class SparseRows(Blocked):
 
     def blocks(self) -> list[Rows]:
         """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
-        return blocks_of(self.X)
+        # A block of few entries is not cut again: each part would have a sum as long as a row.
+        return [(0, self.shape[0])] if self.is_block and self.X.nnz < SUMS * self.shape[1] else blocks_of(self.X)
 
     def matmat(self, V: Panel) -> Panel:
         """``A V``: stored entries by the kernels, the shift by its factors."""
@@ -287,7 +289,7 @@ class SparseRows(Blocked):
 
     def transposed(self, passes: float) -> "SparseRows | None":
         """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
-        if passes < SORT_PASSES or not spare(bytes_the_other_way(self.inside), self.memory_limit):
+        if passes < SORT_PASSES or not is_copied(self.inside, self.n_threads, self.memory_limit):
             return None
         if self.inside.full is None or self.inside.ready is None:
             return self._adjoint(self.X, self.shift, self.lines_done, self.powers)

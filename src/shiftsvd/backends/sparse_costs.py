@@ -63,9 +63,19 @@ def bytes_the_other_way(inside: Entries) -> int:
     return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
 
 
-def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
-    """What a `gram` on the columns takes: the copy that is sorted by them, or the sums of each block without it."""
-    size = bytes_the_other_way(inside)
-    if spare(size, memory_limit):
-        return size
+def bytes_of_sums(inside: Entries, n_threads: int) -> int:
+    """What a `gram` on the columns takes without a copy that is sorted by them: the sums of each block."""
     return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
+
+
+def is_copied(inside: Entries, n_threads: int, memory_limit: int | str | None) -> bool:
+    """Whether a copy that is sorted by columns may be made: it has room, or takes less than what goes without it."""
+    size = bytes_the_other_way(inside)
+    return spare(size, memory_limit) or size < bytes_of_sums(inside, n_threads)
+
+
+def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
+    """What a `gram` on the columns takes."""
+    if is_copied(inside, n_threads, memory_limit):
+        return bytes_the_other_way(inside)
+    return bytes_of_sums(inside, n_threads)

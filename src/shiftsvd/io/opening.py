@@ -29,6 +29,9 @@ from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.warned import notice
 
+# Numbers for each column of wide data that a fit of a few components holds: panels, moments, right vectors.
+OF_WIDE = 96
+
 
 def open_matrix(
     path: str | Path | Sequence[str | Path],
@@ -283,8 +286,14 @@ def held_bytes(source: RowSource) -> int:
     return source.stored * (source.dtype.itemsize + (8 if wide else 4)) + 8 * source.shape[0]
 
 
+def _beside(source: RowSource, held: int) -> int:
+    """What a fit may take beside what is held: as much, and of wide sparse data a copy that is sorted by columns."""
+    m, n = source.shape
+    return held + held // 2 + 8 * OF_WIDE * n if source.sparse and m < n else held
+
+
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
-    """A source in memory if it takes up to half of the limit, and reading it no more; else what reads it in blocks."""
+    """A source in memory if the limit has room for it, its decoding, and a fit; else what reads it in blocks."""
     if not isinstance(matrix, RowSource):
         if stream:
             raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")
@@ -292,7 +301,7 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
     if stream is None:
         limit = limit_of(resources.memory_limit)
         held = held_bytes(matrix)
-        stream = limit is not None and (held > limit // 2 or held + matrix.decoding_bytes(1) > limit)
+        stream = limit is not None and held + max(_beside(matrix, held), matrix.decoding_bytes(1)) > limit
     if stream:
         return DiskRows(matrix, n_threads=thread_count(resources.n_threads), memory_limit=resources.memory_limit)
     return matrix.read(0, matrix.shape[0])
