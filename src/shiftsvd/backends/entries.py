@@ -39,8 +39,11 @@ def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
 def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
     """Sums over the entries of a matrix in memory, made block after block."""
     bare(A)
-    parts = list(A._each(lambda rows: _part(A, terms, rows)))
-    return np.concatenate([own for _, (own, _) in parts]), sum(shared for _, (_, shared) in parts)
+    of_rows, of_columns = [], np.zeros(0)
+    for rows, (own, shared) in A._each(lambda rows: _part(A, terms, rows), A.moment_workers):
+        of_rows.append(own)
+        of_columns = shared if rows[0] == 0 else np.add(of_columns, shared, out=of_columns)
+    return np.concatenate(of_rows), of_columns
 
 
 def _part(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:

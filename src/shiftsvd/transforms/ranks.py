@@ -105,7 +105,8 @@ def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Ve
 
     Counts are mostly 0, 1, 2, ...: a value lies where it would then, or is sought by halving steps.
     """
-    guess = np.clip(x - values.take(start), 0, end - start - 1)
+    with np.errstate(over="ignore"):  # beyond the range of numbers is beyond all places
+        guess = np.clip(x - values.take(start), 0, end - start - 1)
     place: Vector = start + guess.astype(np.int64)
     others = np.flatnonzero(values.take(place) != x)
     place[others] = _by_halving(x[others], values, start[others], end[others])
