@@ -1,32 +1,26 @@
-"""Docstrings that say too little: public ones by numpydoc's checks, all others by their words.
+"""Check the docstrings of public names with numpydoc.
 
 Public is what the pages of the reference list, with the members of classes; a member that a base class has is
-documented there. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX for functions and classes; ES01
-does not, nor SA01 and EX01 of methods and properties, where filler would stand. A private docstring has more than three
-words, and begins with no pronoun whose noun a reader would have to look for.
+documented there, and inherited. Of numpydoc's checks all of GL, SS, PR, RT and YD hold, and SA and EX for functions and
+classes; ES01 does not, nor SA01 and EX01 of methods and properties, where filler would stand.
 
 Run: python -m benchmarks.structure.docstrings    (exit code 1 if it finds anything; part of `make lint`)
 """
 
-import ast
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from benchmarks.places import ROOT
 
-SOURCE = ROOT / "src"
-FEWEST = 4
-PRONOUN = re.compile(r"(It|Its|They|Them|Their|Those|These|Itself|Themselves|One of them|That of|Both)\b")
 LEFT_OUT = {"ES01"}
 NOT_OF_MEMBERS = {"SA01", "EX01"}
 
 
 def public() -> Iterator[tuple[str, bool]]:
-    """Every public name with a docstring, and whether it is a member of a class."""
+    """Yield every public name with a docstring, and whether it is a member of a class."""
     reference = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
     module = "shiftsvd"
     for line in reference.splitlines():
@@ -39,7 +33,6 @@ def public() -> Iterator[tuple[str, bool]]:
 
 
 def resolved(name: str) -> object:
-    """The object of a dotted name."""
     first, *rest = name.split(".")
     found: object = importlib.import_module(first)
     for i, part in enumerate(rest):
@@ -65,7 +58,6 @@ def own(cls: type, name: str) -> bool:
 
 
 def findings(names: list[tuple[str, bool]]) -> Iterator[str]:
-    """What numpydoc finds, a line each."""
     from numpydoc.docscrape import get_doc_object
     from numpydoc.validate import validate
 
@@ -79,22 +71,9 @@ def findings(names: list[tuple[str, bool]]) -> Iterator[str]:
                 yield f"{name}: {code} {message}"
 
 
-def riddles(file: Path) -> Iterator[str]:
-    """Docstrings of a file with too few words, or a pronoun before its noun."""
-    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, documented):
-            text = ast.get_docstring(node)
-            if text is not None and (len(text.split()) < FEWEST or PRONOUN.match(text)):
-                line = 1 if isinstance(node, ast.Module) else node.lineno
-                yield f"{file.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
-
-
 def main() -> int:
-    """Prints all that is found; how many."""
-    found = [one for file in sorted(SOURCE.rglob("*.py")) for one in riddles(file)]
     names = list(public())
-    found += findings(names)
+    found = list(findings(names))
     for one in found:
         print(one)
     print(f"{len(found)} findings in the docstrings; {len(names)} public names")

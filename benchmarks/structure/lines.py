@@ -1,16 +1,24 @@
-"""Lines of code under `src/shiftsvd` (no blank lines, comments, docstrings), files, members of `Operator`."""
+"""Print the size of the package: lines of code (no blank lines, comments, docstrings), all lines, files, circles.
 
+Run: python -m benchmarks.structure.lines [--by-folder]
+"""
+
+import argparse
 import ast
 import io
 import tokenize
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2] / "src" / "shiftsvd"
+from benchmarks.places import ROOT as HOME
+
+ROOT = HOME / "src" / "shiftsvd"
 LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENDMARKER)
 
 
 def code_lines(text: str) -> int:
-    """Lines that hold a token of code."""
+    """Count the lines that hold a token of code."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     prose: set[int] = set()
     for node in ast.walk(ast.parse(text)):
@@ -23,21 +31,57 @@ def code_lines(text: str) -> int:
     return len(lines - prose)
 
 
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def imports_at_the_top(file: Path, modules: set[str]) -> Iterator[str]:
+    """Yield the modules of the package that a file imports when it is imported."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                yield name if name in modules else node.module
+
+
+def circles(files: list[Path]) -> list[str]:
+    """Return the modules that import themselves, by way of others."""
+    modules = {module_name(file) for file in files}
+    graph = {module_name(file): set(imports_at_the_top(file, modules)) & modules for file in files}
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        todo = list(graph[start])
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found.add(name)
+                todo += graph[name]
+        return found
+
+    return sorted(name for name in graph if name in reached(name))
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--by-folder", action="store_true")
+    by_folder = parser.parse_args().by_folder
     files = sorted(ROOT.rglob("*.py"))
-    physical = {file: len(file.read_text().splitlines()) for file in files}
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    code = {file: code_lines(text) for file, text in texts.items()}
+    physical = {file: len(text.splitlines()) for file, text in texts.items()}
+    print(f"{sum(code.values()):,} lines of code, {sum(physical.values()):,} lines in all, {len(files)} files")
     longest = sorted(files, key=lambda file: -physical[file])[:5]
-    beside = [file for file in files if file.parent == ROOT and file.name != "__init__.py"]
-    print(f"{sum(code_lines(file.read_text()) for file in files)} lines of code in {len(files)} files")
     print("longest: " + ", ".join(f"{file.relative_to(ROOT)} {physical[file]}" for file in longest))
-    print(f"{len(beside)} modules beside the packages: {', '.join(file.stem for file in beside)}")
-    for file in files:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ClassDef) and node.name == "Operator":
-                members = [m for m in node.body if isinstance(m, ast.FunctionDef) and not m.name.startswith("_")]
-                print(
-                    f"Operator ({file.relative_to(ROOT)}): {len(members)} members: {', '.join(m.name for m in members)}"
-                )
+    print(f"files of fewer than 80 lines: {sum(lines < 80 for lines in physical.values())}")
+    found = circles(files)
+    print(f"modules in circles of imports: {len(found)}" + (f": {', '.join(found)}" if found else ""))
+    if by_folder:
+        folders = Counter(file.relative_to(ROOT).parts[0] for file in files)
+        for folder, count in sorted(folders.items()):
+            own = [file for file in files if file.relative_to(ROOT).parts[0] == folder]
+            print(f"{folder:16} {count:4} files {sum(code[f] for f in own):6} {sum(physical[f] for f in own):6}")
 
 
 if __name__ == "__main__":

@@ -40,18 +40,15 @@ class Command(click.Group):
     """A group whose commands end with 130 when interrupted, as `cat` does when unread, and clean up when terminated."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
-        """Run; the memory is kept where the arguments are those of this process, which is this command then."""
         if args is None:
             extra["obj"] = KEPT
         return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Look at the line, and print the help if that is asked for."""
         with _read_or_not():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand that was named, with exit codes for interrupts and errors."""
         before = signal.signal(signal.SIGTERM, _terminate)
         try:
             with _read_or_not():
@@ -63,13 +60,11 @@ class Command(click.Group):
             signal.signal(signal.SIGTERM, before)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names of the subcommands, in the order of their use."""
         return list(self.commands)
 
 
 @contextmanager
 def _read_or_not() -> Iterator[None]:
-    """End without a word where nobody reads on, as `head` does not, and what is left is written nowhere."""
     try:
         yield
     except BrokenPipeError:
@@ -78,7 +73,6 @@ def _read_or_not() -> Iterator[None]:
 
 
 def _terminate(number: int, frame: Any) -> None:
-    """End by an exception, so that temporary files and worker processes go too."""
     sys.exit(TERMINATED)
 
 

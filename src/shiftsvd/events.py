@@ -64,8 +64,7 @@ class Listener(Protocol):
         """Take note of the event; never raise."""
 
 
-def silent(event: Event) -> None:
-    """The listener that does nothing."""
+def silent(event: Event) -> None: ...
 
 
 class Account:
@@ -78,7 +77,6 @@ class Account:
         self.worst: float | None = None
 
     def tell(self) -> None:
-        """Say where things are."""
         total = None if self.expected is None else max(self.expected, self.passes)
         self.listener(Event("passes", self.passes, total, self.worst))
 
@@ -88,7 +86,6 @@ _account: ContextVar[Account | None] = ContextVar("_account", default=None)
 
 @contextmanager
 def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
-    """A variable with this value inside a block."""
     before = variable.set(value)
     try:
         yield
@@ -127,18 +124,15 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
 
 
 def unheard() -> AbstractContextManager[None]:
-    """Tell nobody about what happens inside this block: it is a part of a read that is told as a whole."""
     return holding(_account, None)
 
 
 def passes_so_far() -> float | None:
-    """Reads of the data since somebody listens; None where nobody does."""
     account = _account.get()
     return None if account is None else account.passes
 
 
 def read_part(share: float) -> None:
-    """A share of one read of the data is done."""
     account = _account.get()
     if account is not None:
         account.passes += share
@@ -146,7 +140,6 @@ def read_part(share: float) -> None:
 
 
 def foresee(passes: float) -> None:
-    """A solver begins, and expects so many reads more."""
     account = _account.get()
     if account is not None:
         account.expected = account.passes + passes
@@ -154,7 +147,6 @@ def foresee(passes: float) -> None:
 
 
 def bounded(worst: float) -> None:
-    """The largest bound of a relative error is known to be this."""
     account = _account.get()
     if account is not None:
         account.worst = worst

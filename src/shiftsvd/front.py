@@ -181,7 +181,6 @@ def decompose(
     certify: bool = False,
     off: Off | None = None,
 ) -> SVDResult:
-    """The components of a prepared operator that may be off by something, after a look at the memory."""
     chosen = within(memory_limit, A, k, solver, tol)
     chosen = replace(chosen, certify=True) if certify else chosen
     return chosen(A, k, rng, tol=tol) if off is None else known_to(off, chosen, A, k, rng, tol)
@@ -221,7 +220,6 @@ def planned(
 
 
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
-    """The solver that is asked for, if it keeps to the limit."""
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {count} components of a {A.shape[0]} x {A.shape[1]} matrix"
@@ -231,14 +229,12 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
 
 
 def accuracy(solver: str | Solver, tol: float) -> float:
-    """The relative accuracy of values that is asked for; 0 is rounding, of solvers that know no tolerance."""
     if isinstance(solver, Solver):
         return float(getattr(solver, "tol", 0.0))
     return 0.0 if solver == "exact" else tol
 
 
 def check_complete(entries: tuple[Transform, ...], missing: str) -> None:
-    """Refuse transformations of matrices with missing entries."""
     if entries and missing != "error":
         raise ValueError(
             f'preprocess needs missing="error", got {missing!r}: sums of rows and columns with gaps are not those that '

@@ -57,8 +57,7 @@ MAX_ITER: Final = 300  # steps of a completion
 class SupportsArray(Protocol):
     """What NumPy makes an array of: arrays, columns of data frames."""
 
-    def __array__(self) -> Any:
-        """The values as a NumPy array, as `numpy.asarray` asks for them."""
+    def __array__(self) -> Any: ...
 
 
 # Unlike NumPy's ArrayLike a text is none of these, so that no misspelt name passes for an array.
@@ -68,11 +67,9 @@ VectorLike = Sequence[complex] | SupportsArray
 class Lazy(Protocol):
     """A Dask array: what is made of it is one, too."""
 
-    def __dask_graph__(self) -> Any:
-        """How it will be computed."""
+    def __dask_graph__(self) -> Any: ...
 
-    def compute(self) -> Any:
-        """The values that a lazy array stands for."""
+    def compute(self) -> Any: ...
 
 
 LazyArray = TypeVar("LazyArray", bound=Lazy)

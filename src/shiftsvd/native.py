@@ -47,39 +47,32 @@ class DeviceResult(SVDResult):
 
     @cached_property
     def U(self) -> Any:
-        """Left singular vectors, shape (m, k), on the device."""
         left = self._result._left
         return left.x if isinstance(left, DevicePanel) else self._arrays.up(np.ascontiguousarray(left))
 
     @cached_property
     def S(self) -> Any:  # type: ignore[override]
-        """Singular values, shape (k,), descending, on the device."""
         return self._arrays.up(np.ascontiguousarray(self._result.S))
 
     @cached_property
     def Vh(self) -> Any:
-        """Right singular vectors, conjugate-transposed, shape (k, n), on the device."""
         return self._arrays.up(np.ascontiguousarray(self._result.Vh))
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
-        """Rows and columns (m, n) of the matrix ``U S Vh``."""
         return self._result.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """The kind of numbers of U and Vh, as NumPy calls it."""
         return self._result.dtype
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.U, self.S, self.Vh))
 
     def matmat(self, V: Panel) -> Panel:
-        """``U (S (Vh V))`` of a panel on the host."""
         return self._result.matmat(V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``V (S (U^H W))`` of a panel on the host."""
         return self._result.rmatmat(W)
 
     @property
@@ -87,16 +80,13 @@ class DeviceResult(SVDResult):
         return self._result.S
 
     def frobenius_norm(self) -> float:
-        """The length of S."""
         return self._result.frobenius_norm()
 
     def as_low_rank(self) -> LowRank:
-        """``L R^H`` with L = U S, in double precision, on the host."""
         return self._result.as_low_rank()
 
     @property
     def H(self) -> "DeviceResult":
-        """The decomposition of the conjugate transpose."""
         return DeviceResult(self._result.H, self._arrays)
 
     def truncate(self, k: int) -> "DeviceResult":
@@ -115,7 +105,6 @@ class DeviceResult(SVDResult):
         return DeviceResult(self._result.truncate(k), self._arrays)
 
     def times_power(self, e: int) -> "DeviceResult":
-        """The result of ``2^e A``, on the same device."""
         return DeviceResult(self._result.times_power(e), self._arrays)
 
     def __repr__(self) -> str:
@@ -126,6 +115,5 @@ class DeviceResult(SVDResult):
 
 
 def native(F: SVDResult, X: Any) -> SVDResult:
-    """The result for whoever gave X: on its device if it lies on one."""
     arrays = arrays_of(X)
     return F if arrays is None else DeviceResult(F, arrays)

@@ -137,7 +137,6 @@ def write(
 
 
 def _template() -> Any:
-    """The page without its content; every text that goes into it is escaped."""
     try:
         import matplotlib as mpl  # noqa: F401
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -150,7 +149,6 @@ def _template() -> Any:
 
 
 def _page(fit: Fit, drawn: Drawn, names: Any) -> dict[str, Any]:
-    """Everything that follows from the fit and its scores."""
     labels = fit.feature_names(getattr(names, "features", names))
     rows = table(fit)
     info = fit.info
@@ -175,7 +173,6 @@ def _page(fit: Fit, drawn: Drawn, names: Any) -> dict[str, Any]:
 
 
 def table(fit: Fit) -> list[Row]:
-    """One line for each component."""
     shares, known, info = fit.shares, fit.cumulative(), fit.info
     columns = (
         np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64),
@@ -191,7 +188,6 @@ def table(fit: Fit) -> list[Row]:
 
 
 def _verdicts(fit: Fit) -> list[str]:
-    """Whether each component converged: yes, no, or a dash where that was not asked for."""
     if _is_unfinished(fit.info):
         return ["no"] * fit.k
     converged = getattr(fit.info, "converged", None)
@@ -207,19 +203,16 @@ def _verdicts(fit: Fit) -> list[str]:
 
 
 def _is_unfinished(info: Any) -> bool:
-    """Whether the completion of missing entries stopped before it came to rest: the bounds are of what it had then."""
     return getattr(info, "completed", None) is False
 
 
 def _gaps(info: Any) -> dict[str, Any]:
-    """How many entries were missing, what stands for them, and what is known of that."""
     count, completed = getattr(info, "n_missing", None), getattr(info, "completed", None)
     r2 = getattr(info, "heldout_r2", None)
     return {"count": count, "model": completed is not None, "unfinished": completed is False, "r2": r2}
 
 
 def _certificate(fit: Fit) -> dict[str, Any]:
-    """The total, the share that is explained, and its bounds where they are known."""
     known = fit.cumulative()
     if known is None or not fit.k:
         return {"total": fit.total, "share": None, "bounds": None}
@@ -229,7 +222,6 @@ def _certificate(fit: Fit) -> dict[str, Any]:
 
 
 def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
-    """What bounds say of a share: that its digits are right, or between which others it lies."""
     off = max(upper - share, share - lower)
     places = CLOSE if off == 0 else min(int(np.floor(-np.log10(100 * off))), CLOSE)
     if places >= 2:
@@ -238,7 +230,6 @@ def _between(lower: float, share: float, upper: float) -> dict[str, str | None]:
 
 
 def _missed(fit: Fit) -> dict[str, Any]:
-    """What no value exceeds that is not shown, in units of the last one, and whether that is far above it."""
     level = getattr(fit.info, "missed_below", None)
     S = np.asarray(fit.model.singular_values_ if fit.is_estimator else fit.model.S, np.float64)
     if level is None or not len(S):
@@ -250,7 +241,6 @@ def _missed(fit: Fit) -> dict[str, Any]:
 
 
 def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str, str]:
-    """Solver, reads of the data, time, and memory."""
     info = fit.info
     facts: dict[str, str] = {}
     if info is not None:
@@ -266,7 +256,6 @@ def _facts(fit: Fit, seconds: float | None, peak_bytes: int | None) -> dict[str,
 
 
 def _facts_of_gaps(gaps: dict[str, Any]) -> dict[str, str]:
-    """Missing entries, and how well a completion predicts others."""
     facts = {} if gaps["count"] is None else {"Missing entries": f"{gaps['count']:,}"}
     if gaps["model"]:
         facts["R² of held-out entries"] = "too few to tell" if gaps["r2"] is None else f"{gaps['r2']:.3f}"
@@ -274,7 +263,6 @@ def _facts_of_gaps(gaps: dict[str, Any]) -> dict[str, str]:
 
 
 def _variance_figures(fit: Fit) -> Iterator[str]:
-    """Scree plot, and the error that is left."""
     with drawing(4.4, 3.2) as ax:
         ScreeDisplay.from_estimator(fit.model, ax=ax)
         yield inline_svg(ax.figure, 0, "Explained variance")
@@ -285,7 +273,6 @@ def _variance_figures(fit: Fit) -> Iterator[str]:
 
 
 def _scores_figures(fit: Fit, drawn: Drawn) -> Iterator[str]:
-    """The samples in the planes of the first components, where there are scores."""
     scores = drawn.scores
     if scores is None and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
@@ -298,7 +285,6 @@ def _scores_figures(fit: Fit, drawn: Drawn) -> Iterator[str]:
 
 
 def _make_room(ax: Any) -> None:
-    """Adds as much height to a figure as its legend takes."""
     legend, figure = ax.get_legend(), ax.figure
     if legend is not None:
         figure.draw_without_rendering()
@@ -306,7 +292,6 @@ def _make_room(ax: Any) -> None:
 
 
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
-    """The largest loadings of the first components."""
     for component in range(1, min(fit.k, DRAWN) + 1):
         with drawing(4.4, 3.8) as ax:
             size = np.abs(fit.components[component - 1])
@@ -316,12 +301,10 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[str]:
 
 
 def planes_of(k: int) -> list[tuple[int, int]]:
-    """The planes that are drawn of the scores of k components."""
     return [pair for pair in PLANES if max(pair) <= k]
 
 
 def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], Any]]:
-    """The pairs of components whose scores are drawn, and what is known of each."""
     rasters = scores if isinstance(scores, list | tuple) else [scores]
     if rasters and all(isinstance(raster, ScoreRaster) for raster in rasters):
         return [(raster.components, raster) for raster in rasters]
@@ -331,7 +314,6 @@ def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], Any]]:
 
 
 def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
-    """The features at both ends of components that are not drawn."""
     found = []
     for place, values in enumerate(fit.components[DRAWN:LISTED], start=DRAWN + 1):
         least = 0.05 * np.max(np.abs(values))  # what is smaller says nothing
@@ -344,5 +326,4 @@ def _top_loadings(fit: Fit, names: list[str]) -> list[dict[str, Any]]:
 
 
 def number(value: float | None) -> str:
-    """Five digits, or a dash."""
     return "–" if value is None else f"{value:#.5g}".removesuffix(".")

@@ -34,11 +34,9 @@ class Certificate:
 
     @property
     def converged(self) -> bool:
-        """Whether all components did, and nothing was missed."""
         return not len(self.late) and self.complete
 
     def told(self, info: "Info") -> "Info":
-        """An account of a fit with what is known here."""
         shared = ("residuals", "value_errors", "vector_errors", "missed_below", "converged")
         return replace(info, **{name: getattr(self, name) for name in shared})
 
@@ -171,7 +169,6 @@ class SVDResult(Operator):
 
     @property
     def _left(self) -> Panel:
-        """U where it was made: on the device of the data, or on the host."""
         if callable(self._U):
             self._U = self._U()
         return self._U
@@ -197,20 +194,16 @@ class SVDResult(Operator):
         return iter((self.U, self.S, self.Vh))
 
     def matmat(self, V: Panel) -> Panel:
-        """``U (S (Vh V))``."""
         return np.asarray(self.U @ (self._values[:, None] * (self.Vh @ V)))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``V (S (U^H W))``."""
         return np.asarray(self.Vh.conj().T @ (self._values[:, None] * (self.U.conj().T @ W)))
 
     @property
     def _values(self) -> Vector:
-        """S in the precision of the vectors, so that their products keep it."""
         return self.S.astype(np.finfo(self.dtype).dtype, copy=False)
 
     def frobenius_norm(self) -> float:
-        """The length of S."""
         return length(self.S)
 
     def as_low_rank(self) -> LowRank:
@@ -225,7 +218,6 @@ class SVDResult(Operator):
 
     @property
     def H(self) -> "SVDResult":
-        """The decomposition of the conjugate transpose: U and Vh exchanged."""
         return SVDResult(lambda: self.Vh.conj().T, self.S, lambda: self.U.conj().T, self.info)
 
     def truncate(self, k: int) -> "SVDResult":
@@ -282,14 +274,12 @@ class SVDResult(Operator):
         return SVDResult, (self.U, self.S, self.Vh, self.info)
 
     def _missed_by(self, k: int) -> float | None:
-        """What no value exceeds that is not among the first k: the next one, or the level of all."""
         missed = self.info.missed_below
         if missed is None or k == len(self.S) or self.info.value_errors is None:
             return missed
         return max(missed, float(self.S[k] * (1 + self.info.value_errors[k])))
 
     def _error_of(self, k: int) -> float | None:
-        """The Frobenius error after truncation to k."""
         error = self.info.frobenius_error
         return None if error is None else float(np.hypot(error, length(self.S[k:])))
 
@@ -299,7 +289,6 @@ def _first(values: Vector | None, k: int) -> Vector | None:
 
 
 def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
-    """The factors U and Vh with the largest entry of each right vector real and positive; a lazy one stays lazy."""
     if not callable(Vh):
         turn = phases(Vh)
         left = (lambda: _turned(U(), turn)) if callable(U) else _turned(U, turn)
@@ -316,5 +305,4 @@ def signed(U: Lazy, Vh: Lazy) -> tuple[Lazy, Lazy]:
 
 
 def _turned(F: Panel, turn: Vector) -> Panel:
-    """F times unit numbers in double precision, which single precision would not leave at length 1; as precise as F."""
     return (F * turn).astype(F.dtype, copy=False)

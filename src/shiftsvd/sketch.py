@@ -14,7 +14,6 @@ __all__ = ["SRFT", "Gaussian", "Rademacher", "Sketch", "SparseSign"]
 
 
 def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
-    """The generator of a seed; None is fresh entropy, and the global state is never read."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
@@ -86,7 +85,6 @@ class Gaussian(Sketch):
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """An n x ell matrix of independent standard normal numbers."""
         return rng.standard_normal((n, ell))
 
 
@@ -107,7 +105,6 @@ class Rademacher(Sketch):
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """An n x ell matrix of independent random signs."""
         return rng.integers(0, 2, (n, ell)).astype(np.float64) * 2 - 1
 
 
@@ -135,7 +132,6 @@ class SparseSign(Sketch):
     nonzeros: int = 8
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """``min(nonzeros, ell)`` signs in each row."""
         zeta = min(self.nonzeros, ell)
         Omega = np.zeros((n, ell))
         columns = np.argsort(rng.random((n, ell)), axis=1)[:, :zeta] if zeta < ell else np.tile(np.arange(ell), (n, 1))
@@ -165,11 +161,9 @@ class SRFT(Sketch):
     """
 
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """The test matrix, formed."""
         return self.mixer(n, ell, rng).to_array()
 
     def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
-        """The sample ``A Omega``; dense blocks are transformed, every other operator is multiplied."""
         return mix(A, self.mixer(A.shape[1], ell, rng))
 
     def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
@@ -208,7 +202,6 @@ class FourierMixer:
     ell: int
 
     def to_array(self) -> Panel:
-        """The test matrix Omega, formed, (n, ell): for tests and for small n."""
         n = len(self.signs)
         angle = 2 * np.pi / n * (np.outer(np.arange(n), self.paired) % n)
         alone = 2 * np.pi / n * (np.outer(np.arange(n), self.single) % n)
@@ -216,7 +209,6 @@ class FourierMixer:
         return np.asarray(self.signs[:, None] * columns[:, : self.ell])
 
     def mix(self, block: Panel) -> Panel:
-        """``block Omega`` by a pruned transform: one level of Cooley-Tukey, then only the sampled outputs."""
         if np.iscomplexobj(block):
             return np.asarray(self.mix(block.real) + 1j * self.mix(block.imag))
         paired, single = (self._transform(block * self.signs, f) for f in (self.paired, self.single))
@@ -225,7 +217,6 @@ class FourierMixer:
         return np.hstack(columns)[:, : self.ell]
 
     def _transform(self, block: Panel, frequencies: Vector) -> Panel:
-        """``sum_j x_j exp(-2 pi i j f / n)`` of each row at the given frequencies, in O(n log p + n)."""
         rows, n = block.shape
         p = next((d for d in range(min(n, max(2 * len(frequencies), 2)), 0, -1) if n % d == 0), 1)
         if 4 * p < len(frequencies):  # a length of few divisors: the whole transform is cheaper

@@ -65,6 +65,5 @@ def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None
 
 
 def _hold(truth: bool, message: str) -> None:
-    """Raise AssertionError also under ``python -O``."""
     if not truth:
         raise AssertionError(message)

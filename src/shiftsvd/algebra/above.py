@@ -57,20 +57,16 @@ class Above(Operator):
 
     @cached_property
     def _firsts(self) -> Vector:
-        """The first row of each part, and one past the last of all."""
         return np.cumsum([0, *(A.shape[0] for A in self.parts)])
 
     def _cut(self, W: Any) -> Iterator[tuple[Operator, Any]]:
-        """Each part with its rows of a panel or vector, or with None."""
         for A, lo, hi in zip(self.parts, self._firsts[:-1], self._firsts[1:], strict=True):
             yield A, W[lo:hi] if np.ndim(W) else W
 
     def matmat(self, V: Panel) -> Panel:
-        """The products of all parts, one above another."""
         return np.concatenate([A.matmat(V) for A in self.parts])
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The sum of ``A^H W`` over the parts, each with its rows of W."""
         return reduce(np.add, (A.rmatmat(rows) for A, rows in self._cut(W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -104,7 +100,6 @@ class Above(Operator):
         return reduce(np.add, (generic.rmatmat_in_double(A, rows) for A, rows in self._cut(W)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """The sum of ``A^H diag(weights) A V`` over the parts; as many reads as they take."""
         return reduce(np.add, (A.gram(V, w) for A, w in self._cut(weights)))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
@@ -139,7 +134,6 @@ class Above(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """The costs of the parts together; products round as those of the coarsest."""
         parts = [A.costs for A in self.parts]
         return Costs.of(
             self,
@@ -171,7 +165,6 @@ class Above(Operator):
         return max(map(generic.passes_per_step, self.parts))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """The moments of the columns, those of the parts merged; of parts without squares, the means alone."""
         found = [A.moments(w) for A, w in self._cut(weights) if w is None or np.any(w)]
         if all(part.M2 is not None for part in found):
             return reduce(Moments.merge, found)
@@ -197,11 +190,9 @@ class Above(Operator):
         return Moments(found[0].count, np.concatenate([part.mean for part in found]), M2)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """The sum of the squared column norms of the parts; None where one does not know its own."""
         return _sum([A.column_squares(w) for A, w in self._cut(weights)])
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """The squared norms of all rows; None where one part does not know its own."""
         return _joined([A.row_squares(weights) for A in self.parts])
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
@@ -286,11 +277,9 @@ class Above(Operator):
         return Above(tuple(times_powers(A, e, cols) for A, e in self._cut(rows)))
 
     def with_shift(self, shift: LowRank) -> "Above":
-        """Every part minus its rows of the shift."""
         return Above(tuple(A - LowRank(L, shift.R) for A, L in self._cut(shift.L)))
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Products of the rows of one part after the other, a block of rows at a time."""
         for A, first in zip(self.parts, self._firsts[:-1], strict=True):
             yield from ((int(first) + lo, part) for lo, part in A.row_products(V))
 
@@ -358,13 +347,11 @@ def beside(parts: Sequence[Operator]) -> Operator:
 
 
 def aligned(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, Panel]]:
-    """``(first row, rows side by side)`` of dense blocks that are cut in other places; one pass of each."""
     for first, rows in together(blocks):
         yield first, np.hstack(rows)
 
 
 def together(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, list[Panel]]]:
-    """``(first row, the same rows of each)`` of dense blocks that are cut in other places, in order."""
     left, first = [next(each)[1] for each in blocks], 0
     while all(len(block) for block in left):
         rows = min(len(block) for block in left)
@@ -377,17 +364,14 @@ def together(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[in
 
 
 def _next(blocks: Iterator[tuple[int, Panel]], empty: Panel) -> Panel:
-    """The next block, or none."""
     return next(blocks, (0, empty))[1]
 
 
 def _sum(found: list[Vector | None]) -> Vector | None:
-    """The sum of all, if all are known."""
     known = [part for part in found if part is not None]
     return reduce(np.add, known) if len(known) == len(found) else None
 
 
 def _joined(found: list[Vector | None]) -> Vector | None:
-    """All one after the other, if all are known."""
     known = [part for part in found if part is not None]
     return np.concatenate(known) if len(known) == len(found) else None

@@ -55,11 +55,9 @@ class Adjoint(Derived):
         return generic.placed(self.A, V)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A^H V``, (n, b), for V of shape (m, b): the adjoint times a panel."""
         return self.A.rmatmat(V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A W``, (m, b), for W of shape (n, b): the adjoint of the adjoint times a panel."""
         return self.A.matmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -96,7 +94,6 @@ class Adjoint(Derived):
         return generic.matmat_in_double(self.A, W)
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows of A, conjugated."""
         moments = generic.row_moments(self.A, weights)
         return Moments(moments.count, moments.mean.conj(), moments.M2)
 
@@ -142,11 +139,9 @@ class Adjoint(Derived):
         return generic.adjoint_triangle(self.A, weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Squared norms of the rows of A."""
         return self.A.row_squares(weights)
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Squared norms of the columns of A."""
         return self.A.column_squares(weights)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
@@ -238,11 +233,9 @@ class Adjoint(Derived):
         return generic.row_blocks(self.A, columns)
 
     def gram_seconds(self, V: Panel) -> float:
-        """The seconds of one `gram` of ``A^H``, which takes two products with A."""
         return generic.timed(self, V)
 
     def passes_per_step(self) -> int:
-        """The passes of a step: two where A is read again for each product, as nothing can be sorted the other way."""
         return 2 if self.A.costs.file_bytes else generic.passes_per_step(self.A)
 
     def known_costs(self) -> dict[str, Any]:
@@ -274,7 +267,6 @@ class Adjoint(Derived):
         return generic.transposed(self.A, passes) or self
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """``(A - shift^H)^H``, where A can subtract a shift itself; None where it cannot."""
         fused = self.A.with_shift(shift.H)
         return None if fused is None else fused.H
 
@@ -312,7 +304,6 @@ class Adjoint(Derived):
 
     @property
     def H(self) -> Operator:
-        """The adjoint of the adjoint, which is the operator A itself."""
         return self.A
 
 

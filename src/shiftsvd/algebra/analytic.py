@@ -41,25 +41,21 @@ class AnalyticSignal(Operator):
         vars(self).update(shape=(self.m, self.m), dtype=np.dtype(self.kind))
 
     def matmat(self, V: Panel) -> Panel:
-        """The analytic signals of the columns of V, minus their means."""
         V = V.astype(np.result_type(V, np.float64), copy=False)
         return _centred(self._filtered(self._padded(V))[self._inside])
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The adjoint: a filter in the frequencies is its own, and padding goes back."""
         Y = np.zeros((len(self._response), W.shape[1]), np.complex128)
         Y[self._inside] = _centred(W)
         return self._unpadded(self._filtered(Y))
 
     @cached_property
     def costs(self) -> Costs:
-        """Nothing is read; transforms are made in double precision."""
         eps = float(np.finfo(np.float64).eps)
         return Costs.of(self, stored=self.m, eps=eps, gram_eps=eps, gram_reads=0, gram_in_single=False)
 
     @cached_property
     def _response(self) -> Vector:
-        """What each frequency is multiplied by: the negative ones by 0, the positive ones by 2."""
         n = self.m if self.decay is None else 3 * self.m
         h = np.zeros(n)
         h[0], h[1 : (n + 1) // 2] = 1, 2
@@ -69,12 +65,10 @@ class AnalyticSignal(Operator):
 
     @property
     def _inside(self) -> slice:
-        """Where the steps are among those with padding."""
         return slice(0, self.m) if self.decay is None else slice(self.m, 2 * self.m)
 
     @cached_property
     def _padding(self) -> tuple[Panel, Panel, Panel]:
-        """(before, after, M): the padding of a series x is ``before (M x)`` and ``after (M x)``; M x: four numbers."""
         m, t = self.m, np.arange(self.m)
         line = np.column_stack([np.ones(m), t])
         fitted = np.linalg.pinv(line)
@@ -86,7 +80,6 @@ class AnalyticSignal(Operator):
         return before, after, M
 
     def _padded(self, V: Panel) -> Panel:
-        """The steps with their padding."""
         if self.decay is None:
             return V
         before, after, M = self._padding
@@ -94,7 +87,6 @@ class AnalyticSignal(Operator):
         return np.concatenate([before @ known, V, after @ known])
 
     def _unpadded(self, Y: Panel) -> Panel:
-        """The adjoint of `_padded`."""
         if self.decay is None:
             return Y
         before, after, M = self._padding
@@ -102,10 +94,8 @@ class AnalyticSignal(Operator):
         return np.asarray(Y[m : 2 * m] + M.T @ (before.T @ Y[:m] + after.T @ Y[2 * m :]))
 
     def _filtered(self, Y: Panel) -> Panel:
-        """The columns without their negative frequencies."""
         return np.asarray(fft.ifft(self._response[:, None] * fft.fft(Y, axis=0), axis=0))
 
 
 def _centred(Y: Panel) -> Panel:
-    """Columns minus their means."""
     return np.asarray(Y - Y.mean(axis=0))

@@ -25,47 +25,36 @@ class Deflated(Derived):
     V: Panel
 
     def placed(self, V: Panel) -> Panel:
-        """The panel where A multiplies."""
         return placed(self.A, V)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A (P V)``: V is projected before it is multiplied."""
         return self.A.matmat(self._projected(V))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A (P V)`` in double precision, where A can do that."""
         return matmat_in_double(self.A, self._projected(V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``P (A^H W)``: what comes of the product is projected."""
         return self._projected(self.A.rmatmat(W))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """``P (A^H W)`` in double precision, where A can do that."""
         return self._projected(rmatmat_in_double(self.A, W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``P A^H diag(weights) A P V``, as many reads as A takes."""
         return self._projected(self.A.gram(self._projected(V), weights))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``P A^H diag(weights) A P``, formed."""
         return self._projected(self._projected(gram_matrix(self.A, weights)).conj().T).conj().T
 
     def known_costs(self) -> dict[str, Any]:
-        """A `gram` reads as often as that of A."""
         return {"gram_reads": self.A.costs.gram_reads}
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Products of the rows of A with ``P V``, a block of rows at a time."""
         return self.A.row_products(self._projected(V))
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The parts of A: what a shift does to rounding, it does here too."""
         return unshifted(self.A)
 
     def _projected(self, V: Panel) -> Panel:
-        """``P V``, twice: once leaves some rounding."""
         for _ in range(2):
             V = V - self.V @ inner(self.V, V)
         return V

@@ -33,13 +33,11 @@ class Derived(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """The costs of A, but for a `gram` of two products; a subclass that makes it in one read overrides that."""
         A = self.A.costs
         own = {"gram_reads": 2, "gram_in_single": self.dtype == np.float32, "gram_pairs": A.stored**2 / self.shape[0]}
         return replace(A, **own | self.known_costs())
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``B^H diag(weights) B V`` of this operator B by two products: in double precision for a double panel."""
         if V.dtype != panel_dtype(V.dtype):
             return super().gram(V, weights)
         return rmatmat_in_double(self, scaled(weights, matmat_in_double(self, V)))

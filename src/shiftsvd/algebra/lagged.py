@@ -36,29 +36,23 @@ class Lagged(Derived):
         object.__setattr__(self, "shape", (p * len(self.lags), m - max(self.lags)))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V_lag`` for all lags, V_lag being V some steps later."""
         return self._below(self.A.matmat(self._shifted(V)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The same in double precision, where A can do that."""
         return self._below(generic.matmat_in_double(self.A, self._shifted(V)))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The sum of ``A^H W_lag`` over all lags, each some steps earlier."""
         return self._back(self.A.rmatmat(self._beside(W)))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """The same in double precision, where A can do that."""
         return self._back(generic.rmatmat_in_double(self.A, self._beside(W)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H A`` between the lags, as many reads as A takes; nothing of the length of all lags is held."""
         if weights is not None:
             return self.rmatmat(scaled(weights, self.matmat(V)))
         return self._back(self.A.gram(self._shifted(V)))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """The sum of windows of ``A^H A``, which is formed once."""
         p, n = self.A.shape[0], self.shape[1]
         G = np.zeros((n, n), panel_dtype(self.dtype))
         known = None if weights is not None else generic.gram_matrix(self.A)
@@ -69,7 +63,6 @@ class Lagged(Derived):
 
     @cached_property
     def costs(self) -> Costs:
-        """The costs of products as wide as there are lags; of one column, a panel on either side of A is held."""
         A, count = self.A.costs, len(self.lags)
         return Costs.of(
             self,
@@ -90,7 +83,6 @@ class Lagged(Derived):
         )
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Sums over the lags of the squared column norms of A; None where A does not know them."""
         p, n = self.A.shape[0], self.shape[1]
         found = np.zeros(n)
         squares = self.A.column_squares() if weights is None else None
@@ -133,7 +125,6 @@ class Lagged(Derived):
         return None if A is None else Lagged(A, self.lags)
 
     def _shifted(self, V: Panel) -> Panel:
-        """V at its place for each lag, side by side, (m, lags b)."""
         n, b = V.shape
         out = np.zeros((self.A.shape[1], len(self.lags) * b), V.dtype)
         for j, lag in enumerate(self.lags):
@@ -141,7 +132,6 @@ class Lagged(Derived):
         return out
 
     def _back(self, Y: Panel) -> Panel:
-        """The sum of what each lag has at its place, (n, b)."""
         n, b = self.shape[1], Y.shape[1] // len(self.lags)
         out = np.zeros((n, b), Y.dtype)
         for j, lag in enumerate(self.lags):
@@ -149,15 +139,12 @@ class Lagged(Derived):
         return out
 
     def _below(self, Y: Panel) -> Panel:
-        """Panels side by side (p, lags b), one below another (lags p, b)."""
         count = len(self.lags)
         return np.ascontiguousarray(Y.reshape(len(Y), count, -1).transpose(1, 0, 2)).reshape(count * len(Y), -1)
 
     def _beside(self, W: Panel) -> Panel:
-        """Panels one below another, side by side."""
         count, p = len(self.lags), self.A.shape[0]
         return np.ascontiguousarray(W.reshape(count, p, -1).transpose(1, 0, 2)).reshape(p, -1)
 
     def row_moments(self, weights: Vector | None = None) -> Any:
-        """The means of all rows, by a product; squares are those of windows, which A does not know."""
         return generic.row_means(self, weights)

@@ -60,11 +60,9 @@ class LowRank(Operator):
         vars(self).update(L=L, R=R, shape=(len(L), len(R)), dtype=np.result_type(L, R))
 
     def matmat(self, V: Panel) -> Panel:
-        """``L (R^H V)``: the shift times a panel, in 2 (m + n) r b operations."""
         return np.asarray(self.L @ (self.R.conj().T @ V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``R (L^H W)``: the adjoint of the shift times a panel."""
         return np.asarray(self.R @ (self.L.conj().T @ W))
 
     def rows(self, lo: int, hi: int) -> Panel:
@@ -136,11 +134,9 @@ class LowRank(Operator):
         return LowRank(-self.L, self.R)
 
     def with_shift(self, shift: "LowRank") -> "LowRank":
-        """This matrix minus another of low rank, whose ranks add up."""
         return LowRank(shift.L, -shift.R).merge(self)
 
     def frobenius_norm(self) -> float:
-        """``||L R^H||_F``, by the triangular factors of both; of one column each, by their lengths."""
         if self.L.shape[1] == 1:
             lengths = _length(self.L), _length(self.R)
             if all(LEAST_SQUARES < length * length < MOST_SQUARES for length in lengths):
@@ -217,22 +213,18 @@ class LowRank(Operator):
 
     @property
     def H(self) -> "LowRank":
-        """The adjoint ``R L^H``, with the factors exchanged."""
         return LowRank(self.R, self.L)
 
 
 def repeated(mu: Vector, m: int) -> LowRank:
-    """``1 mu^T``: the same vector in each of m rows; nothing of that length is stored."""
     return LowRank(np.broadcast_to(1.0, (m, 1)), mu.conj())
 
 
 def _is_repeated(F: Panel) -> bool:
-    """Whether one row is stored for all."""
     return F.strides[0] == 0
 
 
 def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
-    """Factors of ``L R^H`` where equal columns of L are one, and those that R has cancelled are none."""
     place: dict[bytes, int] = {}
     places = [place.setdefault(sha256(column.tobytes()).digest(), len(place)) for column in L.T]
     if len(place) < len(places):
@@ -247,7 +239,6 @@ def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
 
 
 def _factor(name: str, F: npt.ArrayLike) -> Panel:
-    """A factor of a low-rank matrix as a finite 2-D float or complex array."""
     F = np.asarray(unmasked(name, F))
     F = F[:, None] if F.ndim == 1 else F
     if F.ndim != 2 or F.dtype.kind not in "fciub":
@@ -260,12 +251,10 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
 
 @unwarned
 def _length(F: Panel) -> float:
-    """The norm of a factor, whose squares may leave the range of numbers."""
     return float(np.linalg.norm(F[0])) * sqrt(len(F)) if _is_repeated(F) else float(np.linalg.norm(F))
 
 
 def _triangle(F: Panel) -> Panel:
-    """R of the QR factorization of F."""
     if _is_repeated(F):
         F = F[:1] * np.sqrt(len(F))
     return r_factor(F)

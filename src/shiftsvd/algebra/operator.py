@@ -49,7 +49,6 @@ class Operator(ABC):
     dtype: np.dtype[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse `costs` of another meaning, which solvers would trip over; give weights to a `gram` of V alone."""
         super().__init_subclass__(**kwargs)
         gram = vars(cls).get("gram")
         if isfunction(gram) and gram.__code__.co_argcount == 2 and getfullargspec(gram).varargs is None:
@@ -224,8 +223,6 @@ class Operator(ABC):
 
 
 def _weighted(gram: Callable[[Any, Panel], Panel]) -> Callable[..., Panel]:
-    """A `gram` that was written without weights, as an operator's own may be; with weights, two products."""
-
     @wraps(gram)
     def with_weights(self: Operator, V: Panel, weights: Vector | None = None) -> Panel:
         return gram(self, V) if weights is None else Operator.gram(self, V, weights)
@@ -234,6 +231,5 @@ def _weighted(gram: Callable[[Any, Panel], Panel]) -> Callable[..., Panel]:
 
 
 def check_same_shape(A: Operator, shift: Operator) -> None:
-    """Refuse a shift of another shape."""
     if shift.shape != A.shape:
         raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")

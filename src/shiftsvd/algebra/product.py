@@ -74,15 +74,12 @@ class Product(Operator):
         vars(self).update(shape=(self.A.shape[0], self.B.shape[1]), dtype=_kind(self.A, self.B))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A (B V)``, in double precision."""
         return _times(self.A, _times(self.B, V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``B^H (A^H W)``, in double precision."""
         return _times(self.B.H, _times(self.A.H, W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``B^H (A^H diag(weights) A) B V``; two passes, or a read of A less where it knows its own."""
         A, B = self._balanced
         return _times(B.H, _gram(A, _times(B, V), weights))
 
@@ -98,7 +95,6 @@ class Product(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """A pass reads both factors; nothing as wide and as high as the columns is to be formed but of small ones."""
         A, B = self.A.costs, self.B.costs
         eps = max(_precision(self.A), _precision(self.B))
         return Costs.of(
@@ -120,7 +116,6 @@ class Product(Operator):
 
     @cached_property
     def _measured(self) -> list[tuple[float, float]]:
-        """The norm of each factor, and the level that its products round at; a read of each that is not known."""
         return [_norm_and_level(self.A), _norm_and_level(self.B)]
 
     @property
@@ -157,7 +152,6 @@ class Product(Operator):
         return float(np.ldexp(np.sqrt(max(float(np.vdot(K, G).real), 0.0)), e))
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """Squared column norms, where the product may as well be formed, a part of it at a time; else None."""
         if self.shape[0] * self.shape[1] * self.A.shape[1] > WORTH * self.costs.stored:
             return None
         squares = np.zeros(self.shape[1])
@@ -168,7 +162,6 @@ class Product(Operator):
         return squares
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """The squares of the columns of the adjoint."""
         return self.H.column_squares(weights)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
@@ -274,24 +267,20 @@ class Product(Operator):
 
     @property
     def H(self) -> "Product":
-        """The adjoint ``B^H A^H``."""
         return Product(self.B.H, self.A.H)
 
     @property
     def _exponent(self) -> int:
-        """The power of two of the product of both norms."""
         return NOTHING if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
 
     @cached_property
     def _balanced(self) -> tuple[Operator, Operator]:
-        """The factors, with A near 1 and B as large as the product where the square of A could leave the range."""
         if all(abs(math.frexp(size)[1]) < RANGE for size in self.sizes):
             return self.A, self.B
         near = self.ldexp(0, 0)
         return near.A, near.B
 
     def _near_one(self) -> tuple[Operator, Operator, int]:
-        """The factors over powers of two where their squares could leave the range of numbers, and the exponent."""
         a, b = (math.frexp(size)[1] for size in self.sizes)
         if max(abs(a), abs(b)) < RANGE:
             return self.A, self.B, 0
@@ -299,7 +288,6 @@ class Product(Operator):
 
 
 def _kind(A: Operator, B: Operator) -> np.dtype[Any]:
-    """The numbers of ``A B``: of the wider kind, unless one of both can only be multiplied in single precision."""
     dtype = np.result_type(A.dtype, B.dtype)
     mixed = np.finfo(A.dtype).eps != np.finfo(B.dtype).eps
     if mixed and max(_precision(A), _precision(B)) > EPS:
@@ -308,24 +296,20 @@ def _kind(A: Operator, B: Operator) -> np.dtype[Any]:
 
 
 def _times(A: Operator, V: Panel) -> Panel:
-    """``A V`` in double precision, where A can do that."""
     return A.matmat(V) if A.costs.eps <= EPS else generic.rmatmat_in_double(A.H, V)
 
 
 def _gram(A: Operator, V: Panel, weights: Vector | None) -> Panel:
-    """``A^H diag(weights) A V`` in double precision, where A can do that."""
     if A.costs.gram_eps <= EPS:
         return A.gram(V, weights)
     return _times(A.H, scaled(weights, _times(A, V)))
 
 
 def _precision(A: Operator) -> float:
-    """The rounding unit of the best products of A: blocks are those of whichever side is stored."""
     return min(A.costs.gram_eps, A.H.costs.gram_eps)
 
 
 def _norm_and_level(A: Operator) -> tuple[float, float]:
-    """The norm of A, and what its products round at the level of: that, its shift, and what they cancel."""
     norm, (_, shift) = A.frobenius_norm(), generic.unshifted(A)
     if norm is None:  # of an operator that only multiplies, the root mean square of a few random products
         Omega = np.random.default_rng(0).standard_normal((A.shape[1], FEW)).astype(panel_dtype(A.dtype))

@@ -58,11 +58,9 @@ class Scaled(Derived):
         object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
 
     def matmat(self, V: Panel) -> Panel:
-        """``D_r (A (D_c V))``."""
         return scaled(self.rows, self.A.matmat(scaled(self.cols, V)))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``D_c^H (A^H (D_r^H W))``."""
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -96,18 +94,15 @@ class Scaled(Derived):
         return scaled(conj(self.cols), generic.rmatmat_in_double(self.A, scaled(conj(self.rows), W)))
 
     def cancelled(self) -> float:
-        """What products of A cancel, times the largest scales."""
         largest = [float(np.abs(scale).max()) for scale in (self.rows, self.cols) if scale is not None]
         return generic.cancelled(self.A) * float(np.prod(largest))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``D_c^H A^H D_r^H diag(weights) D_r A D_c V``, as many reads as A takes."""
         V = scaled(self.cols, V).astype(_precision(V, self.cols), copy=False)
         Z = self.A.gram(V, self._row_weights(weights))
         return scaled(conj(self.cols), Z)
 
     def _row_weights(self, weights: Vector | None) -> Vector | None:
-        """What `gram` weighs the rows of A with: made once, and sent to a device once, where nobody can change it."""
         if weights is not None and weights.flags.writeable:
             return power(self.rows, weights)
         known = self._weighed
@@ -132,7 +127,6 @@ class Scaled(Derived):
         return generic.placed(self.A, V)
 
     def known_costs(self) -> dict[str, Any]:
-        """A `gram` is that of A; the scales strain panels."""
         A, scales = self.A.costs, [scale for scale in (self.rows, self.cols) if scale is not None]
         strain = max((int(np.abs(split(scale)[1]).max()) for scale in scales), default=0) + A.strain
         return {"gram_reads": A.gram_reads, "gram_in_single": A.gram_in_single, "strain": strain}
@@ -186,13 +180,11 @@ class Scaled(Derived):
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``|c_j|^2`` times the weighted squares of A."""
         squares = self.A.column_squares(power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``|r_i|^2`` times the weighted squares of A."""
         squares = self.A.row_squares(power(self.cols, weights))
         return None if squares is None else scaled(power(self.rows), squares)
 
@@ -259,7 +251,6 @@ class Scaled(Derived):
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Products of the rows of A with ``D_c V``, scaled by ``D_r``, a block of rows at a time."""
         for lo, part in self.A.row_products(scaled(self.cols, V)):
             yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
 
@@ -313,7 +304,6 @@ class Scaled(Derived):
         return generic.row_blocks(self.H, columns)
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """``D_r (A - D_r^-1 shift D_c^-1) D_c``, where the shift is 0 wherever a scale is, and A can fuse it."""
         L, R = unscaled(self.rows, shift.L), unscaled(conj(self.cols), shift.R)
         if L is None or R is None:
             return None
@@ -335,17 +325,14 @@ class Scaled(Derived):
 
     @property
     def H(self) -> "Scaled":
-        """The adjoint ``D_c^H A^H D_r^H``: scales of rows become those of columns."""
         return Scaled(self.A.H, conj(self.cols), conj(self.rows))
 
 
 def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
-    """The precision of V, made complex if the scale is."""
     return field_of(V.dtype, *() if scale is None else (scale,))
 
 
 def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
-    """``diag(2^rows) A diag(2^cols)``; of an operator that knows no better, by its panels."""
     B = generic.ldexp(A, rows, cols)
     if B is not None:
         return B
@@ -357,7 +344,6 @@ def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operato
 
 
 def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
-    """Exponents of products with a scale: with each of its numbers, or with the largest of them."""
     if scale is None:
         return e
     more = exponents_of(scale)

@@ -48,11 +48,9 @@ class Shifted(Derived):
         object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V - S V``."""
         return self.A.matmat(V) - self.S.matmat(V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W - S^H W``."""
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -86,7 +84,6 @@ class Shifted(Derived):
         return generic.rmatmat_in_double(self.A, W) - generic.rmatmat_in_double(self.S, W)
 
     def known_costs(self) -> dict[str, Any]:
-        """Products round as those of the coarser one, unless S is of low rank: its factors are multiplied in double."""
         if generic.as_low_rank(self.S) is not None:
             return {}
         A, S = self.A.costs, self.S.costs
@@ -108,7 +105,6 @@ class Shifted(Derived):
         return generic.fused(self.A, passes) - self.S
 
     def with_shift(self, shift: LowRank) -> Operator | None:
-        """A minus both shifts, added up to one of low rank; None where the first one is not of low rank."""
         S = generic.as_low_rank(self.S)
         return None if S is None else Shifted(self.A, shift.merge(S))
 
@@ -152,7 +148,6 @@ class Shifted(Derived):
         return None if A is None or S is None else Shifted(A, S)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Products of the rows of A minus those of S, a block of rows at a time."""
         S = generic.as_low_rank(self.S)
         if S is None:
             yield from super().row_products(V)
@@ -209,13 +204,11 @@ class Shifted(Derived):
 
     @property
     def H(self) -> "Shifted":
-        """The adjoint ``A^H - S^H`` of the difference."""
         return Shifted(self.A.H, self.S.H)
 
 
 @generic.difference.register
 def _(A: Operator, S: Operator) -> Operator:
-    """The subtraction is fused into A where S is of low rank and A can."""
     low_rank = generic.as_low_rank(S)
     fused = None if low_rank is None else A.with_shift(low_rank)
     return fused or Shifted(A, S if low_rank is None else low_rank)

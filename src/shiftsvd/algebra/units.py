@@ -42,7 +42,6 @@ def in_units(A: Operator) -> Units:
 
 
 def _exponent(A: Operator, norm: float | None) -> int:
-    """The power of two of the norm; where that is unknown, about that of the largest entry; else 0."""
     if norm is not None:
         return math.frexp(norm)[1] if norm > 0 else NOTHING
     exponents = column_exponents(A)
@@ -50,5 +49,4 @@ def _exponent(A: Operator, norm: float | None) -> int:
 
 
 def range_of(A: Operator) -> tuple[int, int]:
-    """Exponents of the norm of a matrix that can be multiplied as it is."""
     return SINGLE_RANGE if A.costs.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

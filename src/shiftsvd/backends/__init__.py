@@ -85,13 +85,11 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether X is a Dask collection, or a DataArray that holds one; Dask is not imported to tell."""
     kinds = type(unlabelled(X)).__mro__  # AnnData's views derive from those of Dask
     return any(kind.__module__.startswith("dask.") for kind in kinds)
 
 
 def unlabelled(X: Any) -> Any:
-    """The array of a DataArray, or X."""
     return X.data if type(X).__module__.partition(".")[0] == "xarray" and hasattr(X, "dims") else X
 
 
@@ -131,7 +129,6 @@ def centered(X: Any, *, n_threads: int | None = None) -> Operator:
 
 
 def _dense(X: Any, n_threads: int) -> Operator:
-    """A checked array with its long side as the rows of the blocks."""
     finite_dense(X)
     if X.shape[0] >= X.shape[1]:
         return DenseRows(X, n_threads=n_threads)

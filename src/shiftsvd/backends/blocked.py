@@ -29,8 +29,6 @@ WORTH, WORTH_EACH = 2.5e7, 40
 def kept(
     read: Callable[Concatenate[Matrix, Given], Panel],
 ) -> Callable[Concatenate[Matrix, Given], Panel]:
-    """A read of a matrix in memory whose result the journal keeps, where that is cheaper than to read again."""
-
     @wraps(read)
     def once(A: Matrix, /, *panels: Given.args, **named: Given.kwargs) -> Panel:
         given: tuple[Any, ...] = (*panels, *named.values())
@@ -54,55 +52,44 @@ class Blocked(Operator):
     memo: dict[str, Any]  # of the stored matrix; shared by all that store the same
 
     @abstractmethod
-    def blocks(self) -> list[Rows]:
-        """The row ranges, in order."""
+    def blocks(self) -> list[Rows]: ...
 
     @abstractmethod
-    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of ``A[rows]``."""
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments: ...
 
     @abstractmethod
-    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the rows of ``A[rows]``."""
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments: ...
 
     def with_shift(self, shift: LowRank) -> "Blocked":
-        """This matrix with one more shift, which is subtracted inside the blocks."""
         return self._replace_shift(shift.merge(self.shift))
 
     @cached_property
     def costs(self) -> Costs:
-        """A `gram` of one read, in double precision for panels in double."""
         double = float(np.finfo(np.float64).eps)
         return Costs.of(self, gram_reads=1, gram_eps=double, n_threads=self.n_threads, **self.known_costs())
 
     def known_costs(self) -> dict[str, Any]:
-        """What a kind of matrix knows better of its costs than that it is dense."""
         return {}
 
     @property
     def fingerprint(self) -> str | None:
-        """Tells the data, and how they are cut, from others: for the journal; None where nothing of them is kept."""
         return None
 
     @property
     def level(self) -> bool:
-        """Whether the rows of the shift are all the same."""
         return self.shift is not None and self.shift.level
 
     def worth_keeping(self, columns: int) -> bool:
-        """Whether the result of a product with a panel of so many columns is cheaper to keep than to make again."""
         products = self.costs.stored * columns
         return products > WORTH + WORTH_EACH * self.shape[1] * columns and self.fingerprint is not None
 
     def once(self, what: str, panels: tuple[Any, ...], read: Callable[[], journal.Record]) -> journal.Record:
-        """A read that is not repeated where a broken run has made it."""
         if not journal.kept():  # the fingerprint may be a read
             return read()
         shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
         return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns, merged over the blocks."""
         blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)), self.moment_workers)
         parts: Iterator[Moments] = (part for _, part in blocks)
         moments = reduce(Moments.merge, parts)
@@ -111,18 +98,15 @@ class Blocked(Operator):
         return moments
 
     def mean_alone(self, weights: Vector | None) -> Moments:
-        """The means of the shifted columns: those of the stored ones, in double, minus those of the shift."""
         assert self.shift is not None
         stored = self._replace_shift(None).moments(weights)
         w = np.ones(self.shape[0]) if weights is None else weights
         return Moments(stored.count, stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count, None)
 
     def known_squares(self) -> Vector | None:
-        """Squared column norms of ``X - 1 mu^T``, if the moments of X have been taken: no entry is read again."""
         return squares_about(self.memo.get("columns"), self.shift)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows, block after block."""
         weights = slice_of(weights, (0, self.shape[1]))
         parts = [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
         squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
@@ -130,7 +114,6 @@ class Blocked(Operator):
 
     @kept
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
-        """Squared column norms of ``A - A V W^H``, from dense pieces of the blocks in double precision."""
         Wh = W.conj().T
 
         def part(rows: Rows) -> Vector:
@@ -144,7 +127,6 @@ class Blocked(Operator):
         return np.asarray(self._sum(part))
 
     def pieces_times(self, V: Panel) -> Panel:
-        """``A V`` from dense pieces of the blocks in double precision."""
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(panel_dtype(self.dtype), V))
 
         def part(rows: Rows) -> None:
@@ -156,23 +138,18 @@ class Blocked(Operator):
         return Y
 
     @abstractmethod
-    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """``(first row, dense rows)`` of one block in double precision, one piece alive: for `squares_beyond`."""
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]: ...
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The stored matrix and the shift."""
         return self._replace_shift(None), self.shift
 
     def shift_of(self) -> LowRank | None:
-        """The shift that is subtracted inside the blocks."""
         return self.shift
 
     @abstractmethod
-    def _replace_shift(self, shift: LowRank | None) -> "Blocked":
-        """A copy that shares the stored matrix and has this shift, or none: for `with_shift` and `unshifted`."""
+    def _replace_shift(self, shift: LowRank | None) -> "Blocked": ...
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
-        """``(rows, function(rows))`` for each block, in order."""
         blocks = self.blocks()
         for found in ordered(lambda rows: (rows, function(rows)), blocks, workers or self.workers):
             read_part(1 / len(blocks))
@@ -181,16 +158,13 @@ class Blocked(Operator):
 
     @property
     def workers(self) -> int:
-        """Threads that work on blocks."""
         return self.n_threads
 
     @property
     def moment_workers(self) -> int:
-        """Threads that take moments of the columns of blocks."""
         return self.workers
 
     def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
-        """The parts of all blocks, added in order in double precision."""
         total: Panel | None = None
         for _, values in self._each(part):
             if total is None:
@@ -204,7 +178,6 @@ class Blocked(Operator):
 
 @unwarned
 def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
-    """Squared column norms of ``X - 1 mu^T`` from the moments of X; None if there are none, or for other shifts."""
     if moments is None:
         return None
     mu = np.zeros(1) if shift is None else shift.row_vector()
@@ -215,11 +188,9 @@ def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | No
 
 
 def cut(n_rows: int, rows: int) -> list[Rows]:
-    """Equal ranges of at most `rows` rows."""
     rows = max(rows, 1)
     return [(lo, min(lo + rows, n_rows)) for lo in range(0, n_rows, rows)] or [(0, 0)]
 
 
 def slice_of(weights: Vector | None, rows: Rows) -> Vector | None:
-    """The weights of these rows, in double precision."""
     return None if weights is None else np.asarray(weights[rows[0] : rows[1]], np.float64)

@@ -28,24 +28,20 @@ HELD, PANELS = 2, 2500
 
 @singledispatch
 def some_columns(A: Operator, places: Places) -> Operator:
-    """The columns of A at these places, which ascend: of matrices that are not shifted, and no read."""
     raise TypeError(f"columns of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
 
 
 @singledispatch
 def some_rows(A: Operator, places: Places) -> Operator:
-    """The rows of A at these places, which ascend: what columns of an adjoint are."""
     raise TypeError(f"rows of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
 
 
 def bare(A: Blocked) -> None:
-    """Refuse what is shifted already: full lines of it are shifted inside their entries."""
     if A.shift is not None:
         raise ValueError("columns are taken before a shift: give the matrix that is not shifted")
 
 
 def _of_sparse(A: SparseRows, X: Any) -> Operator:
-    """A part of the rows or columns, whose order is kept."""
     bare(A)
     part = csr_array(X)
     part.has_canonical_format = True
@@ -65,7 +61,6 @@ def _(A: SparseRows, places: Places) -> Operator:
 
 
 def _share(A: SparseRows, share: float) -> int:
-    """Bytes of such a share of the entries."""
     return int(share * A.X.nnz * (A.X.dtype.itemsize + A.X.indices.itemsize))
 
 
@@ -115,7 +110,6 @@ def _of_file(A: DiskRows, source: RowSource, stored: Vector | None, places: Plac
 
 
 def _held(B: DiskRows, n_stored: int) -> SparseRows:
-    """What a streamed matrix of so many entries reads, in memory; one read, in which no entry is held twice."""
     index = np.int32 if max(n_stored, B.shape[1]) <= np.iinfo(np.int32).max else np.int64
     indices, ends, used = np.empty(n_stored, index), [np.zeros(1, index)], 0
     data = np.empty(0, B.dtype)

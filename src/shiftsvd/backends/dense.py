@@ -44,7 +44,6 @@ class DenseRows(Blocked):
 
     @property
     def fingerprint(self) -> str | None:
-        """A digest of all numbers; None where the array is made anew for each product, such as one with filled gaps."""
         if not isinstance(self.X, np.ndarray):
             return None
         if "fingerprint" not in self.memo:
@@ -52,11 +51,9 @@ class DenseRows(Blocked):
         return str(self.memo["fingerprint"])
 
     def blocks(self) -> list[Rows]:
-        """Blocks of about `BLOCK` entries."""
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
 
     def block(self, rows: Rows, dtype: np.dtype[Any] | None = None) -> Panel:
-        """A range of rows in `dtype`, default that of the operator; the shift is subtracted in double."""
         dtype = dtype or self.dtype
         X = self.X[rows[0] : rows[1]]
         X = X.conj() if self.conjugate else X
@@ -67,7 +64,6 @@ class DenseRows(Blocked):
         return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V`` in the precision of the data: each block writes its rows."""
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.dtype, V.dtype))
 
         def part(rows: Rows) -> None:
@@ -79,22 +75,17 @@ class DenseRows(Blocked):
         return Y
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A V``, each block shifted and multiplied in double precision."""
         return self.matmat(V) if self.costs.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
     @kept
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W`` in the precision of the data: the parts of the blocks are added in order."""
         return self._adjoint_times(W, self.dtype)
 
     @kept
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """``A^H W``, each block shifted and multiplied in double precision."""
         return self._adjoint_times(W, panel_dtype(self.dtype))
 
     def _adjoint_times(self, W: Panel, dtype: np.dtype[Any]) -> Panel:
-        """``A^H W`` from blocks in this precision."""
-
         def part(rows: Rows) -> Panel:
             block = self.block(rows, dtype)
             return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
@@ -103,7 +94,6 @@ class DenseRows(Blocked):
 
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one pass and the precision of V; each block is formed once."""
         dtype = self.dtype if V.dtype.char in "fF" else panel_dtype(self.dtype)
 
         def part(rows: Rows) -> Panel:
@@ -117,8 +107,6 @@ class DenseRows(Blocked):
 
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A``, formed in double precision from the shifted blocks; one pass."""
-
         def product(lo: int, hi: int) -> Panel:
             block = self._double((lo, hi))
             if weights is None:
@@ -134,21 +122,17 @@ class DenseRows(Blocked):
         return self._sum(part)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of these rows, in double."""
         return of_block(self._stored(rows), weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of these rows, in double."""
         return of_block(self._stored(rows).T, weights)
 
     def _stored(self, rows: Rows) -> Panel:
-        """A view of the stored rows, where nothing is subtracted from them or conjugated; else a block in double."""
         as_they_are = self.shift is None and not self.conjugate and self.X.dtype in NUMBERS
         as_they_are = as_they_are and isinstance(self.X, np.ndarray)
         return self.X[rows[0] : rows[1]] if as_they_are else self._double(rows)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms of the shifted blocks themselves, or from the moments where they are known."""
         known = self.known_squares() if weights is None else None
         if known is not None:
             return known
@@ -161,8 +145,6 @@ class DenseRows(Blocked):
         return np.asarray(sum(values for _, values in self._each(part)))
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms of the shifted blocks themselves."""
-
         @unwarned
         def part(rows: Rows) -> Vector:
             squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
@@ -171,44 +153,35 @@ class DenseRows(Blocked):
         return np.concatenate([values for _, values in self._each(part)])
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """The shifted block, a part at a time: what is left of it takes as much again."""
         for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
             yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
 
     def column_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the columns, from the shifted blocks."""
         parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=0)))
         return np.asarray(reduce(np.maximum, parts))
 
     def row_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the rows, from the shifted blocks."""
         return np.concatenate([e for _, e in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=1))])
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
-        """Blocks are multiplied as they are made."""
         shift = self.shift and self.shift.ldexp(rows, cols)
         return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
 
     def _double(self, rows: Rows) -> Panel:
-        """A range of shifted rows in double precision."""
         return self.block(rows, panel_dtype(self.dtype))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of `rows` rows in double precision."""
         for lo, hi in cut(self.shape[0], rows):
             yield lo, self.block((lo, hi), panel_dtype(self.dtype))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """Blocks of `columns` rows of the adjoint."""
         return self.transposed(0).row_blocks(columns)
 
     def transposed(self, passes: float) -> "DenseRows":
-        """The adjoint, a view."""
         conjugate = self.X.dtype.kind == "c" and not self.conjugate
         return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
 
     def mix(self, Omega: Mixer) -> Panel:
-        """``A Omega``, block by block, Omega never formed."""
         return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
 
     def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
@@ -216,13 +189,11 @@ class DenseRows(Blocked):
 
 
 def _plus(G: Panel, H: Panel) -> Panel:
-    """``G + H``, in the place of G."""
     G += H
     return G
 
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype of BLAS that data are computed in: doubles for integers, booleans and long doubles."""
     if dtype.kind in "iub":
         return np.dtype(np.float64)
     if dtype.kind == "c":
@@ -231,10 +202,8 @@ def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _adjoint(block: Panel) -> Panel:
-    """The conjugate transpose, a view where it can be."""
     return block.T if block.dtype.kind == "f" else block.conj().T
 
 
 def _as_precise(V: Panel, block: Panel) -> Panel:
-    """The panel rounded to the precision of the block, so that BLAS multiplies like with like."""
     return V.astype(np.result_type(block.dtype, np.complex64) if np.iscomplexobj(V) else block.dtype, copy=False)

@@ -47,39 +47,32 @@ class DiskRows(Reread):
 
     @property
     def data(self) -> RowSource:
-        """The file that is read, for what reads it again."""
         return self.source
 
     @property
     def sparse(self) -> bool:
-        """Whether the file holds its matrix as a sparse one."""
         return self.source.sparse
 
     @property
     def stored(self) -> int:
-        """Numbers in the file."""
         return self.source.stored
 
     @property
     def fingerprint(self) -> str:
-        """What tells these reads from others in a journal: the file, and how it is cut into blocks."""
         return f"{self.source.fingerprint} {self.block_bytes}"
 
     @property
     def workers(self) -> int:
-        """How many threads read and multiply blocks: one more than cores, as one waits for the file."""
         return (self.n_threads or default_threads()) + 1
 
     @property
     def block_bytes(self) -> int:
-        """How much of the file is in memory for each thread."""
         share = SHARE_OF_WIDE if self.wide else SHARE
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
         return int(np.clip(limit, LEAST_BLOCK, BLOCK))
 
     @property
     def wide(self) -> bool:
-        """Whether the rows, by which the file is read, are its short side."""
         return self.source.shape[0] < self.source.shape[1]
 
     @property
@@ -95,7 +88,6 @@ class DiskRows(Reread):
         return (self.workers * (1 + two) + 2) * panel_dtype(self.dtype).itemsize * self.shape[1]
 
     def known_costs(self) -> dict[str, Any]:
-        """Blocks in work take memory, each as it was read and once more where it is decoded."""
         double = self.block_bytes * np.dtype(np.float64).itemsize // self.source.dtype.itemsize
         blocks = self.source.copies * (self.workers + 1) * self.block_bytes + self.source.decoding_bytes(self.workers)
         working = {"working_bytes": blocks, "block_bytes": double}
@@ -103,24 +95,20 @@ class DiskRows(Reread):
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
     def blocks(self) -> list[Rows]:
-        """The ranges of rows that are read at once, as the chunks of the file suggest."""
         if "blocks" not in self.memo:
             self.memo["blocks"] = [(int(lo), int(hi)) for lo, hi in pairwise(self.source.edges(self.block_bytes))]
         blocks: list[Rows] = self.memo["blocks"]
         return blocks
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A V``, dense blocks in double precision; sparse ones are multiplied so already."""
         double = self.sparse or self.costs.eps == np.finfo(np.float64).eps
         return self.matmat(V) if double else self.pieces_times(V)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
-        """Squared column norms of ``A - A V W^H``, a piece of each block after another; one read."""
         read = lambda: {"squares": Blocked.squares_beyond(self, V, W, weights)}  # noqa: E731
         return self.once("beyond", (V, W, weights), read)["squares"]
 
     def gram_seconds(self, V: Panel) -> float:
-        """The seconds of one `gram`, measured on some blocks that lie far apart, and scaled to all."""
         blocks = self.blocks()
         some = blocks[:: max(1, len(blocks) // (PROBED * self.workers))]
         started = time.perf_counter()
@@ -129,13 +117,11 @@ class DiskRows(Reread):
         return (time.perf_counter() - started) * len(blocks) / len(some)
 
     def in_blocks_for(self, memory_limit: int) -> "DiskRows":
-        """The same matrix read in the blocks that belong to another limit."""
         return replace(
             self, memory_limit=memory_limit, memo={n: each for n, each in self.memo.items() if n != "blocks"}
         )
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
-        """Blocks are multiplied as they are read."""
         kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "blocks", "stored") if name in self.memo}
         shift = self.shift and self.shift.ldexp(rows, cols)
         return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=kept)
@@ -144,21 +130,16 @@ class DiskRows(Reread):
         return replace(self, shift=shift)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
-        """The parts of all blocks, merged in their order."""
         part = lambda rows: self._part(what, rows, panels, own)  # noqa: E731
         return self._sum(part) if merge is None else reduce(merge, (found for _, found in self._each(part)))
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
-        """``(first row, part)`` of every block in order; one read."""
         return ((lo, part) for (lo, _), part in self._each(lambda rows: self._part(what, rows, panels, ())))
 
     def _part(self, what: str, rows: Rows, panels: tuple[Any, ...], own: tuple[Vector | None, ...]) -> Any:
-        """What one block gives."""
         return block_part(what, self._block(rows), *panels, *(None if P is None else P[slice(*rows)] for P in own))
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
-        """The blocks of the file; what the operators of the blocks read is in memory."""
-
         def part(rows: Rows) -> Any:
             with unheard(), unkept():
                 return function(rows)
@@ -166,7 +147,6 @@ class DiskRows(Reread):
         return super()._each(part, workers)
 
     def _block(self, rows: Rows) -> Operator:
-        """An operator in memory of a range of rows, read and checked."""
         lo, hi = rows
         shift = None if self.shift is None else LowRank(self.shift.L[lo:hi], self.shift.R)
         X = rows_of(self.source, lo, hi)

@@ -32,12 +32,10 @@ SUMMED = 2**16  # entries that are summed at once, or as many as there are colum
 
 
 def _of_adjoint(A: Adjoint, terms: Terms) -> Sums:
-    """Sums over an adjoint: those of its matrix, rows and columns exchanged."""
     return generic.entry_sums(A.A, terms.H)[::-1]
 
 
 def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
-    """Sums over the entries of a matrix in memory, made block after block."""
     bare(A)
     of_rows, of_columns = [], np.zeros(0)
     for rows, (own, shared) in A._each(lambda rows: _part(A, terms, rows), A.moment_workers):
@@ -47,25 +45,21 @@ def _of_memory(A: SparseRows | DenseRows, terms: Terms) -> Sums:
 
 
 def _part(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
-    """Sums of one block, taken a few rows at a time, since each term needs memory for all its entries."""
     return reduce(_below, (_piece(A, terms, piece) for piece in _pieces(A, rows)))
 
 
 def _pieces(A: SparseRows | DenseRows, rows: Rows) -> list[Rows]:
-    """A few rows at a time."""
     per_row = A.costs.stored // A.shape[0] + 1
     return [(rows[0] + lo, rows[0] + hi) for lo, hi in cut(rows[1] - rows[0], max(SUMMED, A.shape[1]) // per_row)]
 
 
 def _piece(A: SparseRows | DenseRows, terms: Terms, rows: Rows) -> Sums:
-    """Sums of the terms over some rows."""
     x, i, j = entries(A, rows)
     of_rows, of_columns = terms.rows(*rows).of(x, i, j)
     return _by(i, of_rows, rows[1] - rows[0]), _by(j, of_columns, A.shape[1])
 
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
-    """(entries in double precision, their rows from the first of the block on, their columns)."""
     if isinstance(A, SparseRows):
         X = A.inside.stored(rows)
         return X.data.astype(np.float64), *coordinates(X)  # a copy: functions of users may write in place
@@ -75,13 +69,11 @@ def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vect
 
 
 def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
-    """Terms summed by their lines, shape (size, number of terms)."""
     sums = [np.bincount(lines, term, minlength=size) for term in terms]
     return np.stack(sums, axis=1) if sums else np.zeros((size, 0))
 
 
 def _of_blocks(A: Reread, terms: Terms) -> Sums:
-    """Sums of a matrix in a file, in one read that the journal keeps; the last ones are remembered."""
     bare(A)
     asked = told((terms.f, terms.R, terms.C))
     if asked not in A.memo.get("sums", {}):
@@ -96,17 +88,14 @@ def _of_blocks(A: Reread, terms: Terms) -> Sums:
 
 
 def _of_block(A: Operator, terms: Terms, R: Panel) -> Sums:
-    """Sums of one block of a file, whose rows have the numbers R."""
     return generic.entry_sums(A, Terms(terms.f, R, terms.C))
 
 
 def _below(a: Sums, b: Sums) -> Sums:
-    """Sums of two blocks, the rows of one below those of the other: joined by rows, added by columns."""
     return np.concatenate([a[0], b[0]]), a[1] + b[1]
 
 
 def bare(A: Blocked) -> None:
-    """Refuse what is shifted already: its entries are not those that are stored."""
     if A.shift is not None:
         raise ValueError("transformations come before shifts: a shifted matrix is not transformed; give the matrix")
 
@@ -115,7 +104,6 @@ def bare(A: Blocked) -> None:
 
 
 def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
-    """The table of values of a matrix in memory, made block after block."""
     bare(A)
 
     def piece(rows: Rows) -> Table:
@@ -131,13 +119,11 @@ def _values_of_memory(A: SparseRows | DenseRows, values: Values) -> Table:
 
 
 def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Table:
-    """Chosen entries of one block of a file, whose rows have the numbers R."""
     lines, *rest = generic.entry_values(A, replace(values, R=R))
     return (lines if values.lines == "columns" else rows[lines]), *rest  # type: ignore[return-value]
 
 
 def _values_of_blocks(A: Reread, values: Values) -> Table:
-    """Distinct values of a matrix in a file, in one read that the journal keeps."""
     bare(A)
 
     def read() -> dict[str, Any]:
@@ -150,12 +136,10 @@ def _values_of_blocks(A: Reread, values: Values) -> Table:
 
 
 def _joined(a: Table, b: Table) -> Table:
-    """One table of what two blocks have counted."""
     return table_of(*(np.concatenate(both) for both in zip(a, b, strict=True)))
 
 
 def _values_of_adjoint(A: Adjoint, values: Values) -> Table:
-    """Chosen entries of an adjoint: those of its matrix, rows and columns exchanged."""
     lines, numbers, counts = generic.entry_values(A.A, values.H)
     return lines, numbers, counts
 
@@ -174,16 +158,13 @@ class InMemory(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """A digest of all numbers and where they stand; made only when a journal asks for it."""
         return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Equal ranges of rows."""
         size = self.stored * (self.dtype.itemsize + 4 * self.sparse)
         return [lo for lo, _ in cut(self.shape[0], self.shape[0] * n_bytes // max(size, 1))] + [self.shape[0]]
 
     def read(self, lo: int, hi: int) -> Any:
-        """A range of rows of the array, sharing its memory."""
         if not self.sparse:
             return self.X[lo:hi]
         X = take_rows(self.X, lo, hi)  # in a container of its own, which whoever checks it may change
@@ -200,30 +181,24 @@ class ChangedEntries(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """The fingerprint of the source, and what tells this change of entries from others."""
         return f"{self.source.fingerprint} changed {self.change.told}"
 
     def decoding_bytes(self, readers: int) -> int:
-        """What reads of the source take."""
         return self.source.decoding_bytes(readers)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)
 
     def place(self, row: int) -> tuple[str, int]:
-        """What the source calls a row in messages."""
         return self.source.place(row)
 
     def read(self, lo: int, hi: int) -> Any:
-        """Rows of the source, checked and changed."""
         # Checked before: a sum of two changed entries is not the change of their sum.
         A: Any = rows_operator(rows_of(self.source, lo, hi), None, None, *self.source.place(lo), 0)
         return changed_rows(A.X, self.change.rows(lo, hi))
 
 
 def changed_rows(X: Any, change: Change) -> Any:
-    """Rows, dense or canonical CSR, with their entries changed."""
     if not isinstance(X, csr_array):
         return change.block(X)
     X = X if change.more is None else with_zeros(X, change)
@@ -233,13 +208,11 @@ def changed_rows(X: Any, change: Change) -> Any:
 
 
 def _values(X: CSR, change: Change) -> Vector:
-    """What becomes of the stored entries."""
     i = np.repeat(np.arange(X.shape[0], dtype=np.int32), np.diff(X.indptr))
     return change.values(X.data, i, X.indices)
 
 
 def with_zeros(X: CSR, change: Change) -> CSR:
-    """The same rows with zeros stored where the change needs them to be."""
     assert change.more is not None
     own, shared = change.R[:, change.more[0]], change.C[:, change.more[1]]
     order = np.argsort(-shared, kind="stable")
@@ -261,12 +234,10 @@ def with_zeros(X: CSR, change: Change) -> CSR:
 
 
 def _of_adjoint_changed(A: Adjoint, change: Change) -> Operator:
-    """The adjoint of the matrix changed the other way round."""
     return generic.with_entries(A.A, change.H).H
 
 
 def _file_changed(A: DiskRows, change: Change) -> Operator:
-    """Blocks are changed as they are read."""
     bare(A)
     names = ("blocks",) if change.more is not None else ("blocks", "counts", "stored")
     kept = {name: A.memo[name] for name in names if name in A.memo}
@@ -274,7 +245,6 @@ def _file_changed(A: DiskRows, change: Change) -> Operator:
 
 
 def bytes_kept(A: Operator, itemsize: int) -> int:
-    """What the changed entries of a matrix in memory take, if there is room for them; of others they are not kept."""
     if isinstance(A, Adjoint):
         return bytes_kept(A.A, itemsize)
     if not isinstance(A, SparseRows | DenseRows):
@@ -284,17 +254,14 @@ def bytes_kept(A: Operator, itemsize: int) -> int:
 
 
 def _room(A: SparseRows | DenseRows, needed: float) -> bool:
-    """Whether a copy leaves as much as it takes to whoever multiplies."""
     return spare(2 * needed, _limit(A))
 
 
 def _limit(A: SparseRows | DenseRows) -> int | str | None:
-    """The limit of the memory that an operator was given, or None."""
     return getattr(A, "memory_limit", None)
 
 
 def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
-    """Kept where there is room, else made again for each product."""
     bare(A)
     size = np.dtype(change.dtype).itemsize
     if not _room(A, A.costs.stored * size + change.n_more() * (size + 4)):
@@ -324,7 +291,6 @@ def _kept(A: SparseRows | DenseRows, change: Change) -> Operator:
 
 
 def _rows(A: SparseRows | DenseRows, rows: Rows) -> Any:
-    """Rows in memory, as they are stored."""
     return A.inside.stored(rows) if isinstance(A, SparseRows) else A.X[slice(*rows)]
 
 

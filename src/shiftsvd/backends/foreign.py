@@ -33,30 +33,24 @@ class Foreign(Operator):
         vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``, by the other package's own method."""
         return _theirs(self.A.matmat(V))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``, by the other package's own method."""
         return _theirs(self.A.rmatmat(W))
 
     def column_exponents(self) -> Vector:
-        """Powers of two near the largest entry, the same for all columns, from products with a few random vectors."""
         return np.full(self.shape[1], self._exponent)
 
     def row_exponents(self) -> Vector:
-        """Powers of two near the largest entry, the same for all rows."""
         return np.full(self.shape[0], self._exponent)
 
     @cached_property
     def _exponent(self) -> int:
-        """The power of two of the largest entry of a product with random vectors; one product, made once."""
         Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
         return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())
 
 
 def _theirs(product: Any) -> Panel:
-    """A product that is not to be written to: the other package may have kept it."""
     view = np.asarray(product).view()
     view.flags.writeable = False
     return view

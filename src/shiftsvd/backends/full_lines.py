@@ -32,7 +32,6 @@ class FullLines:
     outside: LowRank  # the shift of everything else, of rank 0 if that is nothing
 
     def shifted(self, X: CSR, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        """Stored rows in `dtype`, with these lines shifted in double precision."""
         i, j = coordinates(X)
         inside = self.rows[rows[0] + i] | self.columns[j]
         data = X.data.astype(panel_dtype(dtype))
@@ -56,7 +55,6 @@ class Entries:
     ready: CSR | None = None  # all of them, where there is room for a copy or X needs none
 
     def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "Entries":
-        """The shifted entries, held as a copy if the memory allows one; else each block is made when it is used."""
         if self.full is None and not self._multiplied:
             return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
         nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
@@ -74,7 +72,6 @@ class Entries:
         return replace(self, ready=csr_array((data, indices, indptr), shape=self.X.shape))
 
     def block(self, rows: Rows) -> tuple[CSR, Rows]:
-        """A matrix that the kernels take, and where in it these rows are."""
         if self.ready is not None:
             return self.ready, rows
         # Small integers are exact in single precision, where products are faster.
@@ -82,25 +79,21 @@ class Entries:
         return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
 
     def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        """A block of rows in `dtype`, full lines shifted."""
         X = self.stored(rows)
         if self.full is None:
             return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
         return self.full.shifted(X, rows, dtype)
 
     def stored(self, rows: Rows) -> CSR:
-        """The stored entries of these rows."""
         X, (e, f) = take_rows(self.X, *rows), self.powers
         return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
 
     @property
     def _multiplied(self) -> bool:
-        """Whether the entries are to be multiplied by powers of two."""
         return any(np.any(e) for e in self.powers)
 
 
 def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_threads: int) -> FullLines | None:
-    """The full rows of X and the full columns, a mask, and the parts of its shift; None if there are no such lines."""
     rows = np.diff(X.indptr) > FULL * X.shape[1]
     if not (rows.any() or columns.any()):
         return None
@@ -122,22 +115,18 @@ def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_th
 
 
 def no_shift(shape: tuple[int, int]) -> LowRank:
-    """A shift of rank 0."""
     return LowRank(np.zeros((shape[0], 0)), np.zeros((shape[1], 0)))
 
 
 def by_rows(S: LowRank) -> LowRank:
-    """The same shift, its factors by rows as the kernels read them."""
     return LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
 
 
 def coordinates(X: CSR) -> tuple[Vector, Vector]:
-    """Row and column of every stored entry."""
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
 
 
 def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector, Vector]:
-    """Where these rows meet the columns of this mask and nothing is stored, given the places (i, j) that are."""
     # The mask of places is about as large as the entries that are stored, since these lines are full.
     absent = np.ones((len(rows), np.count_nonzero(columns)), bool)
     if absent.size:

@@ -20,7 +20,6 @@ VECTORS, LONG = 12, 4
 
 
 def group_bytes(A: Operator, n_groups: int, n_looks: int) -> int:
-    """What `group_moments` of so many groups and numbers takes at most, beside the data."""
     threads = A.costs.n_threads or default_threads()
     width = A.shape[1] * n_groups
     each = 8 * (VECTORS * max(min(SUMMED, A.costs.stored), width) + LONG * width)
@@ -39,14 +38,12 @@ def group_moments(A: Operator, what: Grouped) -> Parts:
 
 @group_moments.register
 def _(A: Adjoint, what: Grouped) -> Parts:
-    """Moments of groups in an adjoint: those in its matrix, rows and columns exchanged."""
     return group_moments(A.A, what.H)
 
 
 @group_moments.register(SparseRows)
 @group_moments.register(DenseRows)
 def _of_memory(A: SparseRows | DenseRows, what: Grouped) -> Parts:
-    """Block after block, a few rows at a time."""
     bare(A)
     per_row = A.costs.stored // A.shape[0] + 1
     width = A.shape[1] * (1 if what.across else what.n_groups)
@@ -65,7 +62,6 @@ def _of_memory(A: SparseRows | DenseRows, what: Grouped) -> Parts:
 
 @group_moments.register(Reread)
 def _of_blocks(A: Reread, what: Grouped) -> Parts:
-    """Moments within groups of a matrix in a file, in one read that the journal keeps."""
     bare(A)
     none = what.part(0, 0)
 
@@ -80,7 +76,6 @@ def _of_blocks(A: Reread, what: Grouped) -> Parts:
 
 
 def _of_block(A: Operator, what: Grouped, *lines: Any) -> Parts:
-    """Moments of groups in one block of a file, whose lines have their own numbers."""
     return group_moments(A, what.with_lines(*lines))
 
 

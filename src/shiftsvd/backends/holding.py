@@ -14,7 +14,6 @@ from shiftsvd.runs.memory import OverLimit, parse_bytes
 
 
 def bytes_in_memory(A: Any) -> int:
-    """Bytes of the arrays that an operator or a sparse matrix is made of, each counted once; of files none."""
     seen: dict[int, int] = {}
     waiting = [A]
     while waiting:
@@ -29,7 +28,6 @@ def bytes_in_memory(A: Any) -> int:
 
 
 def _parts(one: Any) -> list[Any]:
-    """What may hold arrays inside of something."""
     if isinstance(one, list | tuple):
         return list(one)
     if isinstance(one, Operator | RowSource) or issparse(one) or (is_dataclass(one) and not isinstance(one, type)):
@@ -38,13 +36,11 @@ def _parts(one: Any) -> list[Any]:
 
 
 def left_beside(A: Any, memory_limit: int | str | None) -> int | str | None:
-    """What a limit leaves beside what is held; it is not nothing, which whoever needs more than that refuses."""
     return None if memory_limit is None else max(1, parse_bytes(memory_limit) - bytes_in_memory(A))
 
 
 @contextmanager
 def counted(A: Any) -> Iterator[None]:
-    """Count what is held in refusals of work that was given the rest of a limit, so that they speak of all of it."""
     try:
         yield
     except OverLimit as error:

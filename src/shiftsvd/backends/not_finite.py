@@ -52,7 +52,6 @@ class Found:
 
     @property
     def at(self) -> str:
-        """The first columns, by their names with how many values each, or by their numbers."""
         places, counts = self.columns
         more = len(places) - SHOWN
         if self.names is not None:
@@ -66,7 +65,6 @@ class Found:
 
     @property
     def text(self) -> str:
-        """What is wrong, and the remedy."""
         if self.nothing_else:
             said = f"every column needs an observed entry, got none in {self.at}"
         elif self.names is not None and not self.n_inf:
@@ -91,22 +89,18 @@ class NotFinite(ValueError):
         return self.found.text
 
     def but(self, **known: Any) -> "NotFinite":
-        """The same, with more known of it."""
         return NotFinite(replace(self.found, **known))
 
     def turned(self) -> "NotFinite":
-        """The same of the adjoint."""
         return self.but(rows=self.found.columns, columns=self.found.rows)
 
 
 def _called(name: Any) -> str:
-    """A column by its name, or its number."""
     return f"column {name}" if isinstance(name, int) else repr(str(name))
 
 
 @contextmanager
 def named(names: Any) -> Iterator[None]:
-    """Says what columns are called, where that is known, of those who do not know it."""
     try:
         yield
     except NotFinite as error:

@@ -45,30 +45,24 @@ class Reread(Blocked):
 
     @property
     @abstractmethod
-    def data(self) -> Any:
-        """What is read: it has a shape and a dtype."""
+    def data(self) -> Any: ...
 
     @property
     @abstractmethod
-    def sparse(self) -> bool:
-        """Whether its blocks are sparse."""
+    def sparse(self) -> bool: ...
 
     @property
     @abstractmethod
-    def fingerprint(self) -> str:
-        """Tells the data, and how they are cut, from others: for the journal."""
+    def fingerprint(self) -> str: ...
 
     @abstractmethod
-    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
-        """The parts of all blocks merged, by default added in double; `own` are panels with a row for each of A."""
+    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any: ...
 
     @abstractmethod
-    def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
-        """``(first row, part)`` of every block, in order."""
+    def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]: ...
 
     @abstractmethod
-    def _block(self, rows: Rows) -> Operator:
-        """A block, read, checked and with its shift, as an operator in memory: for those who want dense rows."""
+    def _block(self, rows: Rows) -> Operator: ...
 
     def __post_init__(self) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
@@ -77,16 +71,13 @@ class Reread(Blocked):
 
     @property
     @abstractmethod
-    def stored(self) -> int:
-        """How many numbers are read."""
+    def stored(self) -> int: ...
 
     @property
     def adjoint_bytes(self) -> int:
-        """What a product of the adjoint holds for each column, where its parts are as long as the data."""
         return 0
 
     def worth_keeping(self, columns: int) -> bool:
-        """Whether a checkpoint keeps a sum over blocks: always, since it took a read of the file."""
         return True
 
     def known_costs(self) -> dict[str, Any]:
@@ -104,13 +95,11 @@ class Reread(Blocked):
         }
 
     def _long_bytes(self) -> int:
-        """Of rows on the short side, as much as the data take, or `LONG`, within a share of the memory limit."""
         most = max(int(self.stored * (self.data.dtype.itemsize + 4 * self.sparse)), LONG)
         return most if self.memory_limit is None else min(most, parse_bytes(self.memory_limit) // LONG_SHARE)
 
     @property
     def counts(self) -> Vector:
-        """Stored entries of each column, and how many rows are nearly full; takes a read unless it is known."""
         if "counts" not in self.memo:
             bare = self._replace_shift(None)
             self.memo["counts"] = self.once("counts", (), lambda: {"counts": bare._total("counts")})["counts"]
@@ -119,57 +108,45 @@ class Reread(Blocked):
 
     @property
     def full(self) -> Vector:
-        """Mask of the columns that are nearly full; one last entry says whether any row is."""
         return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``, in one read of the data."""
         return self._panel("matmat", V)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A V`` in double precision."""
         return self._panel("matmat_in_double", V)
 
     def _panel(self, what: str, V: Panel) -> Panel:
-        """The rows that the blocks give, in a panel that is not held twice."""
         Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
         for lo, part in self._rows(what, V):
             Y[lo : lo + len(part)] = part
         return Y
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``(first row, A[rows] V)`` in order; one read, and nothing of length m in memory."""
         return self._rows("matmat", V)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``, in one read of the data, the blocks' products added up."""
         return self.once("rmatmat", (W,), lambda: {"Z": self._total("rmatmat", own=(W,))})["Z"]
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """``A^H W`` in double precision, in one read."""
         read = lambda: {"Z": self._total("rmatmat_in_double", own=(W,))}  # noqa: E731
         return self.once("rmatmat_in_double", (W,), read)["Z"]
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one read."""
         read = lambda: {"Z": self._total("gram", (V,), (in_double(weights),))}  # noqa: E731
         return self.once("gram", (V, weights), read)["Z"]
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A``, formed in one read."""
         read = lambda: {"G": self._total("gram_matrix", own=(in_double(weights),))}  # noqa: E731
         return self.once("gram_matrix", (weights,), read)["G"]
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """R of ``diag(sqrt(weights)) A``; one read."""
         return self.once("triangle", (weights,), lambda: {"R": generic.by_blocks(self, weights)})["R"]
 
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
-        """R of ``diag(sqrt(weights)) A^H``; one read, and all of the adjoint is held meanwhile."""
         return self.once("adjoint_triangle", (weights,), lambda: {"R": generic.by_blocks(self.H, weights)})["R"]
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns, merged over the blocks; one read."""
         if self.shift is not None and self.sparse:
             return self.mean_alone(weights)
 
@@ -186,11 +163,9 @@ class Reread(Blocked):
         return moments
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of these rows."""
         return self._block(rows).moments(weights)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows; of a shifted sparse matrix, the mean alone."""
         if self.shift is not None and self.sparse:
             return generic.row_means(self, weights)
         parts = [part for _, part in self._rows("row_moments", in_double(weights))]
@@ -198,11 +173,9 @@ class Reread(Blocked):
         return Moments(parts[0].count, mean, M2)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of these rows."""
         return generic.row_moments(self._block(rows), weights)
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms, from the moments where they are known; else one read."""
         known = self.known_squares() if weights is None else None
         if known is not None:
             return known
@@ -210,37 +183,29 @@ class Reread(Blocked):
         return self.once("squares", (weights,), read)["squares"]
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
-        """Squared column norms of ``A - A V W^H``; one read."""
         read = lambda: {"squares": self._total("squares_beyond", (V, W), (in_double(weights),))}  # noqa: E731
         return self.once("beyond", (V, W, weights), read)["squares"]
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """Dense pieces of the rows of one block, which is read once."""
         for lo, piece in generic.row_blocks(self._block(rows), max(1, PIECE // self.shape[1])):
             yield rows[0] + lo, piece
 
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms; one read."""
         return self._joined("row_squares", in_double(weights))
 
     def column_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the columns; one read."""
         return np.asarray(self._total("column_exponents", merge=np.maximum))
 
     def row_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the rows; one read."""
         return self._joined("row_exponents")
 
     def mix(self, Omega: Mixer) -> Panel:
-        """``A Omega``, block by block."""
         return self._joined("mix", Omega)
 
     def _joined(self, what: str, *panels: Any) -> Panel:
-        """The parts of all blocks, one below another."""
         return np.concatenate([part for _, part in self._rows(what, *panels)])
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of at most `rows` rows in double precision; each block of the data counts when it was read."""
         blocks = self.blocks()
         for block in blocks:
             A = self._block(block)
@@ -249,12 +214,10 @@ class Reread(Blocked):
                 yield block[0] + first, part
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The adjoint as one block of all its rows: the matrix is read by its own rows, one time."""
         yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
 
     @abstractmethod
-    def _replace_shift(self, shift: LowRank | None) -> "Reread":
-        """A copy that shares the stored matrix and has this shift, or none."""
+    def _replace_shift(self, shift: LowRank | None) -> "Reread": ...
 
 
 def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:
@@ -273,7 +236,6 @@ def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str,
 
 
 def _sound(X: csr_array, shifted_inside: bool, name: str, lo: int) -> csr_array:
-    """Sparse rows of finite numbers whose index arrays stay inside, each row sorted."""
     # Small integers are exact in single precision, where products are faster; shifted full lines would not be.
     small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2 and not shifted_inside
     X.data = np.ascontiguousarray(X.data, np.float32 if small else native_dtype(X.dtype))
@@ -294,7 +256,6 @@ def _sound(X: csr_array, shifted_inside: bool, name: str, lo: int) -> csr_array:
 
 
 def _check(check: Callable[[Any], None], X: Any, name: str, lo: int) -> None:
-    """A check whose message names the data."""
     try:
         check(X)
     except NotFinite as error:
@@ -304,22 +265,18 @@ def _check(check: Callable[[Any], None], X: Any, name: str, lo: int) -> None:
 
 
 def _range(indices: Vector) -> tuple[int, int]:
-    """The least and the largest index."""
     return (int(indices.min()), int(indices.max())) if len(indices) else (0, -1)
 
 
 def in_double(weights: Vector | None) -> Vector | None:
-    """Weights in double precision."""
     return None if weights is None else np.asarray(weights, np.float64)
 
 
 def block_part(what: str, A: Operator, *panels: Any) -> Any:
-    """What a block gives to a read."""
     return (OURS.get(what) or getattr(type(A), what))(A, *panels)
 
 
 def _counts(A: Operator) -> Vector:
-    """Stored entries of each column, and how many rows are nearly full."""
     if not isinstance(A, SparseRows):
         return np.zeros(A.shape[1] + 1, np.int64)
     columns = best.column_counts(A.X, (0, A.shape[0]))
@@ -327,17 +284,14 @@ def _counts(A: Operator) -> Vector:
 
 
 def _moments(A: Operator, weights: Vector | None) -> tuple[Moments, Vector]:
-    """Moments of the rows, and how many entries each column has stored."""
     return A.moments(weights), _counts(A)
 
 
 def _digest(A: Operator) -> bytes:
-    """Tells the contents of a block from others."""
     return told(A.X).encode()  # type: ignore[attr-defined]
 
 
 def _least(A: Operator) -> float:
-    """The least of the numbers in a block."""
     numbers = A.X.data if isinstance(A, SparseRows) else A.X  # type: ignore[attr-defined]
     return float(numbers.min(initial=0))
 
@@ -351,5 +305,4 @@ OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
 
 
 def merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
-    """Moments and counts of the rows of both."""
     return a[0].merge(b[0]), a[1] + b[1]

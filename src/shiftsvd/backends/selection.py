@@ -20,16 +20,13 @@ class SomeRows(Changed):
         self._places, self.shape = places, (len(places), source.shape[1])
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where the source has its edges; ranges that would be empty are left out."""
         cuts = np.searchsorted(self._places, self.source.edges(n_bytes))
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
 
     def place(self, row: int) -> tuple[str, int]:
-        """Where the row is in the source."""
         return self.source.place(int(self._places[row]))
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
-        """The rows from the first to the last that is wanted, and of them the wanted ones."""
         places = self._places[lo:hi]
         first = int(places[0])
         return self.source.read(first, int(places[-1]) + 1)[places - first]
@@ -43,7 +40,6 @@ class SomeColumns(Changed):
         self._places, self.shape = places, (source.shape[0], len(places))
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
-        """Rows lo to hi, and of them the wanted columns."""
         X = inside_rows_of(self.source, lo, hi)
         return X[:, self._places] if isinstance(X, csr_array) else np.ascontiguousarray(X[:, self._places])
 
@@ -57,7 +53,6 @@ class Among(Changed):
         self.stored = source.stored if self.sparse else self.shape[0] * n
 
     def read(self, lo: int, hi: int) -> csr_array | npt.NDArray[Any]:
-        """Rows lo to hi, their columns where they belong."""
         X = inside_rows_of(self.source, lo, hi)
         if isinstance(X, csr_array):
             return csr_array((X.data, self._places[X.indices], X.indptr), shape=(hi - lo, self.shape[1]))

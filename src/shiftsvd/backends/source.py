@@ -51,11 +51,9 @@ class RowSource(ABC):
 
     @cached_property
     def stored(self) -> int:
-        """How many numbers are stored: all of an array; sparse kinds say how many."""
         return self.shape[0] * self.shape[1]
 
     def decoding_bytes(self, readers: int) -> int:
-        """Memory that so many reads at once take beside what they give: of chunks and pages that are decoded whole."""
         return 0
 
     @abstractmethod
@@ -77,12 +75,10 @@ class RowSource(ABC):
         """
 
     def place(self, row: int) -> tuple[str, int]:
-        """What an error message calls the file that holds a row, and the number of the row in it."""
         return self.name, row
 
 
 def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-    """Rows of a source, as many and as long as it says."""
     X = source.read(lo, hi)
     if X.shape != (hi - lo, source.shape[1]):
         raise ValueError(f"{source.name}: rows {lo} to {hi} have shape {X.shape}; the file is damaged")
@@ -90,7 +86,6 @@ def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, 
 
 
 def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-    """Rows of a source whose column numbers are checked, for callers that select or join columns."""
     X = rows_of(source, lo, hi)
     # SciPy does not look whether the indices of a damaged file stay inside before it counts by them.
     if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
@@ -112,19 +107,15 @@ class Changed(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """The fingerprint of the source, and what tells this change from others."""
         return f"{self.source.fingerprint} {self._how}"
 
     def decoding_bytes(self, readers: int) -> int:
-        """What reads of the source take."""
         return self.source.decoding_bytes(readers)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where the source cuts its rows into blocks."""
         return self.source.edges(n_bytes)
 
     def place(self, row: int) -> tuple[str, int]:
-        """What the source calls a row in messages."""
         return self.source.place(row)
 
 
@@ -138,7 +129,6 @@ class Multiplied(Changed):
         self.dtype = source.dtype if source.dtype.kind in "fc" else np.dtype(np.float64)
 
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-        """Rows of the file, multiplied; damaged ones are left to be refused as they are."""
         X, rows = self.source.read(lo, hi), part_of(self.rows, slice(lo, hi))
         if X.shape != (hi - lo, self.shape[1]):
             return X

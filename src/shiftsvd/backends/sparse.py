@@ -77,7 +77,6 @@ class SparseRows(Blocked):
         vars(self).update(inside=inside, outside=shift if full is None else full.outside)
 
     def known_costs(self) -> dict[str, Any]:
-        """What stored entries cost to read and multiply; of a wide matrix, also what its `gram` takes."""
         wide = self.shape[0] < self.shape[1]
         blocks = bytes_of_blocks(self.inside, self.dtype, self.blocks(), self.n_threads)
         beside = bytes_beside(self.inside, self.n_threads, self.memory_limit) if wide else 0
@@ -91,23 +90,19 @@ class SparseRows(Blocked):
 
     @property
     def kernels(self) -> Kernels:
-        """The compiled kernels for this kind of numbers, or their twin in SciPy."""
         return kernels_for(self.dtype)
 
     @property
     def fingerprint(self) -> str:
-        """A digest of all stored numbers, and of how they are taken (powers of two, shift)."""
         if "fingerprint" not in self.memo:
             self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
         return str(self.memo["fingerprint"])
 
     def blocks(self) -> list[Rows]:
-        """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
         # A block of few entries is not cut again: each part would have a sum as long as a row.
         return [(0, self.shape[0])] if self.is_block and self.X.nnz < SUMS * self.shape[1] else blocks_of(self.X)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V``: stored entries by the kernels, the shift by its factors."""
         if self._comes_apart(V):
             return joined(self.matmat(apart(V)))
         P = self.kernels.panel(V, np.float64)
@@ -125,7 +120,6 @@ class SparseRows(Blocked):
 
     @kept
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``: the products of blocks of rows, added up in a fixed order."""
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
@@ -143,7 +137,6 @@ class SparseRows(Blocked):
 
     @kept
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one pass, in the precision of V."""
         if self._comes_apart(V):
             return joined(self.gram(apart(V), weights))
         single = V.dtype == np.float32 and self.dtype.kind == "f"
@@ -161,7 +154,6 @@ class SparseRows(Blocked):
 
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A``, formed: one pass over the pairs of stored entries of each row."""
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
 
@@ -179,35 +171,29 @@ class SparseRows(Blocked):
         return G
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns; of a shifted matrix, the mean alone."""
         return super().moments(weights) if self.shift is None else self.mean_alone(weights)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows; of a shifted matrix, the mean alone."""
         return super().row_moments(weights) if self.shift is None else row_means(self, weights)
 
     @property
     def moment_workers(self) -> int:
-        """So few that what they hold for each column is a quarter of the data."""
         held = self.X.nnz * (self.X.dtype.itemsize + self.X.indices.itemsize)
         return int(np.clip(held // (4 * OF_MOMENTS * max(self.shape[1], 1)), 1, self.workers))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of the stored rows."""
         X, place = self.inside.block(rows)
         m = rows[1] - rows[0]
         parts = None if weights is None else weight_parts(weights)
         return of_stored(parts, m, self.kernels.moments(X, place, parts))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the stored rows."""
         X, place = self.inside.block(rows)
         parts = None if weights is None else weight_parts(weights)
         return of_stored(parts, self.shape[1], self.kernels.row_moments(X, place, parts))
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms: the stored entries, and what the shift puts everywhere else."""
         known = self.known_squares() if weights is None else None
         if known is not None:
             return known
@@ -231,7 +217,6 @@ class SparseRows(Blocked):
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms: the stored entries, and what the shift puts everywhere else."""
         w = np.ones(self.shape[1]) if weights is None else weights
         L, R = self.outside.L, self.outside.R
         absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
@@ -243,7 +228,6 @@ class SparseRows(Blocked):
         return np.asarray(squares)
 
     def column_exponents(self) -> Vector:
-        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.column_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -251,7 +235,6 @@ class SparseRows(Blocked):
         return found
 
     def row_exponents(self) -> Vector:
-        """Exponents of the largest entries, stored ones and those of the shift where it is not inside them."""
         found = self.outside.row_exponents()
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
@@ -259,23 +242,19 @@ class SparseRows(Blocked):
         return found
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "SparseRows":
-        """The entries are multiplied in the copy that the kernels take, or block by block as they are made."""
         powers = self.powers[0] + rows, self.powers[1] + cols
         shift, asked = (S and S.ldexp(rows, cols) for S in (self.shift, self.asked))
         return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of `rows` rows in double precision, one alive at a time."""
         for lo, hi in cut(self.shape[0], rows):
             yield lo, self._dense((lo, hi))
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """Dense pieces of a block, one alive at a time."""
         for lo, hi in cut(rows[1] - rows[0], PIECE // self.shape[1]):
             yield rows[0] + lo, self._dense((rows[0] + lo, rows[0] + hi))
 
     def _dense(self, rows: Rows) -> Panel:
-        """A range of shifted rows, dense, in double precision."""
         X = self.inside.stored(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[coordinates(X)] = X.data
@@ -284,11 +263,9 @@ class SparseRows(Blocked):
         return block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of rows of the adjoint, which is sorted by columns once."""
         return self._adjoint(self.X, self.shift, self.lines_done, self.powers).row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
-        """The adjoint sorted by its own rows, where that pays back and the memory allows a second copy."""
         if passes < SORT_PASSES or not is_copied(self.inside, self.n_threads, self.memory_limit):
             return None
         if self.inside.full is None or self.inside.ready is None:
@@ -299,11 +276,9 @@ class SparseRows(Blocked):
         )
 
     def shift_of(self) -> LowRank | None:
-        """The shift, as far as it is subtracted here; all of it, where the entries have been shifted before."""
         return self.shift if self.asked is None else self.asked
 
     def _adjoint(self, X: CSR, shift: LowRank | None, lines_done: bool, powers: Powers = (0, 0)) -> "SparseRows":
-        """The adjoint of X minus its shift, sorted by its own rows."""
         X, shift, kind = adjoint_of(X), shift and shift.H, self.dtype if lines_done else self.kind
         changes = {"X": X, "shift": shift, "lines_done": lines_done, "kind": kind, "powers": powers[::-1]}
         return replace(self, memo={}, full_columns=None, asked=self.asked and self.asked.H, **changes)
@@ -312,19 +287,16 @@ class SparseRows(Blocked):
         return replace(self, shift=shift, lines_done=False, asked=None)
 
     def _full_lines(self, shift: LowRank) -> FullLines | None:
-        """The rows and the columns that are nearly full, with their shift; None if there are none."""
         full = self._stored_by_column() > FULL * self.shape[0] if self.full_columns is None else self.full_columns
         return full_lines(self.X, shift, full, self.blocks(), self.n_threads)
 
     def _stored_by_column(self) -> Vector:
-        """How many entries each column stores."""
         if self.X.nnz <= FULL * self.shape[0]:
             return np.zeros(self.shape[1])  # not enough for one full column
 
         return self._sum(lambda rows: best.column_counts(self.X, rows))
 
     def _entry_squares(self) -> Iterator[tuple[Vector, Vector, Vector]]:
-        """(row, column, what the entry adds to the square of the implicit shift there), block by block."""
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
             i, j = coordinates(X)
@@ -335,30 +307,25 @@ class SparseRows(Blocked):
             yield i, j, change
 
     def _alone(self) -> "SparseRows":
-        """The entries without the shift outside of them."""
         everything = (0, self.shape[0])
         X = self.inside.made(everything, self.inside.dtype) if self.inside.ready is None else self.inside.ready
         return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
     def _add_up(self, part: Callable[[Rows], tuple[Groups, Panel]], Y: Panel) -> Panel:
-        """``Y = sum_b (Z_b - R S_b)`` of what all blocks give."""
         parts = (values for _, values in self._each(part))
         add_up(self.kernels, parts, len(self.blocks()), self.outside.R, Y, self.n_threads)
         return Y
 
     def _comes_apart(self, V: Panel) -> bool:
-        """Whether real kernels meet a complex panel."""
         return np.iscomplexobj(V) and self.dtype.kind != "c"
 
 
 def adjoint_of(X: CSR) -> CSR:
-    """The adjoint, sorted by its own rows."""
     X = take_rows(X, 0, X.shape[0])
     return csr_array((X.conj() if X.dtype.kind == "c" else X).T.tocsr())
 
 
 def _subtract_thin(Y: Panel, L: Panel, C: Panel) -> None:
-    """``Y -= L C`` in this thread, part by part: a panel on the long side is not held twice."""
     if not L.shape[1]:
         return
     step = max(1, 2**18 // max(Y.shape[1], 1))

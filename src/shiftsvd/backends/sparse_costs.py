@@ -24,7 +24,6 @@ SHIFTED = 64
 
 
 def blocks_of(X: CSR) -> list[Rows]:
-    """Rows cut so that each block holds about as many entries, and its sums cost less than its products."""
     m, n = X.shape
     # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
     entries = max(min(ENTRIES, X.nnz // 8), SUMS * n)
@@ -34,22 +33,18 @@ def blocks_of(X: CSR) -> list[Rows]:
 
 
 def columns_at_once(n: int) -> int:
-    """How many columns of a panel are scattered at a time on n columns, so that an accumulator stays small."""
     return max(16, ACCUMULATOR // (8 * n))
 
 
 def single_pays(dtype: np.dtype[Any], shape: tuple[int, int]) -> bool:
-    """Whether a `gram` is quicker in single precision: of single data, and of double ones with panels beyond caches."""
     return dtype.kind == "f" and (dtype.itemsize == 4 or 128 * min(shape) > PANEL_CACHE)
 
 
 def pairs(X: CSR) -> float:
-    """Pairs of stored entries in a row, each once: the products of a Gram matrix that is formed."""
     return float(np.sum(np.diff(X.indptr).astype(np.float64) ** 2) / 2)
 
 
 def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n_threads: int) -> int:
-    """Entries that threads change, or make floats of, before they multiply; 0 where they are as kernels want."""
     if inside.ready is not None:
         return 0
     largest = max(int(inside.X.indptr[hi] - inside.X.indptr[lo]) for lo, hi in blocks)
@@ -57,25 +52,21 @@ def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n
 
 
 def bytes_the_other_way(inside: Entries) -> int:
-    """What the adjoint takes, sorted by its own rows, and the copy of the indices that SciPy makes to sort them."""
     X = inside.X
     size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
     return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
 
 
 def bytes_of_sums(inside: Entries, n_threads: int) -> int:
-    """What a `gram` on the columns takes without a copy that is sorted by them: the sums of each block."""
     return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
 
 
 def is_copied(inside: Entries, n_threads: int, memory_limit: int | str | None) -> bool:
-    """Whether a copy that is sorted by columns may be made: it has room, or takes less than what goes without it."""
     size = bytes_the_other_way(inside)
     return spare(size, memory_limit) or size < bytes_of_sums(inside, n_threads)
 
 
 def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
-    """What a `gram` on the columns takes."""
     if is_copied(inside, n_threads, memory_limit):
         return bytes_the_other_way(inside)
     return bytes_of_sums(inside, n_threads)

@@ -36,21 +36,17 @@ class HeldRows(RowSource):
 
     @property
     def H(self) -> "HeldRows":
-        """The columns as rows, conjugated."""
         return HeldRows(self.X.conj().T, self.name)
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """A digest of all numbers, since settings of a table decide which they are; made only for a journal."""
         return told(self.X)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Ranges of equally many rows."""
         rows = n_bytes * self.shape[0] // max(1, bytes_of(self))
         return [0, *(hi for _, hi in cut(self.shape[0], rows))]
 
     def read(self, lo: int, hi: int) -> Any:
-        """A part of the arrays, in a container of its own if they are those of a sparse matrix."""
         if not self.sparse:
             return self.X[lo:hi]
         first, last = self.X.indptr[lo], self.X.indptr[hi]
@@ -71,19 +67,15 @@ class Stacked(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """The fingerprints of all parts, in their order."""
         return f"{self._how} {' | '.join(part.fingerprint for part in self.parts)}"
 
     def decoding_bytes(self, readers: int) -> int:
-        """What reads of the part take that takes most."""
         return max(part.decoding_bytes(readers) for part in self.parts)
 
     @abstractmethod
-    def _range(self, lo: int, hi: int) -> Any:
-        """Rows lo to hi, which no edge cuts."""
+    def _range(self, lo: int, hi: int) -> Any: ...
 
     def read(self, lo: int, hi: int) -> Any:
-        """Rows lo to hi; many of them a range at a time, so that they are not held twice."""
         cuts = [lo, *(edge for edge in self._edges if lo < edge < hi), hi]
         ranges = list(pairwise(cuts))
         if len(ranges) == 1:
@@ -100,7 +92,6 @@ class Stacked(RowSource):
         return self.edges(AT_ONCE)
 
     def _rows(self, part: RowSource, lo: int, hi: int) -> Any:
-        """Rows of one part, of the kind and type of all."""
         X = inside_rows_of(part, lo, hi)
         kind = csr_array if self.sparse else np.asarray
         return kind(X.astype(self.dtype, copy=False))
@@ -115,22 +106,18 @@ class OnTop(Stacked):
         self.shape = int(self._firsts[-1]), parts[0].shape[1]
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where the parts, one below the other, cut their rows into blocks."""
         ends = ((first, part.edges(n_bytes)[1:]) for first, part in zip(self._firsts, self.parts, strict=False))
         return [0, *(int(first) + edge for first, edges in ends for edge in edges)]
 
     def place(self, row: int) -> tuple[str, int]:
-        """The name of the file that a row of the stack is in, and its number there."""
         part, first = self._part(row)
         return part.place(row - first)
 
     def _range(self, lo: int, hi: int) -> Any:
-        """Rows of the one file that they lie in."""
         part, first = self._part(lo)
         return self._rows(part, lo - first, hi - first)
 
     def _part(self, row: int) -> tuple[RowSource, int]:
-        """The part that a row is in, and its first row."""
         i = int(np.searchsorted(self._firsts, row, "right")) - 1
         return self.parts[i], int(self._firsts[i])
 
@@ -145,7 +132,6 @@ class SideBySide(Stacked):
         self.shape = parts[0].shape[0], sum(part.shape[1] for part in parts)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Edges of a part, so far apart that no part gives more than its share: two of its ranges of half of that."""
         sizes = [bytes_of(part) for part in self.parts]
         shares = (max(1, n_bytes * size // (2 * sum(sizes))) for size in sizes)
         cuts = [np.array(part.edges(share)) for part, share in zip(self.parts, shares, strict=True)]
@@ -156,18 +142,15 @@ class SideBySide(Stacked):
         return edges
 
     def _range(self, lo: int, hi: int) -> Any:
-        """Rows of the whole matrix: the same rows of all parts, side by side."""
         parts = [self._rows(part, lo, hi) for part in self.parts]
         return csr_array(hstack(parts, format="csr")) if self.sparse else np.concatenate(parts, axis=1)
 
 
 def bytes_of(source: RowSource) -> int:
-    """Bytes of the numbers, and of where they are if they are sparse."""
     return max(1, source.stored * (source.dtype.itemsize + 4 * source.sparse))
 
 
 def _below(blocks: Iterable[csr_array], shape: Rows, dtype: np.dtype[Any], most: int) -> csr_array:
-    """Sparse blocks one below another, of at most so many entries, which are not held twice."""
     index = np.int64 if max(most, shape[1]) > np.iinfo(np.int32).max else np.int32
     data, indices, ends = np.empty(most, dtype), np.empty(most, index), [np.zeros(1, np.int64)]
     used = 0

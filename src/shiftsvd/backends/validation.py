@@ -18,7 +18,6 @@ from shiftsvd.runs.memory import affordable
 
 
 def numeric_array(X: Any) -> npt.NDArray[Any]:
-    """X as a numeric 2-D array, without a copy where it is one."""
     if isinstance(X, str | bytes) or np.isscalar(X) or X is None:
         raise TypeError(f"a matrix is needed: array, sparse matrix, data frame or operator; got {type(X).__name__}")
     array = np.asarray(unmasked_matrix(X))
@@ -35,20 +34,17 @@ def numeric_array(X: Any) -> npt.NDArray[Any]:
 
 
 def unannotated(X: Any) -> None:
-    """Refuse an AnnData object, and what is like one: as an array it would be taken apart cell by cell, for hours."""
     if hasattr(X, "var_names") and hasattr(X, "obs_names") and not is_frame(X):
         kind = type(X).__name__
         raise TypeError(f"a matrix is needed, got {kind}: use shiftsvd.scanpy.pca(adata), or give its matrix, adata.X")
 
 
 def unmasked_matrix(X: Any) -> Any:
-    """X; refuses AnnData, and a masked array of which something is masked."""
     unannotated(X)
     return unmasked("the matrix", X, 'fill them, or take X.astype(float).filled(np.nan) and missing="mean"')
 
 
 def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """An array of Python objects as floats, if numbers is what they are."""
     if any(isinstance(x, str | bytes) for x in X.flat):
         raise ValueError("the matrix must be numeric, got objects that are strings; encode them first")
     is_complex = any(isinstance(x, complex | np.complexfloating) for x in X.flat)
@@ -59,12 +55,10 @@ def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a data frame of pandas or polars; told by its module, so that neither is imported."""
     return type(X).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(X, "columns")
 
 
 def from_frame(X: Any) -> Any:
-    """A data frame as CSR where all its columns are sparse, else as an array."""
     if type(X).__module__.startswith("polars"):
         return X.to_numpy()
     if len(X.columns) and all(_is_sparse(dtype) for dtype in X.dtypes):
@@ -76,33 +70,28 @@ def from_frame(X: Any) -> Any:
 
 
 def filled_with_zeros(X: Any) -> Any:
-    """A data frame of the same numbers whose sparse columns store all that is not 0: pandas may leave out others."""
     if not is_frame(X) or not any(_is_sparse(dtype) and dtype.fill_value != 0 for dtype in X.dtypes):
         return X
     return X.apply(_filled_with_zeros)
 
 
 def before_sklearn(X: Any) -> Any:
-    """X for checks of scikit-learn, which would lose masks, refuse fill values and follow damaged places."""
     unmasked_matrix(X)
     sound_places(X)
     return filled_with_zeros(X)
 
 
 def _filled_with_zeros(column: Any) -> Any:
-    """One column; those that are dense or no numbers as they are."""
     if not _is_sparse(column.dtype) or column.dtype.kind not in "fiub":
         return column
     return column.sparse.to_dense().astype(type(column.dtype)(column.dtype.subtype, 0))
 
 
 def _is_sparse(dtype: Any) -> bool:
-    """Whether a column of pandas is sparse."""
     return type(dtype).__name__ == "SparseDtype"
 
 
 def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
-    """Refuse NaN, unless it marks what is missing, and infinities, looking at one block at a time."""
     if X.dtype.kind not in "fc":
         return
     rows, columns = (np.zeros(size, np.int64) for size in X.shape)
@@ -118,7 +107,6 @@ def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
 
 
 def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-    """(first row, first column, part of X), part by part along the long side."""
     m, n = X.shape
     if m >= n:
         yield from ((lo, 0, X[lo:hi]) for lo, hi in cut(m, BLOCK // n))
@@ -127,7 +115,6 @@ def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
 
 
 def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> None:
-    """Refuse NaN, unless it marks what is missing, and infinities among the entries, stored by rows or by columns."""
     if X.dtype.kind not in "fc":
         return
     data = X.data[: X.indptr[-1]]
@@ -140,7 +127,6 @@ def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> 
 
 
 def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool) -> None:
-    """Say how many values are not finite, by how many there are in each row and column."""
     by_row, by_column = (np.stack([np.flatnonzero(counts), counts[counts > 0]]) for counts in (rows, columns))
     raise NotFinite(Found(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
 
@@ -182,14 +168,12 @@ def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan:
 
 
 def inspected(X: CSR, n_threads: int) -> tuple[bool, bool]:
-    """Whether all stored values of a sound CSR are finite, and whether each row is sorted without duplicates."""
     kernels = best if X.dtype.char in "fd" else twin
     parts = list(ordered(lambda rows: kernels.inspect(X, rows), _blocks(X), n_threads))
     return not any(n_nan or n_inf for n_nan, n_inf, *_ in parts), all(part[-1] for part in parts)
 
 
 def sorted_rows(X: CSR, n_threads: int) -> CSR:
-    """A copy of a sound CSR whose rows are sorted and without duplicates."""
     X = X.copy()
 
     def part(rows: Rows) -> None:
@@ -205,12 +189,10 @@ def sorted_rows(X: CSR, n_threads: int) -> CSR:
 
 
 def _blocks(X: CSR) -> list[Rows]:
-    """Equal ranges of rows that hold about `ENTRIES` entries, were they spread evenly."""
     return cut(X.shape[0], X.shape[0] // max(1, X.nnz // ENTRIES))
 
 
 def sound_places(X: Any) -> None:
-    """Refuse a COO, BSR or LIL that SciPy would follow out of its arrays when it makes a CSR of it; nothing else."""
     kind = getattr(X, "format", None)
     rule = f"corrupt {str(kind).upper()} structure: "
     if kind == "coo":
@@ -229,7 +211,6 @@ def sound_places(X: Any) -> None:
 
 
 def sound_structure(X: Any) -> None:
-    """Refuse a CSR or CSC whose index arrays would read outside the data."""
     lines, across = X.shape if X.format == "csr" else X.shape[::-1]
     indptr, indices = X.indptr, X.indices
     rule = f"corrupt {X.format.upper()} structure: "

@@ -37,7 +37,6 @@ class Rows:
     resources: Resources
 
     def operator(self, i: Vector | None = None, j: Vector | None = None) -> Operator:
-        """``(X - 1 mean^T) diag(1 / scale)``, or some rows and columns of it."""
         X = self.X if i is None else self.X[i][:, j]
         columns = slice(None) if j is None else j
         A = as_operator(X, **vars(self.resources))
@@ -45,18 +44,15 @@ class Rows:
         return Prepared(shift, None if self.scale is None else self.scale[columns]).of(A)
 
     def permuted(self, share: Vector, rng: Generator) -> Operator:
-        """The held rows with the entries of every column permuted, and each column multiplied by its share."""
         return Scaled(replace(self, X=permuted(self.X, rng)).operator(), cols=share)
 
     def svd(self, A: Operator, k: int, rng: Generator, tol: float = TOL) -> SVDResult:
-        """The k leading components of a part."""
         return decompose(A, k, "auto", tol, rng, self.resources.memory_limit)
 
 
 def rows_of(
     X: Any, shift: Any, scale: Any, entries: tuple[Transform, ...] = (), resources: Resources = UNLIMITED
 ) -> Rows:
-    """The data, checked, with the vectors that shift and scale mean."""
     if isinstance(X, Operator) or is_lazy(X) or (hasattr(X, "matmat") and not issparse(X)):
         raise ValueError(f'"parallel" and "cv" need an array or a sparse matrix in memory, got {X}; use "elbow"')
     X = from_frame(X) if is_frame(X) else X
@@ -74,7 +70,6 @@ def rows_of(
 
 
 def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[Operator, Any]:
-    """(operator, array or CSR) of transformed data, whose zeros are zeros still."""
     if changes := [each for each in entries if not each.keeps_zeros]:
         raise ValueError(
             f'"parallel" and "cv" take stored entries apart, and {changes[0]} makes zeros into other numbers; '
@@ -88,19 +83,16 @@ def _transformed(A: Operator, X: Any, entries: tuple[Transform, ...]) -> tuple[O
 
 
 def permuted(X: Any, rng: Generator) -> Any:
-    """X with the entries of every column in an order of their own; sparse X stays sparse."""
     return rng.permuted(X, axis=0) if isinstance(X, np.ndarray) else _permuted_places(X.tocsc(), rng)
 
 
 def _permuted_places(X: Any, rng: Generator) -> Any:
-    """A CSC with the entries of every column in other rows; which rows those are is all that a permutation decides."""
     counts = np.diff(X.indptr)
     rows = [rng.choice(X.shape[0], count, replace=False) for count in counts]
     return csr_array((X.data, (np.concatenate(rows), np.repeat(np.arange(X.shape[1]), counts))), shape=X.shape)
 
 
 def parallel(rows: Rows, most: int, n_draws: int, n_deviations: float, rng: Generator) -> Found:
-    """The leading values above those of data without correlations."""
     if not (isinstance(n_draws, int | np.integer) and n_draws >= 2 and n_deviations >= 0):
         raise ValueError(f"n_draws must be at least 2 and n_deviations 0, got {n_draws!r} and {n_deviations!r}")
     if rows.mean is None:
@@ -122,7 +114,6 @@ def parallel(rows: Rows, most: int, n_draws: int, n_deviations: float, rng: Gene
 
 
 def bi_cross_validation(rows: Rows, most: int, folds: int, rng: Generator) -> Found:
-    """The number of components that predicts held-out blocks best."""
     m, n = rows.X.shape
     if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or not 2 <= folds <= min(m, n):
         raise ValueError(f"folds must be an integer in 2..{min(m, n)} for a {m} x {n} matrix, got {folds!r}")
@@ -133,7 +124,6 @@ def bi_cross_validation(rows: Rows, most: int, folds: int, rng: Generator) -> Fo
 
 
 def _held_out(rows: Rows, i: Vector, j: Vector, k: int, rng: Generator) -> Vector:
-    """``||A11 - A12 (A22)_q^+ A21||_F^2`` for q = 0..k, where `i` and `j` are the rows and columns kept."""
     F = rows.svd(rows.operator(i, j), k, rng)  # A22
     inverse = np.where(F.S > 0, 1 / np.where(F.S > 0, F.S, 1), 0)
     L = rows.operator(~i, j).matmat(F.Vh.conj().T * inverse)
@@ -149,6 +139,5 @@ def _held_out(rows: Rows, i: Vector, j: Vector, k: int, rng: Generator) -> Vecto
 
 
 def _folds(size: int, folds: int, rng: Generator) -> Iterator[Vector]:
-    """Masks of what is kept when one of so many random parts is held out."""
     part = rng.permutation(size) % folds
     return (part != fold for fold in range(folds))

@@ -23,12 +23,10 @@ class Spectrum:
     shape: tuple[int, int]
 
     def first(self, k: int) -> "Spectrum":
-        """This spectrum with k values at most; the squares of the others count as rest."""
         rest = None if self.rest is None else float(np.hypot(self.rest, length(self.S[k:])))
         return Spectrum(self.S[:k], rest, self.shape)
 
     def noise(self, k: int) -> float:
-        """The deviation of an entry that k components leave over."""
         rest = self.first(k).rest
         if rest is None:
             raise ValueError('this needs the Frobenius norm, which the operator does not know; use "elbow"')
@@ -37,19 +35,16 @@ class Spectrum:
 
 
 def spectrum_of(fitted: Any) -> Spectrum | None:
-    """What a fit knows; None where these are data."""
     if isinstance(fitted, SVDResult):
         return of_result(fitted)
     return of_estimator(fitted) if hasattr(fitted, "singular_values_") else None
 
 
 def of_result(F: SVDResult, centred: bool = False) -> Spectrum:
-    """What a factorization knows, of a matrix whose column means were subtracted or not."""
     return Spectrum(F.S.astype(np.float64), F.info.frobenius_error, (F.shape[0] - centred, F.shape[1]))
 
 
 def of_estimator(fitted: Any) -> Spectrum:
-    """What a fitted estimator knows."""
     S = np.asarray(fitted.singular_values_, np.float64)
     share = float(np.sum(fitted.explained_variance_ratio_, dtype=np.float64))
     centred = isinstance(getattr(fitted, "shift", "mean"), str)
@@ -60,7 +55,6 @@ def of_estimator(fitted: Any) -> Spectrum:
 
 
 def elbow(known: Spectrum) -> Found:
-    """The components before the spectrum is farthest below its chord, on a log scale."""
     S = known.S[known.S > 0]
     if len(S) < 3:
         raise ValueError(f"an elbow needs at least 3 values that are not 0, got {len(S)}; give more components")
@@ -69,7 +63,6 @@ def elbow(known: Spectrum) -> Found:
 
 
 def hard_threshold(known: Spectrum) -> Found:
-    """The values above the optimal hard threshold for the noise that the trace left over tells."""
     (m, n), S = known.shape, known.S
     b = min(m, n) / max(m, n)
     factor = np.sqrt(2 * (b + 1) + 8 * b / (b + 1 + np.sqrt(b * b + 14 * b + 1)))
@@ -82,5 +75,4 @@ def hard_threshold(known: Spectrum) -> Found:
 
 
 def evidence(S: Vector, **beside: Vector) -> dict[str, Vector]:
-    """The table of a spectrum, one row for each component."""
     return {"component": np.arange(1, len(S) + 1), "value": S, **beside}

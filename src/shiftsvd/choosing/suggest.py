@@ -260,12 +260,10 @@ def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
 
 
 def _double(V: Panel) -> Any:
-    """The type of V in double precision."""
     return np.result_type(V, np.float64)
 
 
 def _new_axes() -> Any:
-    """Axes of a new figure."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -274,7 +272,6 @@ def _new_axes() -> Any:
 
 
 def _told(k: int, table: dict[str, Vector], method: str, most: int, held: int | None = None) -> Suggestion:
-    """The suggestion, with a warning and what to do where there may be more, of `most` in all and `held` in a fit."""
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
         more = f"max_k={min(2 * last, most)}"
@@ -289,14 +286,12 @@ def _told(k: int, table: dict[str, Vector], method: str, most: int, held: int | 
 
 
 def _looked_at(max_k: int | None, shape: tuple[int, int]) -> int:
-    """How many components are looked at, of a matrix of this shape."""
     if max_k is not None:
         check_rank(max_k, shape)
     return max_k or max(min(MAX_K, min(shape) - 1), 1)
 
 
 def _vector_shift(fitted: Any) -> Any:
-    """What an estimator subtracts from every row, if that is all it subtracts; else its setting."""
     shift = getattr(fitted, "shift", "mean")
     own = hasattr(fitted, "shift_") or (isinstance(shift, str) and shift != "mean")
     return shift if own else np.asarray(fitted.mean_, np.float64)

@@ -15,24 +15,20 @@ APART: Final = 100  # times the smallest standard deviation: two orders of magni
 
 
 def are_tables(options: Any) -> bool:
-    """Whether the files are tables."""
     return all(FORMATS[each].module == "table" for each in _formats(options))
 
 
 def are_texts(options: Any) -> bool:
-    """Whether the files are tables that spreadsheets write and read, by their names: none is opened."""
     return all((options.format or named_format(Path(file))) in ("csv", "tsv") for file in options.files)
 
 
 def _formats(options: Any) -> set[str]:
-    """The formats of the files."""
     if options.file == "-":
         return {options.format}
     return {format_of(Path(file), options.format) for file in options.files}
 
 
 def advise_scale(A: Any, names: Names, options: Any) -> None:
-    """Say that the largest columns decide, if nobody has said anything of scales; after a fit, which has read them."""
     is_plain = options.scale is None and options.shift == "mean" and not options.preprocess
     if not is_plain or not isinstance(A, Operator) or not are_tables(options):
         return

@@ -25,7 +25,6 @@ NAMES = 2**16  # that are texts at once
 def annotated(
     path: Path, table: Table, pca: Any, names: Names, place: Place, mask: str | None = None
 ) -> Iterator[Write]:
-    """An AnnData file without X: obsm["X_pca"], what `shiftsvd.scanpy.project` needs, and obs and var of one file."""
     import h5py
 
     # HDF5 tells of a full disk late, and more than once.
@@ -53,7 +52,6 @@ def annotated(
 
 
 def _foreseen(table: Table, pca: Any, names: Names) -> int:
-    """Bytes of the file, at most: numbers, names with what HDF5 keeps for each, and all else."""
     n_features = int(pca.n_features_in_)
     numbers = table.dtype.itemsize * len(table.columns) * (table.n_rows + n_features)
     letters = sum(len(str(name).encode()) for labels in names if labels is not None for name in labels)
@@ -61,14 +59,12 @@ def _foreseen(table: Table, pca: Any, names: Names) -> int:
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Have so much room for a file, or say that there is not."""
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b" if path.exists() else "wb") as file:
             os.posix_fallocate(file.fileno(), 0, size)
 
 
 def _room(parent: Any, name: str, table: Table) -> Any:
-    """A dataset for a table, whose place in the file is settled at once."""
     from h5py import Dataset, h5d, h5p, h5s, h5t
 
     settings = h5p.create(h5p.DATASET_CREATE)
@@ -80,7 +76,6 @@ def _room(parent: Any, name: str, table: Table) -> Any:
 
 
 def _uns(uns: Any, pca: Any, genes: Any, key: str | None, mask: str | None) -> None:
-    """The variances and settings, by the names that scanpy gives them, and what was learned beside them."""
     told, info = _group(uns, "pca"), pca.info_
     _array(told, "variance", pca.explained_variance_)
     _array(told, "variance_ratio", pca.explained_variance_ratio_)
@@ -103,7 +98,6 @@ def _uns(uns: Any, pca: Any, genes: Any, key: str | None, mask: str | None) -> N
 
 
 def _learned(told: Any, uns: Any, pca: Any, genes: Any, key: str | None) -> None:
-    """What transformations have learned, as `shiftsvd.scanpy.pca` keeps it."""
     fitted = pca.preprocess_
     n_all = next((number for number, each in enumerate(fitted) if each.selects), 0)
     changes = tuple(each for each in fitted if not each.selects)
@@ -115,7 +109,6 @@ def _learned(told: Any, uns: Any, pca: Any, genes: Any, key: str | None) -> None
 
 
 def _mapping(parent: Any, name: str, values: dict[str, Any]) -> None:
-    """Texts, numbers and arrays by their names."""
     import h5py
 
     group = _group(parent, name)
@@ -129,12 +122,10 @@ def _mapping(parent: Any, name: str, values: dict[str, Any]) -> None:
 
 
 def _scalar(parent: Any, name: str, value: Any) -> None:
-    """A text or a number."""
     mark(parent.create_dataset(name, data=value), "string" if isinstance(value, str) else "numeric-scalar", "0.2.0")
 
 
 def _frame(file: Any, name: str, labels: Any, count: int) -> None:
-    """A data frame that is nothing but its index; without names that counts from 0, as AnnData does it."""
     import h5py
 
     frame = mark(file.create_group(name), "dataframe", "0.2.0")
@@ -147,10 +138,8 @@ def _frame(file: Any, name: str, labels: Any, count: int) -> None:
 
 
 def _group(parent: Any, name: str) -> Any:
-    """A new group that AnnData reads as an empty mapping."""
     return mark(parent.create_group(name), "dict", "0.1.0")
 
 
 def _array(parent: Any, name: str, values: Any) -> None:
-    """A new dataset that AnnData reads as an array."""
     mark(parent.create_dataset(name, data=np.ascontiguousarray(values)), "array", "0.2.0")

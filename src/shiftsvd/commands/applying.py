@@ -44,7 +44,6 @@ SCORES = Choices(ids="sample", may_lack=("sample",), remembered=True)
 
 
 def transform(model: Path, given: dict[str, Any]) -> None:
-    """Scores of the samples of a file."""
     _check_output(given["out"], given["force"])
     pca = model_in(model, BatchPCA, GenotypePCA)
     if not _are_genotypes(given):
@@ -64,7 +63,6 @@ def transform(model: Path, given: dict[str, Any]) -> None:
 
 
 def inverse(model: Path, given: dict[str, Any]) -> None:
-    """Samples from their scores."""
     out = given["out"]
     _check_output(out, given["force"])
     pca = model_in(model, BatchPCA)
@@ -82,7 +80,6 @@ def inverse(model: Path, given: dict[str, Any]) -> None:
 
 
 def report(model: Path, given: dict[str, Any]) -> None:
-    """A page about a model, and its scores if there are any."""
     from shiftsvd import report as page
 
     out = Path(given["out"])
@@ -108,13 +105,11 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
 
 def _are_genotypes(given: dict[str, Any]) -> bool:
-    """Whether the files are of PLINK, of the same samples."""
     stacked = len(given["files"]) > 1 and given["stack"] == "rows"
     return genotypes.are_genotypes(given["files"], given["format_"], given["orient"]) and not stacked
 
 
 def _opened(pca: BatchPCA, given: dict[str, Any]) -> tuple[BatchPCA, Observed, Names]:
-    """The model with its features in the order of the files, and the samples, whose gaps it knows how to treat."""
     files, resources = [Path(file) for file in given["files"]], Resources(given["memory"], given["threads"])
     if _are_genotypes(given):
         return _opened_genotypes(pca, files, given["key"], resources)
@@ -127,7 +122,6 @@ def _opened(pca: BatchPCA, given: dict[str, Any]) -> tuple[BatchPCA, Observed, N
 
 
 def _samples(pca: BatchPCA, files: list[Path], how: dict[str, Any]) -> tuple[Observed, Names]:
-    """The samples, with their missing entries if the model knows what stands for them."""
     if pca.missing == "error":
         return open_chosen(files, **how)
     return open_with_gaps(files, unobserved=pca.unobserved, **how)
@@ -136,7 +130,6 @@ def _samples(pca: BatchPCA, files: list[Path], how: dict[str, Any]) -> tuple[Obs
 def _opened_genotypes(
     pca: BatchPCA, files: list[Path], key: str | None, resources: Resources
 ) -> tuple[BatchPCA, Observed, Names]:
-    """The files of genotypes as a matrix; a missing genotype becomes the mean of the model when it is read."""
     parts = genotypes.of_model(files, pca.n_features_in_, key, resources.memory_limit)
     variants = joined(parts)
     pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
@@ -147,7 +140,6 @@ def _opened_genotypes(
 
 
 def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max_absent: float = 0.0) -> BatchPCA:
-    """The model with its features in the order of the file."""
     if getattr(pca, "feature_names_in_", None) is None or names is None:
         if n_features != pca.n_features_in_:
             raise ValueError(f"{file}: {n_features} features, but the model was fitted on {pca.n_features_in_}")
@@ -156,7 +148,6 @@ def aligned(pca: BatchPCA, n_features: int, names: Labels | None, file: str, max
 
 
 def _open_scores(pca: BatchPCA, given: dict[str, Any]) -> tuple[Operator, Names, Any]:
-    """A table, and which of its columns are scores: all, or those that are called as the components are."""
     resources = Resources(given["memory"], given.get("threads"))
     kind = "csv" if given["file"] == "-" else None
     Z, names = open_chosen(given["file"], SCORES, format=kind, **vars(resources))
@@ -169,7 +160,6 @@ def _open_scores(pca: BatchPCA, given: dict[str, Any]) -> tuple[Operator, Names,
 
 
 def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
-    """Some columns of Z in blocks of rows, so few that `width` columns of them take little room."""
     rows = max(1, ENTRIES // width)
     for first, block in row_blocks(Z, rows):
         for lo in range(0, len(block), rows):
@@ -177,14 +167,12 @@ def _rows(Z: Operator, width: int, places: Any) -> Iterator[tuple[int, Block]]:
 
 
 def _check_output(out: str, force: bool) -> None:
-    """Refuses an output that cannot be written, before any work."""
     format_named(tables(out))
     if out != "-":
         refuse([Path(out)], force)
 
 
 def _write(out: str, table: Table, blocks: Iterable[tuple[int, Block]], given: dict[str, Any]) -> None:
-    """A table from its blocks."""
     with ExitStack() as stack:
         file = stack.enter_context(_destination(out, given["force"]))
         write = stack.enter_context(format_named(tables(out))(file, table))
@@ -195,7 +183,6 @@ def _write(out: str, table: Table, blocks: Iterable[tuple[int, Block]], given: d
 
 @contextmanager
 def _destination(out: str, force: bool) -> Iterator[BinaryIO]:
-    """Standard output, or a file that appears when it is complete."""
     if out == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

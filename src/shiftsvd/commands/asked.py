@@ -69,22 +69,18 @@ class Fit:
 
     @property
     def file(self) -> str:
-        """What the files are called."""
         return as_given(several([Path(file) for file in self.files]))
 
     @property
     def left_missing(self) -> MissingName:
-        """What is to be done with missing entries that the reader leaves."""
         return "error" if self.filled else self.missing
 
     @property
     def missing_later(self) -> MissingName:
-        """What the model does with missing entries of other samples: a mean is known where it is subtracted."""
         return self.missing if self.shift == "mean" else self.left_missing
 
     @property
     def identity(self) -> str:
-        """What tells this run from others: all that its numbers depend on."""
         data = (*WHERE, "choices", "files", "chromosomes", "filters", "missing", "unobserved", "memory")
         cells = ("mask", "covariates", "groups", "top_features", "flavor", "batch")
         solved = (

@@ -60,19 +60,15 @@ class Known:
     ranked: Any = None
 
     def entries(self, how: tuple[Transform, ...]) -> tuple[Transform, ...]:
-        """The transformations, with the selection where it belongs among them."""
         return how if self.places is None else with_selection(how, self.places)
 
     def taken(self, A: Any) -> Any:
-        """The features of a matrix that are taken, to plan by."""
         return some_columns(A, self.places) if self.places is not None and isinstance(A, Operator) else A
 
     def shift(self, name: str) -> Any:
-        """What is subtracted: fits to covariates, nothing, or the mean of each column."""
         return Covariates() if self.design is not None else None if name == NONE else "mean"
 
     def told(self) -> dict[str, Any]:
-        """What the account of a fit says of it."""
         told: dict[str, Any] = {}
         if self.mask is not None:
             told["features"] = {"mask": self.mask, "taken": self.width, "of": self.n}
@@ -84,24 +80,20 @@ class Known:
 
 
 def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
-    """Where columns are looked up: the files, as they were opened."""
     names = ("stack", "format", "key", "orient", "feature_types")
     return Place([Path(path) for path in paths], **{name: given[name] for name in names}, memory_limit=given["memory"])
 
 
 def ddof_of(options: Any) -> int:
-    """What deviations divide by: as scanpy has it where the files are of single cells, else as scikit-learn."""
     return int(of_cells(options))
 
 
 def of_cells(options: Any) -> bool:
-    """Whether the files are of formats that scanpy reads."""
     paths = [Path(file) for file in options.files if file != "-"]
     return len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths)
 
 
 def look_at_values(options: Any, A: Observed) -> None:
-    """Warn of logarithms that a file marks, and tell of raw counts of cells that nothing is done to."""
     if not of_cells(options) or not isinstance(A, Operator):
         return
     how = as_transforms(options.preprocess)
@@ -112,14 +104,12 @@ def look_at_values(options: Any, A: Observed) -> None:
 
 
 def look_at_other_values(pca: Any, given: Mapping[str, Any], A: Observed) -> None:
-    """Warn of logarithms that a file of other samples marks, where the model takes counts."""
     how = [each.how for each in getattr(pca, "preprocess_", ())]
     if how and isinstance(A, Operator):
         warn_unless_counts(how, A, place_of(dict(given) | {"format": given["format_"]}, given["files"]).logged)
 
 
 def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
-    """What the options and the columns of the files say; refused before any work."""
     place = place_of(vars(options), options.files)
     name = NONE if options.top_features else options.mask
     mask, places = _mask(name, options.left_missing != "error", place, names.features, shape[1])
@@ -132,14 +122,12 @@ def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
 
 
 def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
-    """The columns that are regressed out, if any."""
     return Design.learn(options.covariates, options.groups, column) if options.covariates or options.groups else None
 
 
 def _mask(
     name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
 ) -> tuple[str | None, Places | None]:
-    """The column that says which features are taken, and their places; by default that of highly variable ones."""
     if name == NONE or (name is None and not _by_default(place, with_gaps)):
         return None, None
     values, names = of_features(place, name or HIGHLY)
@@ -151,7 +139,6 @@ def _mask(
 
 
 def _by_default(place: Place, with_gaps: bool) -> bool:
-    """Whether highly variable features are taken unasked; where they are there and are not, that is said."""
     have = [HIGHLY in place.columns(path, "features") for path in place.paths]
     if not any(have):
         return False
@@ -163,7 +150,6 @@ def _by_default(place: Place, with_gaps: bool) -> bool:
 
 
 def _differs(place: Place) -> str | None:
-    """What is wrong where files do not mark the same features."""
     try:
         of_features(place, HIGHLY)
     except Disagreement:
@@ -172,7 +158,6 @@ def _differs(place: Place) -> str | None:
 
 
 def _in_order(values: Column, names: Labels | None, features: Labels | None, n: int, file: str) -> Column:
-    """Values in the order of the features of the matrix: by place where it is one of theirs, else by their names."""
     if len(values) == n and (names is None or features is None or np.array_equal(names, features)):
         return values
     if names is None or features is None:
@@ -185,7 +170,6 @@ def _in_order(values: Column, names: Labels | None, features: Labels | None, n: 
 
 
 def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
-    """The columns of obs that a model has regressed out, of other samples."""
     design = getattr(pca, "design_", None)
     place = place_of(dict(given) | {"format": given["format_"]}, given["files"])
     return None if design is None else design.of(partial(of_samples, place))
@@ -194,7 +178,6 @@ def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
 def known_features(
     pca: Any, A: Any, names: Labels | None, file: str, max_absent: float | None
 ) -> tuple[Any, Labels | None]:
-    """Samples with only those features that a model knows, by name, where it takes some; others do no harm."""
     known = getattr(pca, "feature_names_in_", None)
     if known is None or names is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
         return A, names

@@ -10,7 +10,6 @@ from shiftsvd.names import MAX_ITER
 
 
 def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = None) -> None:
-    """Refuse several files that nobody says how to put together, and standard input among them."""
     if len(files) > 1 and stack is None:
         raise click.UsageError(
             f"{len(files)} files need --stack rows (each has other samples) or --stack columns (other features)"
@@ -22,20 +21,17 @@ def check_stack(files: tuple[str, ...], stack: str | None, join: str | None = No
 
 
 def check_format(file: str, format_: str | None) -> None:
-    """Standard input has no name to tell its format by."""
     if file == "-" and format_ is None:
         raise click.UsageError("say what comes on standard input: --format mtx, csv, npy, ...")
 
 
 def check_projection(given: dict[str, Any]) -> None:
-    """Refuse to look at alleles and not to look at them."""
     named = {"--project": given["project"], "--match": given["match"], "--trust-ambiguous": given["trust_ambiguous"]}
     if given["trust_order"] and any(named.values()):
         raise click.UsageError(f"--trust-order looks at no alleles; leave out {next(n for n in named if named[n])}")
 
 
 def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> None:
-    """Refuse two clusters at once, and data that only this process can see."""
     if scheduler is not None and n_workers is not None:
         raise click.UsageError("--workers starts workers, --scheduler has them already: give one of them")
     if file == "-" and (scheduler is not None or n_workers is not None):
@@ -43,7 +39,6 @@ def check_workers(scheduler: str | None, n_workers: int | None, file: str) -> No
 
 
 def device_there(name: str) -> str:
-    """The device that an option names; refused where it is not there."""
     from shiftsvd.backends.device.moving import chosen
 
     try:
@@ -53,7 +48,6 @@ def device_there(name: str) -> str:
 
 
 def check_device(given: dict[str, Any]) -> None:
-    """Refuse what data on a card cannot have beside them; the name of the card that is meant takes the place of it."""
     if given["device"] is None:
         return
     from shiftsvd.backends.device.moving import HOST
@@ -69,7 +63,6 @@ def check_device(given: dict[str, Any]) -> None:
 
 
 def check_cells(given: dict[str, Any]) -> None:
-    """Refuse what columns of obs and var cannot have beside them."""
     if (given["covariates"] or given["groups"]) and given["shift"] == "none":
         raise click.UsageError("--covariates and --groups subtract means, too: leave out --shift none")
     if (given["covariates"] or given["groups"] or given["mask"] not in (None, "none")) and given["missing"] != "error":
@@ -77,7 +70,6 @@ def check_cells(given: dict[str, Any]) -> None:
 
 
 def check_weights(given: dict[str, Any]) -> None:
-    """Refuse what weights of cells cannot have beside them."""
     others = [f"--{name.replace('_', '-')}" for name in ("scale", "join", "top_features", "mask") if given[name]]
     if given["weights"] == "coslat" and (others or given["files"][0] == "-"):
         beside = others[0] if others else "standard input"
@@ -85,13 +77,11 @@ def check_weights(given: dict[str, Any]) -> None:
 
 
 def check_choice(mask: str | None, top_features: int | None) -> None:
-    """Refuse to choose features in two ways."""
     if top_features is not None and mask not in (None, "none"):
         raise click.UsageError("--mask and --top-features both choose features: give one of them")
 
 
 def check_missing(missing: str, unobserved: bool, k: int | float | None, on_workers: bool) -> None:
-    """Refuse what no treatment of missing entries can be."""
     if unobserved and missing == "error":
         raise click.UsageError("--unobserved needs to know what is to stand there: --missing mean or --missing em")
     if missing == "em" and isinstance(k, float):
@@ -101,7 +91,6 @@ def check_missing(missing: str, unobserved: bool, k: int | float | None, on_work
 
 
 def check_foreseen(options: Any) -> None:
-    """Raise `UsageError` for options whose memory cannot be predicted."""
     if options.missing == "em":
         raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
     for name in ("device", "scheduler", "workers"):
@@ -110,7 +99,6 @@ def check_foreseen(options: Any) -> None:
 
 
 def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | None = None) -> None:
-    """Refuse what transformed entries cannot have beside them."""
     if preprocess and missing != "error":
         raise click.UsageError(
             "--preprocess is for data without gaps: leave out --missing, and fill or drop them first"
@@ -120,7 +108,6 @@ def check_preprocess(preprocess: tuple[str, ...], missing: str, scale: str | Non
 
 
 def completion_of(missing: str, penalty: float | str | None, max_iter: int | None) -> dict[str, Any]:
-    """Settings of the completion, if there is one; refuses them where there is none."""
     for name, value in (("--penalty", penalty), ("--max-iter", max_iter)):
         if missing != "em" and value is not None:
             raise click.UsageError(f"{name} is for --missing em, got --missing {missing}")
@@ -130,7 +117,6 @@ def completion_of(missing: str, penalty: float | str | None, max_iter: int | Non
 
 
 def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
-    """The number of components, or the usual one; more than there are is refused."""
     if k is None:
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):
@@ -140,13 +126,11 @@ def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | fl
 
 
 def shares(k: int | float | None, solver: str) -> None:
-    """Refuse a share of the variance where the solver needs a number."""
     if isinstance(k, float) and solver in COUNTED:
         raise click.BadParameter(f"a share of the variance needs another solver than {solver}", param_hint="'-k'")
 
 
 def tables(path: str) -> str:
-    """The format of a table by its name; standard output is CSV."""
     suffix = "csv" if path == "-" else Path(path).suffix.lstrip(".").lower()
     if suffix not in ("parquet", "csv", "npy"):
         is_folder = path.endswith("/") or Path(path).is_dir()

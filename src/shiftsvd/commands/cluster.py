@@ -17,7 +17,6 @@ ALONE = "10 minutes"
 
 
 def asked_for(scheduler: str | None, n_workers: int | None) -> bool:
-    """Whether there are to be workers; refused where there can be none."""
     if scheduler is None and n_workers is None:
         return False
     if find_spec("distributed") is None:
@@ -59,7 +58,6 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
-    """A cluster of processes of this machine, of one thread each, which end with the command."""
     import dask
 
     patience = {
@@ -81,7 +79,6 @@ def _local(distributed: Any, n_workers: int | None) -> Iterator[None]:
 
 @contextmanager
 def _there(distributed: Any, address: str) -> Iterator[None]:
-    """The workers of a scheduler, of which there must be one at least."""
     import dask
 
     try:

@@ -25,7 +25,6 @@ _OF_SAMPLES = ("keep", "remove", "mind")
 
 
 def opened_cohort(files: list[Path], options: Any) -> Cohort:
-    """The samples and variants of .bed files that take part."""
     resources = Resources(options.memory, options.threads)
     parts = parts_of(files, options.key, options.memory)
     order = {"indep_order": int(options.filters["indep_order"])} if "indep_order" in options.filters else {}
@@ -33,12 +32,10 @@ def opened_cohort(files: list[Path], options: Any) -> Cohort:
 
 
 def all_samples(cohort: Cohort, pca: Any) -> Parts:
-    """The parts of everybody, with the means of those that components were learned on for what is missing."""
     return filled(cohort.parts, pca.mean_)
 
 
 def tell_removed(cohort: Cohort, quiet: bool) -> None:
-    """A line on stderr for each filter: what it removed, and names that it did not find."""
     for name, count in cohort.removed.items():
         if name == "chromosomes":
             say(f"{count:,} variants that are not on autosomes left out; --chromosomes all keeps them", quiet)
@@ -62,7 +59,6 @@ class Told:
 
     @classmethod
     def of(cls, cohort: Cohort, pca: Any, A: Operator, options: Any) -> Self:
-        """The tests, of the samples that components were learned on, whose matrix is A."""
         if not (options.tracy_widom or options.scan):
             return cls(cohort, pca, None, None)
         resources, S = Resources(options.memory, options.threads), pca.singular_values_.astype(np.float64)
@@ -80,16 +76,13 @@ class Told:
 
     @cached_property
     def _both(self) -> Any:
-        """Variants of which the samples have both alleles."""
         return patterson(self.pca.mean_)[1]
 
     @cached_property
     def used(self) -> Variants:
-        """The variants with both alleles."""
         return self.cohort.left.at(self._both)
 
     def document(self) -> dict[str, Any]:
-        """What result.json says of the cohort: who was removed, what was absent, tests and scans."""
         told: dict[str, Any] = {"removed": {n: c for n, c in self.cohort.removed.items() if n != "chromosomes"}}
         told |= {"absent": self.cohort.absent} if self.cohort.absent else {}
         if self.tracy_widom is not None:
@@ -99,7 +92,6 @@ class Told:
         return told if len(told) > 1 or told["removed"] else {}
 
     def write(self, paths: dict[str, Path]) -> None:
-        """Files beside those of every fit, to where they are to be written."""
         if "eigenvec.allele" in paths:
             loadings = self.pca.components_[:, self._both].T.astype(np.float64)
             eigenvec_allele(paths["eigenvec.allele"], self.used, loadings)
@@ -112,17 +104,14 @@ class Told:
 
 
 def beside(variants: Variants) -> tuple[tuple[str, Any], ...]:
-    """Columns of tables of variants: where they are, and which allele is counted."""
     return ("chromosome", variants.chromosomes), ("position", variants.positions), ("counted_allele", variants.first)
 
 
 def _plain(values: Any) -> list[float | None]:
-    """Numbers for JSON, which knows no NaN."""
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _write_test(path: Path, test: TracyWidom) -> None:
-    """Write tracy_widom.csv: a line for each component, empty where nothing is known."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["component", "statistic", "p_value", "effective_markers", "standard_error"])
@@ -131,7 +120,6 @@ def _write_test(path: Path, test: TracyWidom) -> None:
 
 
 def _write_scan(path: Path, scan: SelectionScan, variants: Variants) -> None:
-    """scan.csv: a row for each variant that takes part."""
     columns = [*(f"z_PC{j + 1}" for j in range(scan.z_scores.shape[1])), "statistic", "p_value"]
     table = Table(columns, len(scan.p_values), np.dtype(np.float64), variants.names, "feature", beside(variants))
     with path.open("wb") as file, csv_table(file, table) as write:

@@ -18,12 +18,10 @@ NAMES: Final = ("ids", "drop", "columns", "one_hot", "sep", "decimal", "thousand
 
 
 def _listed(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of columns with commas between them; those that have commas themselves are in quotes."""
     return tuple(name.strip() for one in value for row in csv.reader([one], skipinitialspace=True) for name in row)
 
 
 def _several(name: str, says: str) -> Any:
-    """An option that takes names of columns, and may be given more than once."""
     return click.option(name, metavar="COLUMNS", multiple=True, callback=_listed, help=says)
 
 
@@ -56,7 +54,6 @@ label_column = under(
 
 
 def chosen(given: dict[str, Any]) -> "Choices":
-    """What the options say of a table, taken out of them; what no table can have is refused."""
     from shiftsvd.io.choices import Choices
 
     said = {name: given.pop(name) for name in NAMES}
@@ -69,7 +66,6 @@ def chosen(given: dict[str, Any]) -> "Choices":
 
 
 def _are_of_cells(options: Mapping[str, Any]) -> bool:
-    """Whether the files have their labels beside the matrix, in obs."""
     from shiftsvd.io.sniff import format_of
 
     said = options.get("format_", options.get("format"))
@@ -77,7 +73,6 @@ def _are_of_cells(options: Mapping[str, Any]) -> bool:
 
 
 def label_of(options: Any, n_samples: int) -> Any:
-    """The column that colours the report, if there is one."""
     if options.label_column is None:
         return None
     label = _of_obs(options) if _are_of_cells(vars(options)) else _of_table(options)
@@ -87,7 +82,6 @@ def label_of(options: Any, n_samples: int) -> Any:
 
 
 def _of_table(options: Any) -> Any:
-    """A column of the tables."""
     from shiftsvd.io.column import read_column
 
     files = [Path(file) for file in options.files]
@@ -95,7 +89,6 @@ def _of_table(options: Any) -> Any:
 
 
 def _of_obs(options: Any) -> Any:
-    """A column of obs, cells without a label being those of nobody."""
     from shiftsvd.commands.cells import place_of
     from shiftsvd.io.annotations import of_samples
     from shiftsvd.io.column import Column

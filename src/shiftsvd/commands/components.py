@@ -12,7 +12,6 @@ MOST: Final = 10_000_000  # numbers that are written where nobody asks: 200 MB o
 
 
 def planned(kind: str | None) -> dict[str, str]:
-    """The file that there will be, if no more is known than what was asked for."""
     if kind == "none":
         return {}
     if kind is not None:
@@ -21,7 +20,6 @@ def planned(kind: str | None) -> dict[str, str]:
 
 
 def settled(pca: Any, options: Any, outputs: Outputs, paths: dict[str, Path]) -> None:
-    """Leave the table out where nobody asked for it and it would be long: the model has the same numbers."""
     count = pca.components_.size
     if options.components is not None or "components" not in paths or count <= MOST:
         return
@@ -36,7 +34,6 @@ def settled(pca: Any, options: Any, outputs: Outputs, paths: dict[str, Path]) ->
 
 
 def write(path: Path, to: Path, pca: Any, features: Any, beside: tuple[tuple[str, Any], ...] = ()) -> None:
-    """A row for each feature, a column for each component, and what else is known of features; the kind of `path`."""
     columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
     V = pca.components_.T
     table = Table(columns, len(V), V.dtype, features, "feature", beside)

@@ -29,7 +29,6 @@ COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which ta
 
 
 def lines(facts: Facts, as_json: bool) -> str:
-    """Facts as one JSON object, or as a line for each."""
     if as_json:
         return as_given(json.dumps(facts))
     width = max(len(name) for name in facts) + 1
@@ -37,7 +36,6 @@ def lines(facts: Facts, as_json: bool) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A fact as text."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -50,7 +48,6 @@ def _shown(value: Any) -> str:
 
 
 def installation() -> Facts:
-    """Version, instruction set of the kernels and what helps where they are missing, threads."""
     facts: Facts = {"shiftsvd": version("shiftsvd"), "kernels": instruction_set()}
     facts |= {"kernels_lacking": lacking} if lacking else {}
     facts |= {"threads": default_threads()}
@@ -60,7 +57,6 @@ def installation() -> Facts:
 
 
 def matrix(given: dict[str, Any]) -> Facts:
-    """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
     if given["files"] == ("-",):
         A, names = open_chosen("-", given["choices"], **where(given), memory_limit=given["memory"])
         facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
@@ -88,7 +84,6 @@ def matrix(given: dict[str, Any]) -> Facts:
 
 
 def _size(X: Any) -> tuple[int, int]:
-    """Numbers stored, and bytes in memory."""
     if isinstance(X, RowSource):
         return X.stored, held_bytes(X)
     if hasattr(X, "nnz"):
@@ -97,19 +92,16 @@ def _size(X: Any) -> tuple[int, int]:
 
 
 def _numbers(shape: tuple[int, int], stored: int, dtype: Any) -> Facts:
-    """How many numbers there are, and of which kind."""
     share = stored / (shape[0] * shape[1])
     return {"stored": int(stored), "density": share, "dtype": str(np.dtype(dtype))}
 
 
 def _named(samples: Any, features: Any) -> Facts:
-    """The first few names."""
     named = {"sample_names": samples, "feature_names": features}
     return {key: None if names is None else [str(name) for name in names[:3]] for key, names in named.items()}
 
 
 def model(file: str) -> Facts:
-    """What a model file holds."""
     pca = model_in(file, object)
     if not isinstance(pca, BatchPCA):
         said = describe(file)
@@ -137,5 +129,4 @@ def model(file: str) -> Facts:
 
 
 def _plain(value: Any) -> Any:
-    """A setting that JSON knows, else its text."""
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)

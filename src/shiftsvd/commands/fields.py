@@ -15,7 +15,6 @@ from shiftsvd.xarray.fields import Stacked
 
 
 def cell_divisors(options: Any) -> Vector:
-    """What each cell is divided by for ``--weights coslat``: one over the root of the cosine of its latitude."""
     fields = _fields(options)
     if not fields:
         raise ValueError(f"{options.file}: --weights coslat is of NetCDF files, with samples as rows; leave it out")
@@ -25,7 +24,6 @@ def cell_divisors(options: Any) -> Vector:
 
 
 def look_at_fields(options: Any, A: Observed) -> None:
-    """Tell of fields on latitudes that have no weights, and how many samples have values."""
     fields = _fields(options)
     for da in fields if options.weights is None else ():
         if n := _latitudes(da):
@@ -45,7 +43,6 @@ def look_at_fields(options: Any, A: Observed) -> None:
 
 
 def _fields(options: Any) -> list[Any]:
-    """The variables of the files, each once where they are stacked by samples; none of other files."""
     paths = [Path(file) for file in options.files]
     are_fields = all(str(path) != "-" and format_of(path, options.format) == "netcdf" for path in paths)
     if not are_fields or options.orient == "columns":
@@ -54,13 +51,11 @@ def _fields(options: Any) -> list[Any]:
 
 
 def _layout(da: Any) -> Stacked:
-    """How the reader lays out a variable: its first dimension as samples, all others as cells."""
     over, *space = da.dims
     return Stacked(None, None, slice(None), (over,), tuple(space), 0)  # type: ignore[arg-type]
 
 
 def _latitudes(da: Any) -> int:
-    """How many latitudes the cells have, where one of their dimensions is latitude; else 0."""
     try:
         latitude = latitude_of(da)
     except ValueError:

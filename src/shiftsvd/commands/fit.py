@@ -146,14 +146,12 @@ OPTIONS: Final = (
 
 
 def options_of_fit(command: Any) -> Any:
-    """Declare the files and all options of `fit`."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 def asked(given: dict[str, Any]) -> "Fit":
-    """Validate the options, alone and beside each other, before anything is read."""
     checks.check_stack(given["files"], given["stack"], given["join"])
     file = given["files"][0]
     checks.check_format(file, given["format_"])

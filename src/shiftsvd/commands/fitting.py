@@ -53,7 +53,6 @@ ROOM = "1GB"
 
 
 def run(options: Fit) -> None:
-    """Fit, and print or write the result."""
     asked, options = options, replace(options, **genotypes.settled(options))
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
@@ -106,14 +105,12 @@ def run(options: Fit) -> None:
 
 
 def tell(result: Result, options: Fit) -> None:
-    """The result on stdout, and on stderr where the files are."""
     click.echo(json.dumps(result.document) if options.json_out else printed(result))
     if options.out:
         say(f"written: {', '.join(result.document['outputs'].values())}", options.quiet)
 
 
 def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known) -> PCA:
-    """The components, with bounds of their errors."""
     memory = left_beside(A, options.memory)
     solver = solver_of(known.taken(A), k, options, memory)
     pca = PCA(
@@ -147,14 +144,12 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
 
 
 def _scale(A: Observed, options: Fit) -> Any:
-    """What features are divided by: a name, or a number for each."""
     if options.scale == genotypes.SCALE:
         return genotypes.divisors(A.moments().mean)
     return cell_divisors(options) if options.weights == "coslat" else options.scale
 
 
 def _placed(A: Observed, options: Fit, is_changed: bool) -> Observed:
-    """The data where they are to be multiplied; refused where they are read from a file, or changed."""
     if options.device in (None, HOST):
         return A
     if is_changed:
@@ -166,7 +161,6 @@ def _placed(A: Observed, options: Fit, is_changed: bool) -> Observed:
 
 
 def _judged(info: Info, last: float, tol: float) -> Info:
-    """The account of a fit by a solver that knows no tolerance, with what did not converge by this one."""
     assert info.value_errors is not None
     late = int(np.sum(~(info.value_errors <= tol)))
     # By a smaller tolerance it was judged already, and the level has a floor of its own.
@@ -181,7 +175,6 @@ def _judged(info: Info, last: float, tol: float) -> Info:
 
 
 def solver_of(given: Observed, k: int | float, options: Fit, memory: int | str | None) -> SolverName | Solver:
-    """The name of a solver that bounds its errors; else the solver, told to do so if wished or if there is room."""
     # With zeros for what is missing it costs as much.
     A = given.filled(LowRank(np.zeros(given.shape[0]), np.zeros(given.shape[1]))) if isinstance(given, Gaps) else given
     named = solver_named(options.solver, A, k, options.tol, memory)

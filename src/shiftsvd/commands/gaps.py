@@ -13,7 +13,6 @@ INFINITE = "replace the infinite ones in the file"
 
 
 def remedied(error: BaseException) -> BaseException:
-    """An error about such entries with the option that helps, columns without names by numbers from 1; others as is."""
     if not isinstance(error, NotFinite):
         return error
     found = error.found
@@ -25,7 +24,6 @@ def remedied(error: BaseException) -> BaseException:
 
 
 def _of_missing(command: click.Command) -> str:
-    """What says what is to stand for missing entries."""
     if click.get_current_context().params.get("preprocess"):  # which has no --missing beside it
         return BEFORE
     return {"fit": IN_FIT, "estimate": IN_ESTIMATE, "transform": IN_TRANSFORM}.get(str(command.name), ELSEWHERE)

@@ -23,13 +23,11 @@ SCALE: Final = "patterson"
 
 
 def are_genotypes(files: Sequence[str], format: str | None, orient: str | None) -> bool:  # noqa: A002
-    """Whether all files are of PLINK, with their samples as rows."""
     named = (format or Path(file).suffix.lower().removeprefix(".") for file in files)
     return orient != "rows" and all(name in ("bed", "pgen") for name in named)
 
 
 def settled(options: Any) -> dict[str, Any]:
-    """Settings that depend on the file: genotypes are of autosomes and scaled, and their reader leaves no gaps."""
     given, genotypes = options.scale, are_genotypes(options.files, options.format, options.orient)
     if given == SCALE and options.shift != "mean":
         raise ValueError(f"--scale {SCALE} is for --shift mean, which is twice the frequencies, got {options.shift}")
@@ -66,7 +64,6 @@ def of_model(files: Sequence[Path], n_variants: int, key: str | None, memory_lim
 
 
 def divisors(mean: Vector) -> Vector:
-    """``sqrt(2 p (1 - p))`` from the means 2p, which must be those of counts of an allele."""
     if mean.min() < 0 or mean.max() > 2:
         raise ValueError(
             f"--scale {SCALE} takes counts of an allele, 0 to 2, got means from {mean.min():g} to {mean.max():g}"
@@ -75,7 +72,6 @@ def divisors(mean: Vector) -> Vector:
 
 
 def planned(options: Any) -> dict[str, Path]:
-    """PLINK's files beside the folder, where the matrix is that of PLINK."""
     if not (options.filled and options.scale == SCALE):
         return {}
     folder = Path(options.out) if Path(options.out).name.strip(".") else Path(options.out).resolve()
@@ -84,7 +80,6 @@ def planned(options: Any) -> dict[str, Path]:
 
 @contextmanager
 def vectors(path: Path, samples: Samples, pca: Any) -> Iterator[Write]:
-    """OUT.eigenvec from the scores: eigenvectors are those of length 1."""
     lengths = pca.singular_values_.astype(np.float64)
     with eigenvec(path, samples, len(lengths)) as write_vectors:
 
@@ -95,17 +90,14 @@ def vectors(path: Path, samples: Samples, pca: Any) -> Iterator[Write]:
 
 
 def values(path: Path, pca: Any) -> None:
-    """Write OUT.eigenval, an eigenvalue a line."""
     eigenval(path, _eigenvalues(pca))
 
 
 def n_missing_of(parts: Parts) -> int:
-    """How many genotypes are missing, in whose place their reader puts means; one read."""
     return sum(n_missing(opened.matrix) for _, opened in parts)
 
 
 def told(pca: Any, n_left_out: int) -> dict[str, Any]:
-    """What the account of a fit says of the variants."""
     used = _n_used(pca)
     return {
         "scale": "sqrt(2 p (1 - p))",
@@ -117,11 +109,9 @@ def told(pca: Any, n_left_out: int) -> dict[str, Any]:
 
 
 def _n_used(pca: Any) -> int:
-    """How many variants are not monomorphic."""
     return int(np.count_nonzero(patterson(pca.mean_)[1]))
 
 
 def _eigenvalues(pca: Any) -> list[float]:
-    """Eigenvalues of the relationship matrix, from the singular values."""
     eigenvalues: list[float] = (pca.singular_values_.astype(np.float64) ** 2 / max(_n_used(pca), 1)).tolist()
     return eigenvalues

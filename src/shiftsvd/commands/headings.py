@@ -40,12 +40,10 @@ def under(heading: Heading, *options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def heading_of(parameter: click.Parameter) -> str:
-    """Under which heading an option stands; --help beside what else is said."""
     return str(getattr(parameter, "heading", HEADINGS[-1]))
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
-    """The options of a help under their headings; False, and nothing is written, where there are few."""
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
     told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:

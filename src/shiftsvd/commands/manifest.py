@@ -18,7 +18,6 @@ Other = TypeVar("Other")
 
 
 def write(document: dict[str, Any], outputs: Outputs, paths: dict[str, Path]) -> None:
-    """Write result.json after everything else: it has the hash of every other file in its folder."""
     if not paths:
         return
     home = paths["result"].parent
@@ -36,7 +35,6 @@ def model_in(path: str | Path, kind: type[Model], other: type[Other]) -> Model |
 
 
 def model_in(path: str | Path, kind: type[Any], other: type[Any] | None = None) -> Any:
-    """A model of one of these kinds; warns where the folder that it is in holds files of several runs."""
     model = load_model(path, kind if other is None else (kind, other))
     folder = Path(path).parent
     if others := _changed(folder):
@@ -49,7 +47,6 @@ def model_in(path: str | Path, kind: type[Any], other: type[Any] | None = None) 
 
 
 def _changed(folder: Path) -> list[str]:
-    """Files that are not what result.json says of them; one that is not there any more is nobody's concern."""
     found = []
     for name, known in _known(folder / NAME).items():
         file = folder / Path(name).name
@@ -62,7 +59,6 @@ def _changed(folder: Path) -> list[str]:
 
 
 def _known(manifest: Path) -> dict[str, str]:
-    """The hashes in a result.json that `fit` wrote; none of any other file of that name."""
     try:
         if not manifest.is_file() or manifest.stat().st_size > MOST:
             return {}
@@ -74,6 +70,5 @@ def _known(manifest: Path) -> dict[str, str]:
 
 
 def _hash(file: Path) -> str:
-    """SHA-256 of a file, as `sha256sum` prints it."""
     with file.open("rb") as content:
         return file_digest(content, HASHES).hexdigest()

@@ -25,7 +25,6 @@ WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 
 
 def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
-    """The matrix and its names, and what genotypes take part; for a cluster, one whose blocks the workers read."""
     resources = Resources(options.memory, options.threads)
     where = vars(resources) | {name: getattr(options, name) for name in (*WHERE, "choices")}
     if options.left_missing != "error":
@@ -40,7 +39,6 @@ def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
 
 
 def tell_unless_kept(A: Observed, options: Any) -> None:
-    """Say so where --checkpoint keeps nothing, since reads of what is in memory are done again in less time."""
     inner: Any = A.X if isinstance(A, FileGaps) else A
     while isinstance(inner, Derived):
         inner = inner.A
@@ -52,25 +50,21 @@ def tell_unless_kept(A: Observed, options: Any) -> None:
 
 
 def files_of(options: Any) -> list[Path]:
-    """The files, where workers of a cluster find them."""
     on_cluster = asked_for(options.scheduler, options.workers)
     return [Path(file).absolute() if on_cluster else Path(file) for file in options.files]
 
 
 def genotypes_of(parts: Parts, options: Any) -> Operator:
-    """Files of genotypes, or parts of them, as one matrix."""
     stream = asked_for(options.scheduler, options.workers) or None
     A, _ = operator_of(files_of(options), joined(parts), Resources(options.memory, options.threads), stream)
     return spread(A, options)
 
 
 def everybody(cohort: Cohort, pca: PCA, options: Any) -> Operator:
-    """Genotypes of all samples of a cohort, those that are projected too."""
     return genotypes_of(all_samples(cohort, pca), options)
 
 
 def spread(A: Operator, options: Any) -> Operator:
-    """The matrix; for a cluster, one whose blocks the workers read from the path."""
     if not asked_for(options.scheduler, options.workers):
         return A
     from shiftsvd.backends.dask.file import on_workers

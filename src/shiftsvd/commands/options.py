@@ -37,7 +37,6 @@ class Matrix(click.Path):
     """A path of data: what comes through a named pipe becomes a file that can be read again, until the command ends."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path, or that of the file."""
         path = os.fsdecode(super().convert(value, parameter, ctx))
         if ctx is None or path == "-" or not stat.S_ISFIFO(os.stat(path).st_mode):
             return path
@@ -70,7 +69,6 @@ COUNTED: Final = ("randomized", "shifted-randomized")
 
 
 def _components(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | float | None:
-    """A number of components of at least 1, or a share of the variance in (0, 1)."""
     if value is None:
         return None
     number = _number(value)
@@ -82,7 +80,6 @@ def _components(ctx: click.Context, parameter: click.Parameter, value: str | Non
 
 
 def _number(value: str) -> float:
-    """A number, or -1 for what is none: both are refused."""
     try:
         return float(value)
     except ValueError:
@@ -90,7 +87,6 @@ def _number(value: str) -> float:
 
 
 def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -> float | str | None:
-    """ "auto", or a number of at least 0."""
     if value is None or value == "auto":
         return value
     number = _number(value)
@@ -100,14 +96,12 @@ def _penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 def _tolerance(ctx: click.Context, parameter: click.Parameter, value: float) -> float:
-    """A relative accuracy, refused where it cannot be one; click calls this."""
     if not 0 <= value < 1:
         raise click.BadParameter(f"{value:g} is no relative accuracy: 0 (rounding) or more, and less than 1")
     return value
 
 
 def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """A size that the library can read."""
     if value is not None:
         from shiftsvd.runs.memory import parse_bytes
 
@@ -119,7 +113,6 @@ def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 
 def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Transformations that there are, and that can follow each other."""
     if value:
         from shiftsvd.transforms.named import as_transforms
 
@@ -131,7 +124,6 @@ def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
-    """Names with commas between them."""
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -141,12 +133,10 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 
 
 def _trust(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Keep it for the whole command, which tells no warning of values then."""
     ctx.meta[TRUSTED] = value
 
 
 def _allow(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Keep it for the whole command: every file that it opens asks."""
     ctx.meta[EXTERNAL] = value
 
 
@@ -373,18 +363,15 @@ workers = under(
 
 
 def where(given: dict[str, Any]) -> dict[str, Any]:
-    """What says which matrix of a file is meant, as the library calls it."""
     names = ("key", "orient", "feature_types")
     return {"format": given["format_"], **{name: given[name] for name in names}}
 
 
 def typed() -> str:
-    """The command as it was typed."""
     return str(click.get_current_context().meta.get(LINE, "shiftsvd"))
 
 
 def as_given(text: str) -> str:
-    """A text with the names of pipes in place of those of the files that stand for them."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)
@@ -392,6 +379,5 @@ def as_given(text: str) -> str:
 
 
 def say(text: str, quiet: bool = False) -> None:
-    """A line on stderr, for people."""
     if not quiet:
         click.echo(plain(as_given(text)), err=True)

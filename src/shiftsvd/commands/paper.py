@@ -19,7 +19,6 @@ Example:
 
 
 def _experiments(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """The chosen experiments, in the order of the paper."""
     chosen = EXPERIMENTS if value is None else tuple(name.strip() for name in value.split(","))
     unknown = [name for name in chosen if name not in EXPERIMENTS]
     if unknown:

@@ -102,13 +102,11 @@ def estimated(given: Fit) -> Facts:
 
 
 def _program(held: int) -> int:
-    """Return what the process has for itself beside the data that it holds."""
     own = own_bytes()
     return PROGRAM if own is None else max(own - held, 0)
 
 
 def _taken(A: Operator, known: Known, top_features: int | None) -> Operator:
-    """The features that are decomposed; of --top-features as many, whichever."""
     if top_features is None:
         taken: Operator = known.taken(A)
         return taken
@@ -116,7 +114,6 @@ def _taken(A: Operator, known: Known, top_features: int | None) -> Operator:
 
 
 def _import_writers(paths: Mapping[str, Path]) -> None:
-    """Import the packages that the outputs need, to measure what they take."""
     if any(path.suffix == ".parquet" for path in paths.values()):
         import_module("pyarrow.parquet")
     if "report" in paths:
@@ -125,12 +122,10 @@ def _import_writers(paths: Mapping[str, Path]) -> None:
 
 
 def regressed_bytes(known: Known, A: Operator) -> int:
-    """Memory of covariates and groups: their columns about the centre, as a basis, and copies; and the coefficients."""
     return 0 if known.C is None else 8 * known.C.shape[1] * (5 * A.shape[0] + 2 * A.shape[1])
 
 
 def written_bytes(A: Operator, names: Iterable[Any], k: int, paths: Mapping[str, Path]) -> int:
-    """Memory of the scores, or of the blocks of the read that makes them, and of a part of a table with its names."""
     m = A.shape[0]
     if A.costs.file_bytes:
         made = A.costs.working_bytes

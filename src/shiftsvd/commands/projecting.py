@@ -28,7 +28,6 @@ _FEW = 0.5  # share of the variants of a model, below which a file has so few th
 
 
 def knows_alleles(pca: BatchPCA | GenotypePCA, model: Path, trust_order: bool) -> bool:
-    """Whether variants can be matched by alleles; a model without is refused, unless names are to be trusted."""
     if isinstance(pca, GenotypePCA) or hasattr(pca, "variants_"):
         if trust_order:
             raise ValueError(f"{model} knows the alleles of its variants, and goes by them; leave out --trust-order")
@@ -42,7 +41,6 @@ def knows_alleles(pca: BatchPCA | GenotypePCA, model: Path, trust_order: bool) -
 
 
 def refuse_other_files(pca: BatchPCA | GenotypePCA, model: Path, given: dict[str, Any]) -> None:
-    """Refuse models and options of genotypes for other files."""
     if isinstance(pca, GenotypePCA):
         raise ValueError(f"{model} holds components of genotypes, matched by alleles: give it a .bed or .pgen")
     for name in ("project", "match", "trust_ambiguous", "trust_order"):
@@ -52,7 +50,6 @@ def refuse_other_files(pca: BatchPCA | GenotypePCA, model: Path, given: dict[str
 
 
 def projected(pca: BatchPCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table, Iterator[tuple[int, Block]]]:
-    """The table of scores that is to be written, and its rows in blocks."""
     parts = parts_of([Path(file) for file in given["files"]], given["key"], given["memory"])
     target = Target.of(basis(pca), parts, given["match"] or "auto", given["trust_ambiguous"])
     file, method = several([path for path, _ in parts]), cast("ProjectName", given["project"] or "lsq")
@@ -66,7 +63,6 @@ def projected(pca: BatchPCA | GenotypePCA, given: dict[str, Any]) -> tuple[Table
 
 
 def basis(pca: BatchPCA | GenotypePCA) -> Basis:
-    """What projections take of a model: one of the command, or a `GenotypePCA` that was saved."""
     if isinstance(pca, GenotypePCA):
         return pca.basis
     components = pca.components_.astype(np.float64).T
@@ -76,12 +72,10 @@ def basis(pca: BatchPCA | GenotypePCA) -> Basis:
 
 
 def known(variants: Variants) -> dict[str, int]:
-    """How many variants a model has, and of how many letters cannot tell the strand."""
     return {"known": len(variants.names), "ambiguous": n_ambiguous(variants.first, variants.second)}
 
 
 def held_against(model: str, files: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
-    """What becomes of the variants of a model in .bed files, as `info` tells it."""
     pca = model_in(model, BatchPCA, GenotypePCA)
     knows_alleles(pca, Path(model), False)
     parts = parts_of([Path(file) for file in files], given["key"], given["memory"])
@@ -91,7 +85,6 @@ def held_against(model: str, files: Sequence[str], given: dict[str, Any]) -> dic
 
 
 def _rows(groups: Iterator[Scores], plain: bool, file: str) -> Iterator[tuple[int, Block]]:
-    """The rows of the table; says how many samples have too few genotypes for scores."""
     n_untold = 0
     for group in groups:
         n_untold += int(np.isnan(group.scores).any(axis=1).sum())
@@ -103,7 +96,6 @@ def _rows(groups: Iterator[Scores], plain: bool, file: str) -> Iterator[tuple[in
 
 
 def _tell(file: str, target: Target, quiet: bool) -> None:
-    """What became of the variants of the model, on stderr."""
     found, n = target.match.counts, int(np.count_nonzero(target.basis.used))
     used = f"{found['matched']:,} of {n:,} variants of the model"
     how = {"flipped": "with alleles swapped", "complemented": "on the other strand", "by_name": "by name alone"}

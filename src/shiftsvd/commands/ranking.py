@@ -52,7 +52,6 @@ class Ranked:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What result.json and --json say."""
         batches = {} if self.batch is None else {"batch": self.batch, "batches": self.n_batches}
         asked, reads = self.found.asked, self.reads
         return {
@@ -66,7 +65,6 @@ class Ranked:
 
 
 def check_top_features(given: dict[str, Any]) -> None:
-    """Refuse what a choice of features cannot have beside it."""
     if given["top_features"] is None:
         if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
             raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
@@ -83,7 +81,6 @@ def check_top_features(given: dict[str, Any]) -> None:
 
 
 def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
-    """The flavor that was asked for, or the one that goes with the transformations."""
     usual: FlavorName = "pearson_residuals" if any(isinstance(step, NullModel) for step in steps) else "seurat"
     return flavor or usual
 
@@ -91,7 +88,6 @@ def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> Flavor
 def ranked(
     known: Known, A: Observed, names: Names, k: int | float, options: Any, steps: tuple[Transform, ...]
 ) -> Known:
-    """What is known of a fit, with the features that vary most in place of all."""
     if options.filled or not isinstance(A, Operator):
         raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
     asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
@@ -109,12 +105,10 @@ def ranked(
 
 
 def foreseen_ranking(A: Operator) -> tuple[int, int]:
-    """Reads that a ranking takes, and bytes: margins and moments, or moments twice."""
     return 2, group_bytes(A, 1, 2)
 
 
 def _affordable_later(A: Operator, k: int | float, options: Any, memory: int | str | None) -> None:
-    """Refuse components that would not fit into the memory, before features are ranked: of as many, whichever."""
     some = some_columns(A, np.arange(min(options.top_features, A.shape[1])))
     solver = solver_named(options.solver, some, k, options.tol, memory)
     what = f"finding components of {some.shape[1]} features"
@@ -122,7 +116,6 @@ def _affordable_later(A: Operator, k: int | float, options: Any, memory: int | s
 
 
 def write_features(path: Path, found: Ranking, names: Any) -> None:
-    """features.csv: what the ranking knows of every feature, and whether it is taken."""
     columns = [(name, _texts(values)) for name, values in found.columns.items()]
     labels = range(len(found.mask)) if names is None else names
     with path.open("w", newline="", encoding="utf-8") as file, texts_for("features") as text:
@@ -132,7 +125,6 @@ def write_features(path: Path, found: Ranking, names: Any) -> None:
 
 
 def _texts(values: Any) -> list[str]:
-    """Numbers that read back to the same, truth values as JSON has them, and nothing where there is no number."""
     if values.dtype == bool:
         return ["true" if value else "false" for value in values]
     return ["" if value != value else repr(value) for value in values.tolist()]

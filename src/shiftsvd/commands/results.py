@@ -60,7 +60,6 @@ class Result:
     def of(
         cls, pca: Any, A: Observed, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
     ) -> Self:
-        """The account of a fitted model."""
         info = pca.info_
         document = {
             "singular_values": numbers(pca.singular_values_),
@@ -91,7 +90,6 @@ class Result:
 
     @property
     def source(self) -> dict[str, Any]:
-        """What was read, for the report."""
         m, n = self.document["shape"]
         features = self.document.get("features")
         return {
@@ -103,7 +101,6 @@ class Result:
         }
 
     def rows(self) -> list[list[Any]]:
-        """The variance table: a row for each component, in the order of `COLUMNS`; None where nothing is known."""
         told = self.document
         blank = [None] * told["n_components"]
         cumulative = np.cumsum(np.array(told["explained_variance_ratio"], float)).tolist()
@@ -120,7 +117,6 @@ class Result:
 
 
 def of_gaps(pca: Any) -> dict[str, Any]:
-    """What the account of a fit says of missing entries, and what shares of the variance are of."""
     info = pca.info_
     if info.completed is not None:
         whole = "the completed matrix: the observed entries, and the model's own in place of the missing ones"
@@ -133,14 +129,12 @@ def of_gaps(pca: Any) -> dict[str, Any]:
 
 
 def numbers(values: Any) -> list[float | None] | None:
-    """A list for JSON, which knows no infinity."""
     if values is None:
         return None
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def printed(result: Result) -> str:
-    """The table for people."""
     told = result.document
     m, n = told["shape"]
     lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
@@ -171,12 +165,10 @@ def printed(result: Result) -> str:
 
 
 def _taken(features: dict[str, Any]) -> str:
-    """How many features are taken."""
     return f"{features['taken']:,} of {features['of']:,}"
 
 
 def _chosen_by(features: dict[str, Any]) -> str:
-    """How features were chosen, for the summary: by a column of the file, or a ranking, which took some reads."""
     if "mask" in features:
         return f"by {features['mask']}"
     batches = f" in each {features['batch']}" if "batch" in features else ""
@@ -184,13 +176,11 @@ def _chosen_by(features: dict[str, Any]) -> str:
 
 
 def missed(level: float, last: float) -> str:
-    """What is known of the values that are not shown, of which none exceeds a level."""
     above = f"{level / last:.4g} times the last one" if last > 0 else f"{level:.4g}"
     return f"singular values that are not shown are at most {above}, with probability 1 - 1e-9"
 
 
 def _gap_lines(told: dict[str, Any]) -> list[str]:
-    """What people are told of missing entries, if some were asked about."""
     if told["n_missing"] is None:
         return []
     m, n = told["shape"]
@@ -212,7 +202,6 @@ def _gap_lines(told: dict[str, Any]) -> list[str]:
 
 
 def _test_lines(test: dict[str, Any] | None) -> list[str]:
-    """The Tracy-Widom test of each component, if it was asked for."""
     if test is None:
         return []
     lines = ["\ncomponent  Tracy-Widom   p-value  effective markers"]
@@ -223,12 +212,10 @@ def _test_lines(test: dict[str, Any] | None) -> list[str]:
 
 
 def _text(value: float | None, form: str) -> str:
-    """A number, or a dash of the same width."""
     return "-".rjust(int(form.split(".")[0])) if value is None else format(value, form)
 
 
 def variance_table(path: Path, result: Result) -> None:
-    """Write variances.csv: a line for each component."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["component", *COLUMNS])

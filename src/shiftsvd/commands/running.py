@@ -30,7 +30,6 @@ class Subcommand(click.Command):
     """A command whose data errors end with 1, in a line that says what is wrong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take down the line as it was typed; --scale may stand alone, before the file too."""
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
         after = [*args[1:], ""]
         spelled = [
@@ -40,12 +39,10 @@ class Subcommand(click.Command):
         return super().parse_args(ctx, spelled)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the options of a long help under headings; click calls this for ``--help``."""
         if not write_options(self, ctx, formatter):
             super().format_options(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run, with warnings as lines and errors as messages."""
         verbose = int(ctx.params.get("verbose", 0))
         try:
             quiet = bool(ctx.params.get("quiet"))
@@ -65,7 +62,6 @@ class Subcommand(click.Command):
 
 
 def _keep_memory(ctx: click.Context) -> None:
-    """Keep the memory of the process by --memory, and name the files of the command where it is ended."""
     from shiftsvd.kernels import default_threads
     from shiftsvd.runs.keeper import keep_memory
 
@@ -80,19 +76,16 @@ def _keep_memory(ctx: click.Context) -> None:
 
 
 def _is_read(kind: Any) -> bool:
-    """Whether an argument names what is there already."""
     return isinstance(kind, click.Path) and kind.exists
 
 
 def _remedied(error: BaseException) -> BaseException:
-    """The error, with the option that helps if it is about entries that are no numbers."""
     from shiftsvd.commands.gaps import remedied
 
     return remedied(error)
 
 
 def _line(error: BaseException) -> str:
-    """One line that says what is wrong, and with which file."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
@@ -107,7 +100,6 @@ def _line(error: BaseException) -> str:
 
 @contextmanager
 def _warnings_told(quiet: bool, trusted: bool) -> Iterator[None]:
-    """What the library warns of is a line on stderr, once, and a notice if it may be; not what programmers look at."""
     told: set[str] = set()
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
@@ -129,13 +121,11 @@ class _Plain(logging.Formatter):
     """Lines of the log without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line of the log with the names of options, without what steers a terminal."""
         return plain_lines(spelled(super().format(record)))
 
 
 @contextmanager
 def _log_told(verbose: int, quiet: bool) -> Iterator[None]:
-    """The library's log as lines on stderr: warnings, notices if not quiet, with -v what is done, twice the details."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(message)s"))
     before = logger.level

@@ -15,7 +15,6 @@ NAMES: Final = (
 
 
 def _windows(ctx: click.Context, parameter: click.Parameter, value: tuple[str, int, float] | None) -> Any:
-    """Windows that can be."""
     if value is not None:
         from shiftsvd.genetics.selection import windows_of
 
@@ -27,7 +26,6 @@ def _windows(ctx: click.Context, parameter: click.Parameter, value: tuple[str, i
 
 
 def _number(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    """A number, which nan is not: it would pass every comparison."""
     if value is not None and value != value:
         raise click.BadParameter("nan is no number")
     return value
@@ -94,7 +92,6 @@ filters = under(
 
 
 def taken(given: dict[str, Any]) -> dict[str, Any]:
-    """The filters among the options, which are taken out of them; refuses what cannot be together."""
     if given.pop("autosome"):
         if given["chromosomes"] == "all":
             raise click.UsageError("--autosome and --chromosomes all contradict each other; give one of them")
@@ -107,5 +104,4 @@ def taken(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def spelled(name: str) -> str:
-    """The option of a filter."""
     return f"--{name.replace('_', '-')}"

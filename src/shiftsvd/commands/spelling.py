@@ -56,7 +56,6 @@ SEVERAL: Final = ("drop", "columns", "one_hot")
 
 
 def spelled(text: str) -> str:
-    """A message with the names of options in place of those of arguments."""
     text = as_given(text)
     for phrase, said in PHRASES.items():
         text = text.replace(phrase, said)
@@ -70,14 +69,12 @@ def spelled(text: str) -> str:
 
 
 def joined(names: Sequence[str]) -> str:
-    """Names of columns as the options take them."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(names)
     return line.getvalue()
 
 
 def _options() -> dict[str, str]:
-    """How arguments are typed: as options of the subcommand that runs, or else of another one."""
     context = click.get_current_context(silent=True)
     if context is None:
         return {}
@@ -89,14 +86,12 @@ def _options() -> dict[str, str]:
 
 
 def _label() -> str | None:
-    """The column that colours the report, which is left out of a table as if `drop` named it."""
     given = click.get_current_context().params
     label = given.get("label_column")
     return None if label in given.get("drop", ()) else label
 
 
 def _with_value(said: re.Match[str], known: dict[str, str]) -> str:
-    """An argument and its value as the option is typed."""
     name, option = said[1], known.get(said[1])
     if option is None:
         return said[0]

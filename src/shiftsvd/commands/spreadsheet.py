@@ -16,7 +16,6 @@ _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are 
 
 
 def _keep(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    """Keep the option where whatever writes a table looks for it; click calls this."""
     ctx.meta[SAFE] = value
 
 
@@ -34,7 +33,6 @@ option = under(
 
 @contextmanager
 def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
-    """What writes a name into a table of comma separated text; at the end a notice tells of formulas."""
     context = click.get_current_context(silent=True)
     safe = context is not None and bool(context.meta.get(SAFE))
     found: list[str] = []  # the first one, and as many empty ones as there are others
@@ -57,7 +55,6 @@ def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would calculate a text: numbers, and signs alone, are none."""
     if not text.startswith(_BEGINS) or len(text) == 1:
         return False
     try:

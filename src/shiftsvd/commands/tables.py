@@ -45,13 +45,11 @@ class Table:
 
     @property
     def head(self) -> list[str]:
-        """The names of all columns, that of the names too."""
         return [self.of] * (self.names is not None) + [head for head, _ in self.beside] + self.columns
 
 
 @contextmanager
 def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
-    """Comma separated text that reads back to the same numbers."""
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     terminal = plain if file.isatty() else str
     # %r is the shortest text of a double that reads back to it; nine digits do that for single precision.
@@ -72,13 +70,11 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
 
 
 def _quoted(name: str) -> str:
-    """A field as comma separated text has it."""
     return '"' + name.replace('"', '""') + '"' if any(mark in name for mark in ',"\r\n') else name
 
 
 @contextmanager
 def npy_table(file: BinaryIO, table: Table) -> Iterator[Write]:
-    """NumPy's own format; it has no place for names."""
     shape = (table.n_rows, len(table.columns))
     np.lib.format.write_array_header_1_0(
         file, {"descr": np.lib.format.dtype_to_descr(table.dtype), "fortran_order": False, "shape": shape}
@@ -92,7 +88,6 @@ def npy_table(file: BinaryIO, table: Table) -> Iterator[Write]:
 
 @contextmanager
 def parquet_table(file: BinaryIO, table: Table) -> Iterator[Write]:
-    """Parquet, a row group for each block."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -129,7 +124,6 @@ def format_named(name: str) -> Format:
 
 
 def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> None:
-    """Every block to every table, in one go over the blocks, each cut into parts that are small as text too."""
     writes = list(writes)
     for first, block in blocks:
         rows = max(1, ENTRIES // block.shape[1])

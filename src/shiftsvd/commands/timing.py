@@ -35,7 +35,6 @@ Row = tuple[str, SolverName]  # a device, and a solver on it
 
 
 def run(path: Path, k: int, asked: Asked, json_out: bool) -> None:
-    """Print a line for each solver: median seconds, passes, memory foreseen, accuracy certified and measured."""
     X, _ = open_matrix(path)
     within(k, X.shape, str(path))
     A = centered(X)
@@ -61,7 +60,6 @@ def run(path: Path, k: int, asked: Asked, json_out: bool) -> None:
 
 
 def _placed(X: Any, device: str) -> Any:
-    """The matrix where it is to be multiplied; refused where it is read from a file."""
     try:
         return X if device == HOST else moved(as_operator(X), device)
     except TypeError as error:
@@ -69,7 +67,6 @@ def _placed(X: Any, device: str) -> Any:
 
 
 def _timed(placed: dict[str, Operator], k: int, asked: Asked) -> list[dict[str, Any]]:
-    """The accounts of all solvers on all devices, which take turns."""
     runs: dict[Row, list[SVDResult]] = {(device, name): [] for device in placed for name in asked.solvers}
     seconds: dict[Row, list[float]] = {row: [] for row in runs}
     for _ in range(asked.rounds):
@@ -81,19 +78,16 @@ def _timed(placed: dict[str, Operator], k: int, asked: Asked) -> list[dict[str, 
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:
-    """One run of a solver, without warnings: what did not converge shows in the table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return solver_named(name, A, k, tol)(A, k, 0)
 
 
 def _bound(F: SVDResult) -> float:
-    """The largest bound of an error."""
     return float(np.max(F.info.value_errors)) if F.info.value_errors is not None else np.inf
 
 
 def _row(A: Operator, k: int, row: Row, tol: float, seconds: float, runs: dict[Row, list[SVDResult]]) -> dict[str, Any]:
-    """The account of one solver; values are compared with the most certain ones of all."""
     certain = [F for F in (results[0] for results in runs.values()) if F.info.value_errors is not None]
     best = min(certain, key=_bound, default=runs[row][0])
     S, reference = runs[row][0].S.astype(np.float64), best.S.astype(np.float64)

@@ -26,7 +26,6 @@ from shiftsvd.runs.outputs import Outputs
 
 
 def planned(options: Fit) -> dict[str, Path]:
-    """Name and path of every output; whether the packages for it are there is found out now."""
     if options.out is None:
         return {}
     files = {"model": "model.safetensors"}
@@ -57,12 +56,10 @@ def planned(options: Fit) -> dict[str, Path]:
 
 
 def _usual_kind(options: Fit) -> str:
-    """The kind of file that scores are written to: CSV for those who came with one."""
     return "csv" if find_spec("pyarrow") is None or advice.are_texts(options) else "parquet"
 
 
 def _tell_of_others(folder: Path, planned: set[str]) -> None:
-    """Outputs of an earlier run that this one does not replace would pass for its own."""
     ours = {f"scores.{kind}" for kind in FORMATS} | {"components.csv", "components.parquet"}
     ours |= {"report.html", "fit.h5ad", "tracy_widom.csv", "scan.csv", OUTPUT}
     others = sorted(name for name in ours - planned if (folder / name).exists())
@@ -80,7 +77,6 @@ class Samples(NamedTuple):
 
 
 def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, paths: dict[str, Path]) -> "Drawn | None":
-    """Scores to every file that wants them, in one read, block by block; what the report draws of them."""
     A, names, known, cohort = samples
     table = Table(component_names(pca.n_components_), A.shape[0], np.dtype(options.dtype or A.dtype), names.samples)
     with ExitStack() as stack:
@@ -106,12 +102,10 @@ def write_scores(pca: PCA, samples: Samples, options: Fit, outputs: Outputs, pat
 
 
 def component_names(k: int) -> list[str]:
-    """Names of components in tables: PC1, PC2 and so on."""
     return [f"PC{j + 1}" for j in range(k)]
 
 
 def score_rasters(pca: FittedPCA) -> list[Any]:
-    """What a report draws of the scores, however many they are: a raster for each plane."""
     from shiftsvd.plot.raster import ScoreRaster
     from shiftsvd.report import planes_of
 
@@ -134,7 +128,6 @@ def write_files(
     colors: Any,
     told: Told | None,
 ) -> None:
-    """Writes all files but the scores: the model, the components, the tables of features, the result."""
     if not paths:
         return
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))

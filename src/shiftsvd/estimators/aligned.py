@@ -53,7 +53,6 @@ def aligned(fitted: Model, names: Sequence[Any], file: str, max_absent: float, r
 def _lacking(
     needed: list[str], place: dict[str, int], found: list[str], file: str, max_absent: float, remedy: str
 ) -> list[str]:
-    """The features of the components that are absent, which are counted; too many are refused, and unknown ones."""
     there = set(found)
     lacking = [name for name in needed if name not in there]
     if len(lacking) > max_absent * len(needed):
@@ -68,12 +67,10 @@ def _lacking(
 
 
 def _some(names: list[str]) -> str:
-    """The first few names, and how many more there are, for a message."""
     return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def least_squares(V: Panel, there: Places) -> Panel:
-    """``W (W^H W)^-1`` of the rows W of V that are there: V itself, whose columns are orthonormal, where all are."""
     W = V[there]
     if len(there) == len(V):
         return W

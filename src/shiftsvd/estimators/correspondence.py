@@ -125,7 +125,6 @@ class CorrespondenceAnalysis(Components):
         return self
 
     def _fit(self, A: Operator, rows: Any, columns: Any) -> None:
-        """The components of a checked table, whose rows and columns have these names."""
         k = _components(self.n_components, A.shape)
         tol = tolerance(self.tol, self.solver)
         rng = random_generator(self.random_state)
@@ -236,21 +235,18 @@ class CorrespondenceAnalysis(Components):
 
     @as_one_fit
     def _project(self, X: Any) -> Panel:
-        """Coordinates (m, k) of new rows: their profiles times the components."""
         check_is_fitted(self, "components_")
         A = self._table(X, reset=False)
         F = self._row_profiles(A).matmat(self.components_.T.astype(np.float64))
         return np.asarray(F, A.dtype)
 
     def _row_profiles(self, A: Operator) -> Scaled:
-        """``(D_r^-1 A - 1 c^T) D_c^-1/2``: distances between its rows are chi-square distances."""
         c = self.column_masses_
         sums = A.matmat((c > 0).astype(np.float64)[:, None])[:, 0]  # a column without mass is as if it were not there
         _check_sums(sums)
         return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
 
     def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
-        """Profiles of the columns, as rows, and the vectors that these are projected on."""
         check_is_fitted(self, "components_")
         A = self._columns(X)
         r, S = self.row_masses_, self.singular_values_
@@ -262,18 +258,15 @@ class CorrespondenceAnalysis(Components):
         return profiles, np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
 
     def _table(self, X: Any, reset: bool) -> Operator:
-        """X checked by scikit-learn (names, counts) and by us (numbers, structure, signs)."""
         return self._checked(counted(self, X, reset) if is_unread(X) else validated(self, X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        """A table of further columns, checked."""
         kinds = ("csr", "csc")
         return self._checked(
             X if is_unread(X) else check_array(before_sklearn(X), accept_sparse=kinds, ensure_all_finite=False)
         )
 
     def _checked(self, X: Any) -> Operator:
-        """An operator without negative numbers: a table holds counts."""
         A = as_operator(X, **vars(self._resources))
         entries = X.data if hasattr(X, "nnz") else X
         smallest = least(A) if is_unread(X) else entries.min(initial=0)
@@ -285,7 +278,6 @@ class CorrespondenceAnalysis(Components):
         return A
 
     def _column_names(self, X: Any) -> Any:
-        """Names of the columns of the table that X stands for."""
         return labels_of(X)[1]
 
     def __sklearn_tags__(self) -> Any:
@@ -295,7 +287,6 @@ class CorrespondenceAnalysis(Components):
 
 
 def _components(k: Any, shape: tuple[int, int]) -> int:
-    """The number of components, checked."""
     most = min(shape)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= most:
         raise ValueError(
@@ -305,7 +296,6 @@ def _components(k: Any, shape: tuple[int, int]) -> int:
 
 
 def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
-    """``D_r^-1/2 (P - r c^T) D_c^-1/2`` and the masses r and c; two passes."""
     rows, columns = _sums(A)
     total = float(rows.sum())
     if not total > 0:
@@ -317,7 +307,6 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
 
 
 def _sums(A: Operator) -> tuple[Vector, Vector]:
-    """Sums of the rows and columns, none of them negative; two passes."""
     with threads(A.costs.n_threads):
         rows, columns = (np.asarray(T.matmat(np.ones((T.shape[1], 1)))[:, 0]) for T in (A, A.H))
     for name, sums in (("row", rows), ("column", columns)):
@@ -327,23 +316,19 @@ def _sums(A: Operator) -> tuple[Vector, Vector]:
 
 
 def _check_sums(sums: Vector) -> None:
-    """Refuse sums of rows or columns whose squares would not be numbers; empty ones have no place anyway."""
     for size in (sums.max(initial=0), sums.min(where=sums > 0, initial=1)):
         check_size("sums of the rows and columns of a table", float(size))
 
 
 def _power(x: Vector, p: float) -> Vector:
-    """``x^p``, and 0 where x is 0: what is empty has no place and no weight."""
     return np.where(x > 0, np.where(x > 0, x, 1) ** p, 0)
 
 
 def _share(values: Vector, total: float) -> Vector:
-    """``values / total``, and 0 where that is 0."""
     return values / total if total > 0 else np.zeros_like(values)
 
 
 def _cosines(profiles: Operator, V: Panel) -> Panel:
-    """Squared coordinates along V over squared distances from the centre; 0 for what is there."""
     coordinates, squares = profiles.matmat(V), profiles.row_squares()
     if squares is None:
         raise ValueError(f"cosines need the squares of the entries, which {profiles} cannot give")

@@ -13,7 +13,6 @@ VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_"
 
 
 def as_sklearn(model: Any) -> Any:
-    """A PCA of scikit-learn; where there is a scale, behind a StandardScaler that only divides."""
     if hasattr(model, "shift_") or of_each_row(model.shift):
         raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
     if model.preprocess is not None:
@@ -26,7 +25,6 @@ def as_sklearn(model: Any) -> Any:
 
 
 def _behind_a_scaler(pca: Any, model: Any) -> Any:
-    """A pipeline that divides by the scale, then does what this PCA does with data in units of the scale."""
     scaler = preprocessing.StandardScaler(with_mean=False)
     scaler.mean_, scaler.scale_, scaler.var_ = model.mean_.copy(), model.scale_.copy(), model.scale_**2
     scaler.n_samples_seen_, scaler.n_features_in_ = model.n_samples_, model.n_features_in_

@@ -10,7 +10,6 @@ from shiftsvd.runs.warned import warn
 
 @np.errstate(over="ignore", under="ignore")
 def in_range(explained: Vector, unit: int) -> Vector:
-    """Variances over ``4^unit`` as what they are; a warning where there is no such number."""
     # Not infinite: files of models, tables and plots hold numbers.
     variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
     if np.any((explained > 0) & ~_is_number(variances)):
@@ -23,25 +22,21 @@ def in_range(explained: Vector, unit: int) -> Vector:
 
 
 def beyond(S: Vector, variances: Vector) -> bool:
-    """Whether the first variance is no number, though the first singular value is."""
     return bool(len(S) and S[0] > 0 and not _is_number(variances[:1])[0])
 
 
 def _is_number(variances: Vector) -> Vector:
-    """Which variances are numbers with all their digits: neither subnormal nor infinite."""
     ends = np.finfo(variances.dtype)
     return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
 def deviations(S: Vector, variances: Vector, freedom: float, dtype: Any) -> Vector:
-    """Standard deviations of the scores; a tiny share of the first where there is none, so that nothing becomes NaN."""
     d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
     eps, most = np.finfo(dtype).eps, d.max(initial=0)
     return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
 
 
 def refuse_beyond(S: Vector, variances: Vector) -> None:
-    """Refuse what needs the variances themselves."""
     if beyond(S, variances):
         raise ValueError(
             f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "

@@ -35,12 +35,10 @@ class Named(Estimator):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns of the output, for the names of scikit-learn."""
         return len(self.components_)
 
     @property
     def _resources(self) -> Resources:
-        """What the settings allow a fit to take."""
         return Resources(self.memory_limit, self.n_threads)
 
 
@@ -55,19 +53,16 @@ class Components(Named):
 
 
 def is_unread(X: Any) -> bool:
-    """Whether X is nothing that may be looked at: `counted` is for it."""
     return isinstance(X, Operator) or is_lazy(X)
 
 
 def counted(estimator: Any, X: Any, reset: bool) -> Operator:
-    """X as an operator, after its columns are counted."""
     A = as_operator(X, memory_limit=estimator.memory_limit)
     count_columns(estimator, A, reset)
     return A
 
 
 def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
-    """X checked by scikit-learn, which would lose a mask without a word."""
     X = taken(X)
     if not kinds.keys() - {"ensure_min_samples"} and _as_it_is_read(estimator, X, reset, **kinds):
         count_columns(estimator, X, reset)
@@ -78,7 +73,6 @@ def validated(estimator: Any, X: Any, reset: bool, **kinds: Any) -> Any:
 
 
 def _as_it_is_read(estimator: Any, X: Any, reset: bool, ensure_min_samples: int = 1) -> bool:
-    """Whether scikit-learn's checks would find nothing, which takes them longer than a small fit has to: an array."""
     if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2:
         return False
     known = vars(estimator)
@@ -87,7 +81,6 @@ def _as_it_is_read(estimator: Any, X: Any, reset: bool, ensure_min_samples: int 
 
 
 def count_columns(estimator: Any, A: Any, reset: bool) -> None:
-    """Remember the columns of A (`reset`), or compare them with those of the fit."""
     name = type(estimator).__name__
     if A.dtype.kind == "c":
         raise ValueError(f"Complex data not supported by {name}, got {A}; use svd")
@@ -102,7 +95,6 @@ def count_columns(estimator: Any, A: Any, reset: bool) -> None:
 
 
 def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = True) -> Any:
-    """``found(X)``; where X is a Dask array, and a row's score takes nothing but the row, a Dask array of them."""
     if not (is_lazy(X) and by_row):
         return found(X)
     from shiftsvd.backends.dask.lazy import lazy_scores
@@ -112,7 +104,6 @@ def scores(estimator: Any, X: Any, found: Callable[[Any], Any], by_row: bool = T
 
 
 def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool = True) -> Any:
-    """``found(Z)`` of scores, whose columns are counted; a Dask array where Z is one, as with `scores`."""
     lazy = is_lazy(Z) and by_row
     Z = Z if lazy else np.asarray(unmasked("scores", Z))
     k = len(estimator.components_)
@@ -126,7 +117,6 @@ def points(estimator: Any, Z: Any, found: Callable[[Panel], Panel], by_row: bool
 
 
 def _as_it_is(estimator: Any) -> Any:
-    """A fitted estimator whose attributes stay when it is fitted anew, without a stream."""
     frozen = copy(estimator)
     vars(frozen).pop("_stream", None)
     return frozen

@@ -88,7 +88,6 @@ class FittedPCA(Components):
         yield from stepwise(self._scored(X, groups, covariates), self.n_threads)
 
     def _scored(self, X: Any, groups: Any, covariates: Any) -> Generator[tuple[int, Panel], None, None]:
-        """Scores part by part."""
         check_is_fitted(self, "components_")
         A = self._operator(X)
         for lo, Z in self._score_parts(self._minus_shift(A, groups, covariates)):
@@ -175,7 +174,6 @@ class FittedPCA(Components):
         return self._likelihoods(X, groups, covariates)
 
     def _likelihoods(self, X: Any, groups: Any, covariates: Any) -> Vector:
-        """The log-likelihood of each row, on the host."""
         check_is_fitted(self, "components_")
         refuse_beyond(self.singular_values_, self.explained_variance_)
         A = self._minus_shift(self._operator(X), groups, covariates)
@@ -204,7 +202,6 @@ class FittedPCA(Components):
         return self._model().precision()
 
     def _operator(self, X: Any, reset: bool = False) -> Operator:
-        """Rows to be projected, checked, with something in place of their missing entries if there may be any."""
         A = self._given(X, reset)
         if isinstance(A, Operator):
             return A
@@ -214,13 +211,11 @@ class FittedPCA(Components):
         return regressed_rows(A, self.mean_, self.scale_, self.components_, variances, noise)
 
     def _given(self, X: Any, reset: bool, least: int = 0) -> Operator | Gaps:
-        """X as a fit is to see it, after its features are remembered (`reset`) or compared with those of the fit."""
         X = self._checked(X, reset, least)
         with named(getattr(self, "feature_names_in_", None)):
             return given(X, self.shift, self.missing, self.unobserved, self._resources)
 
     def _checked(self, X: Any, reset: bool, least: int) -> Any:
-        """X of at least so many rows: as scikit-learn knows it, or an operator, or data with gaps."""
         if isinstance(X, Gaps) or is_unread(X) or dispatched(X):
             A: Any = X if isinstance(X, Gaps) else as_operator(X, memory_limit=self.memory_limit)
             if A.shape[0] < least:
@@ -239,27 +234,22 @@ class FittedPCA(Components):
         return validated(self, X, reset, ensure_min_samples=max(least, 1))  # an operator may have none
 
     def _prepared(self, groups: Any, covariates: Any) -> tuple[Prepared, Any]:
-        """The shift and scale of the training data, and what the shift has to know of these rows."""
         shift: Learned = getattr(self, "shift_", None) or Plain(self.mean_, of_each_row(self.shift))
         data = data_of_rows(shift.needs, self.shift, {"groups": groups, "covariates": covariates})
         return Prepared(shift, self.scale_, getattr(self, "preprocess_", ())), data
 
     def _minus_shift(self, A: Operator, groups: Any, covariates: Any) -> Operator:
-        """Rows of A minus their shift, in units of the scale."""
         prepared, data = self._prepared(groups, covariates)
         return prepared.of(A, data)
 
     def _score_parts(self, A: Operator) -> Iterator[tuple[int, Panel]]:
-        """Scores of shifted rows before whitening, part by part."""
         return A.row_products(self.components_.T.astype(np.float64))
 
     def _deviations(self) -> Vector:
-        """Standard deviations of the scores; a tiny number where there is none, so that nothing becomes NaN."""
         freedom = getattr(self, "_freedom", self.n_samples_ - 1)
         return deviations(self.singular_values_, self.explained_variance_, freedom, self.components_.dtype)
 
     def _model(self) -> PPCA:
-        """The Gaussian model; whitened, its variances are those that scikit-learn gives it."""
         refuse_beyond(self.singular_values_, self.explained_variance_)
         variance, noise = self.explained_variance_.astype(np.float64), self.noise_variance_
         if self.whiten:
@@ -326,6 +316,5 @@ class FittedPCA(Components):
 
 
 def _joined(parts: Iterable[tuple[int, Panel]]) -> Panel:
-    """One panel of those that come part by part."""
     panels = [panel for _, panel in parts]
     return panels[0] if len(panels) == 1 else np.concatenate(panels)

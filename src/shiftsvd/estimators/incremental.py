@@ -170,14 +170,12 @@ class IncrementalPCA(BatchPCA):
         return self
 
     def _rows_at_once(self) -> int | None:
-        """The setting, which must be a number of rows."""
         size = self.batch_size
         if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
             raise ValueError(f"batch_size must be a positive integer or None, got {size!r}")
         return None if size is None else int(size)
 
     def _streamed(self, X: Any, size: int) -> Stream:
-        """A stream of all rows of X."""
         batches = self._batches(X, size)
         first, before = next(batches), self._count
         self._count, whole = self._first(first.shape), False
@@ -192,7 +190,6 @@ class IncrementalPCA(BatchPCA):
         return stream
 
     def _batches(self, X: Any, size: int) -> Iterator[Operator]:
-        """So many rows after another, none fewer than components are asked for; a file as it is."""
         if is_unread(X):
             yield X
             return
@@ -201,7 +198,6 @@ class IncrementalPCA(BatchPCA):
             yield as_operator(X[batch], **resources)
 
     def _first(self, shape: tuple[int, int]) -> int:
-        """How many components the first batch lets be found; the rules are scikit-learn's."""
         k, (m, n) = self.n_components, shape
         if k is None:
             return min(m, n)
@@ -220,17 +216,14 @@ class IncrementalPCA(BatchPCA):
         return int(k)
 
     def _wanted(self, n: int) -> int:
-        """How many components the stream finds."""
         return n if self._count is None else self._count
 
     def _keep(self, stream: Stream) -> None:
-        """Keeps this stream, and how many rows `fit` took at once."""
         kept = {name: value for name, value in vars(self).items() if name == "batch_size_"}
         super()._keep(stream)
         vars(self).update(kept)
 
     def _made(self, stream: Stream) -> dict[str, Any]:
-        """The fitted attributes, those of scikit-learn's class too."""
         moments = stream.moments
         assert moments.M2 is not None
         seen = {"var_": moments.M2 / moments.count, "n_samples_seen_": round(moments.count)}

@@ -19,7 +19,6 @@ class PPCA:
     scale: Vector | None
 
     def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
-        """Log-likelihood of rows with these scores; `rest` is their squared distance to the space of components."""
         k, n = self.components.shape
         variance = self._variance()
         squares = (scores.astype(np.float64) ** 2 / variance).sum(axis=1)
@@ -35,14 +34,12 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        """The covariance of the model, (n, n): that of the components, and noise on the diagonal."""
         V = self.components.T.astype(np.float64)
         C = (V * (self._variance() - self.noise)) @ V.T
         C[np.diag_indices_from(C)] += self.noise
         return self._in_units(C, 1)
 
     def precision(self) -> Panel:
-        """The inverse of the covariance, shape (n, n)."""
         V = self.components.T.astype(np.float64)
         k, n = self.components.shape
         if k == n:
@@ -54,11 +51,9 @@ class PPCA:
         return self._in_units(P, -1)
 
     def _variance(self) -> Vector:
-        """Variances along the components: never below the noise, which rounding could make them."""
         return np.maximum(self.variance.astype(np.float64), max(self.noise, np.finfo(np.float64).tiny))
 
     def _in_units(self, C: Panel, power: int) -> Panel:
-        """A matrix over features, from scaled units to the units of the data."""
         if self.scale is None:
             return C
         d = self.scale**power
@@ -66,13 +61,11 @@ class PPCA:
 
 
 def minka_rank(spectrum: Vector, n_samples: int) -> int:
-    """The rank of the largest Laplace evidence, from all eigenvalues of the covariance, descending."""
     evidence = [_log_evidence(spectrum, k, n_samples) for k in range(1, len(spectrum))]
     return 1 + int(np.argmax(evidence)) if evidence else 1
 
 
 def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
-    """Minka (2000), equation 77, for rank k."""
     n = len(spectrum)
     tiny = 1e-15 * float(spectrum[0])
     if spectrum[k - 1] <= tiny:

@@ -212,7 +212,6 @@ class LSA(Named):
         return [str(term) for term in self.terms_[order]]
 
     def _fit(self, X: Any) -> Any:
-        """The weights of the words of the texts, after all is learned from them."""
         vectorizer = self._with_settings(TfidfVectorizer)
         weights = vectorizer.fit_transform(self._texts(X))
         # What TruncatedSVD says of the mean is in the description of `center`.
@@ -227,7 +226,6 @@ class LSA(Named):
         return weights
 
     def _texts(self, X: Any) -> Any:
-        """X, unless it cannot be texts; what a function of the user takes apart may be anything."""
         kind, shape = type(X).__name__, getattr(X, "shape", None)
         if issparse(X) or (shape is not None and len(shape) != 1):
             raise TypeError(
@@ -243,12 +241,10 @@ class LSA(Named):
         return X
 
     def _with_settings(self, kind: Any, **known: Any) -> Any:
-        """A text transformer of this kind, with those settings of this estimator that it has, too."""
         names = signature(kind).parameters
         return kind(**{name: x for name, x in self.get_params(deep=False).items() if name in names} | known)
 
     def _placed(self, weights: Any) -> Panel:
-        """Coordinates (m, k) of documents from the weights of their terms, of length 1 where that was asked for."""
         Z = np.asarray(self.svd_.transform(weights))
         if not self.normalize:
             return Z

@@ -136,7 +136,6 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         return super().column_coordinates(X)
 
     def _correct(self, Z: Operator) -> None:
-        """Eigenvalues and percentages by the correction."""
         J, K = Z.shape[1], self.n_features_in_
         if K < 2:
             raise ValueError(f"a correction needs at least 2 columns, got {K}; use correction=None")
@@ -151,19 +150,15 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         self.percentage_of_variance_ = 100 * self.eigenvalues_ / total if total > 0 else 0 * self.eigenvalues_
 
     def _table(self, X: Any, reset: bool) -> Operator:
-        """The indicators of rows like the fitted ones."""
         return self._indicators(self._categories(X, reset))
 
     def _columns(self, X: Any) -> Operator:
-        """The table of indicators of X, with the categories that were fitted."""
         return self._table(X, reset=False)
 
     def _column_names(self, X: Any) -> Any:
-        """Names of the columns of Z, where X is a frame."""
         return self.column_names_ if is_pandas(X) else None
 
     def _categories(self, X: Any, reset: bool) -> Any:
-        """A frame or array of categories with its columns checked."""
         if not reset:
             check_is_fitted(self, "categories_")
         if is_pandas(X):
@@ -175,18 +170,15 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
         return validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
 
     def _names(self) -> list[str]:
-        """Names of the columns of the fitted data, as far as scikit-learn keeps them."""
         return [str(name) for name in getattr(self, "feature_names_in_", map("x{}".format, range(self.n_features_in_)))]
 
     def _columns_of(self, X: Any) -> Iterator[tuple[str, Any]]:
-        """(name, values) of each column."""
         if is_pandas(X):
             yield from ((str(name), X.iloc[:, j]) for j, name in enumerate(X.columns))
         else:
             yield from ((name, X[:, j]) for j, name in enumerate(self._names()))
 
     def _indicators(self, X: Any) -> Operator:
-        """Z as a sparse matrix with one entry for each row and column, minus what is unknown."""
         m = X.shape[0]
         sizes = [len(known) for known in self.categories_]
         first = np.concatenate([[0], np.cumsum(sizes)])
@@ -217,12 +209,10 @@ class MultipleCorrespondenceAnalysis(CorrespondenceAnalysis):
 
 
 def _adjusted(eigenvalues: Vector, K: int) -> Vector:
-    """Benzécri's eigenvalues of K columns."""
     return np.where(eigenvalues > 1 / K, (K / (K - 1) * (eigenvalues - 1 / K)) ** 2, 0)
 
 
 def _learned(name: str, column: Any) -> Any:
-    """The categories of a column, sorted, or in the order that pandas has them."""
     _refuse_missing(name, column)
     if is_pandas(column):
         import pandas as pd
@@ -235,7 +225,6 @@ def _learned(name: str, column: Any) -> Any:
 
 
 def _codes(column: Any, known: Any) -> Panel:
-    """The number of each value's category; -1 where it is none of those."""
     if is_pandas(known):
         return np.asarray(known.get_indexer(column))
     known = np.asarray(known)
@@ -244,7 +233,6 @@ def _codes(column: Any, known: Any) -> Panel:
 
 
 def _refuse_missing(name: str, column: Any) -> None:
-    """Missing values have no category."""
     n = _missing(column)
     if n:
         raise ValueError(
@@ -254,7 +242,6 @@ def _refuse_missing(name: str, column: Any) -> None:
 
 
 def _missing(column: Any) -> int:
-    """How many values are no category."""
     values = column if is_pandas(column) else np.asarray(column)
     if values.dtype.kind == "f":
         return int((~np.isfinite(values)).sum())
@@ -264,7 +251,6 @@ def _missing(column: Any) -> int:
 
 
 def _refuse_unknown(name: str, column: Any, codes: Panel) -> None:
-    """Name a category that was not there when the components were found."""
     value = np.asarray(column)[codes < 0][0]
     raise ValueError(
         f"column {name} holds {int((codes < 0).sum())} values of categories that were not in the fitted data, such as "

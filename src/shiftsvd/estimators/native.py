@@ -19,7 +19,6 @@ _told: set[str] = set()  # libraries whose users have read the notice
 
 
 def dispatched(X: Any) -> Arrays | None:
-    """The adapter of an array on a device, where scikit-learn is asked to leave arrays where they are; else None."""
     return arrays_of(X) if get_config()["array_api_dispatch"] else None
 
 
@@ -50,14 +49,11 @@ def taken(X: Any) -> Any:
 
 
 def here(Z: Any) -> Any:
-    """Scores on the host, wherever they are."""
     arrays = arrays_of(Z)
     return Z if arrays is None else arrays.down(Z)
 
 
 def fitted_natively(fit: Callable[P, R]) -> Callable[P, R]:
-    """A `fit` after which what was learned lies where the data do, where scikit-learn is asked for that."""
-
     @wraps(fit)
     def inside(*args: P.args, **named: P.kwargs) -> R:
         self = cast("Any", args[0])
@@ -75,8 +71,6 @@ def fitted_natively(fit: Callable[P, R]) -> Callable[P, R]:
 
 
 def natively(method: Callable[P, R]) -> Callable[P, R]:
-    """A method that works with what was learned on the host, and whose result lies where its data do."""
-
     @wraps(method)
     def inside(*args: P.args, **named: P.kwargs) -> R:
         self, *given = args
@@ -90,7 +84,6 @@ def natively(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def hosted(estimator: Any) -> Any:
-    """The estimator with what it has learned on the host; itself where that is there."""
     learned = vars(estimator).get("_learned")
     if learned is None:
         return estimator

@@ -214,7 +214,6 @@ class PCA(BatchPCA):
 
     @as_one_fit
     def _learn(self, X: Any, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> Prepared:
-        """`fit`, and what is known of the rows then: for those who want more than the model keeps, in no more reads."""
         A = self._given(X, reset=True, least=2)
         weights = row_weights(sample_weight, A.shape[0])
         entries, tol = as_transforms(self.preprocess), TOL if self.tol is None else self.tol
@@ -250,7 +249,6 @@ class PCA(BatchPCA):
         return prepared
 
     def _set(self, F: SVDResult, variance: float, total: float, B: Operator, k: int, unit: int) -> None:
-        """The fitted attributes of the first k components of B; `variance` is over ``4^unit``."""
         S = F.S[:k]
         explained = np.ldexp(S, -unit) ** 2 / (total - 1)
         left_out = min(B.shape[1], total) - k

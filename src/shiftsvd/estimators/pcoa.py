@@ -142,7 +142,6 @@ class PCoA(Estimator):
         return self
 
     def _set(self, found: Eigenpairs, means: Vector, exact: bool, names: Any) -> None:
-        """Set the fitted attributes from the eigenpairs that were found."""
         self._means, self._vectors = means, _signed(found.vectors)
         # The diagonal of S is 0, so that the trace of -1/2 J S J is that of its mean alone.
         self.trace_ = float(means.sum() / 2)
@@ -183,7 +182,6 @@ class PCoA(Estimator):
         return np.asarray((self._means - D**2) @ V / 2)
 
     def _squared(self, X: Any) -> Operator:
-        """The squared distances, checked."""
         if isinstance(X, Operator):
             if self.metric != "precomputed":
                 raise ValueError(
@@ -207,7 +205,6 @@ class PCoA(Estimator):
         return SquaredDistances(D, thread_count(self.n_threads))
 
     def _everything(self, B: "DoubleCentred", k: int) -> Eigenpairs:
-        """All eigenvalues of a small B, which is formed for LAPACK."""
         n = B.shape[0]
         affordable(24 * n * n, self.memory_limit, f"the eigenvalues of {n} points")
         G = B.matmat(np.eye(n))
@@ -219,7 +216,6 @@ class PCoA(Estimator):
         return Eigenpairs(values[:k], vectors[:, ::-1][:, :k], np.zeros(k), True, 1, negative, float(values[-1]))
 
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
-        """The k largest eigenvalues of a B that is never formed."""
         solver, n = HermitianLanczos(self.tol), B.shape[0]
         needed = 8 * n * (solver.basis_columns(k, n) + 4 * max(k, 2 * solver.block(n)))
         affordable(needed, self.memory_limit, f"finding {k} coordinates of {n} points")
@@ -227,7 +223,6 @@ class PCoA(Estimator):
 
     @property
     def _n_features_out(self) -> int:
-        """Number of columns of the output, for the names of scikit-learn."""
         return len(self.eigenvalues_)
 
     def __sklearn_tags__(self) -> Any:
@@ -249,17 +244,14 @@ class SquaredDistances(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """Squares and products are made in double precision."""
         return Costs.of(self, eps=float(np.finfo(np.float64).eps), n_threads=self.n_threads)
 
     def matmat(self, V: Panel) -> Panel:
-        """``S V``, S being the squared distances, made block after block."""
         blocks = cut(self.shape[0], BLOCK // self.shape[1])
         parts = ordered(lambda rows: np.square(self.D[slice(*rows)], dtype=np.float64) @ V, blocks, self.n_threads)
         return np.concatenate(list(parts))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The product of the adjoint, which is S itself: S is symmetric."""
         return self.matmat(W)
 
 
@@ -268,21 +260,17 @@ class DoubleCentred(Derived):
     """``-1/2 J A J`` with ``J = I - 1 1^T / n``, for a symmetric A; J is a projection, applied as one."""
 
     def matmat(self, V: Panel) -> Panel:
-        """``-1/2 J (A (J V))``."""
         return _centred(self.A.matmat(_centred(V))) / -2
 
     def rmatmat(self, W: Panel) -> Panel:
-        """The product of the adjoint, which is the matrix itself: it is symmetric."""
         return self.matmat(W)
 
 
 def _centred(V: Panel) -> Panel:
-    """``J V``, J being the projection onto what sums to zero."""
     return np.asarray(V - V.mean(axis=0))
 
 
 def _components(k: Any, n: int) -> int:
-    """The number of components, checked."""
     if k is None and n <= SMALL:
         return n
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
@@ -291,7 +279,6 @@ def _components(k: Any, n: int) -> int:
 
 
 def _distances(D: Panel) -> None:
-    """Refuse what cannot be distances, looking at one block at a time."""
     n = len(D)
     least, largest = float(D.min()), float(D.max())
     if least < 0:
@@ -308,7 +295,6 @@ def _distances(D: Panel) -> None:
 
 
 def _means(S: Operator, rng: np.random.Generator) -> Vector:
-    """The means of the columns; one pass, in which the symmetry of an operator is looked at as well."""
     V = np.column_stack([np.ones(S.shape[0]), rng.standard_normal(S.shape[0])])
     SV = S.matmat(V)
     if abs(float(SV[:, 0] @ V[:, 1] - V[:, 0] @ SV[:, 1])) > 1e-4 * float(np.linalg.norm(SV) * np.linalg.norm(V)):
@@ -319,6 +305,5 @@ def _means(S: Operator, rng: np.random.Generator) -> Vector:
 
 
 def _signed(V: Panel) -> Panel:
-    """The largest entry of each column made positive."""
     signs = np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])
     return np.asarray(V * np.where(signs == 0, 1, signs))

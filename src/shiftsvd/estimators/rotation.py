@@ -148,7 +148,6 @@ def rotate(
 
 
 def _checked(V: Any, S: Any) -> tuple[Panel, Vector]:
-    """Real vectors in columns, and their positive values, in double precision."""
     V, S = np.asarray(V), np.asarray(S)
     if V.ndim != 2 or S.shape != V.shape[1:] or not 1 <= V.shape[1] <= V.shape[0]:
         raise ValueError(f"V must have shape (n, k) with k at most n, and S shape (k,), got {V.shape} and {S.shape}")

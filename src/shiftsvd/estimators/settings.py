@@ -20,7 +20,6 @@ MLE_FEATURES = 5000
 
 
 def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) -> Any:
-    """The number of components, a share of the variance, or "mle"; the rules are scikit-learn's."""
     m, n = shape
     truncated = svd_solver in ("arpack", "randomized")
     spelled = f"with svd_solver={svd_solver if truncated else 'full'!r}"
@@ -42,7 +41,6 @@ def wanted(n_components: Any, shape: tuple[int, int], svd_solver: str | None) ->
 
 
 def _mle(n_components: str, shape: tuple[int, int], refused: str) -> str:
-    """Minka's choice, where it can be made."""
     m, n = shape
     if n_components != "mle":
         raise ValueError(f'n_components must be a number, None or "mle", got {n_components!r}')
@@ -67,7 +65,6 @@ class Asked:
     power_iteration_normalizer: NormalizerName
 
     def solver_for(self, k: Any, shape: tuple[int, int]) -> str | Solver:
-        """The solver that the settings ask for; "auto" is left to be chosen by the matrix."""
         solver, svd_solver = self.solver, self.svd_solver
         if svd_solver is not None:
             if svd_solver not in SVD_SOLVERS:
@@ -96,7 +93,6 @@ class Asked:
         return self._randomized(k, shape, name)
 
     def _randomized(self, k: Any, shape: tuple[int, int], name: str) -> Solver:
-        """A randomized solver with the settings of the estimator."""
         if isinstance(k, float):
             raise ValueError(f"a share of the variance (n_components={k}) needs {SHARED}, got {name!r}")
         if self.iterated_power != "auto" and (
@@ -118,7 +114,6 @@ class Asked:
 
 
 def shift_of_rows(shift: Any, data: dict[str, Any]) -> Any:
-    """The shift as `svd` takes it, with what is known of every row; refused where it means nothing for new rows."""
     if isinstance(shift, GroupMeans | Covariates):
         return _with_data(shift, data)
     data_of_rows(None, shift, data)
@@ -135,7 +130,6 @@ def shift_of_rows(shift: Any, data: dict[str, Any]) -> Any:
 
 
 def _with_data(shift: GroupMeans | Covariates, data: dict[str, Any]) -> GroupMeans | Covariates:
-    """The shift with what is known of every row."""
     name, spec = ("groups", "labels") if isinstance(shift, GroupMeans) else ("covariates", "values")
     if getattr(shift, spec) is not None:
         kind = type(shift).__name__
@@ -147,7 +141,6 @@ def _with_data(shift: GroupMeans | Covariates, data: dict[str, Any]) -> GroupMea
 
 
 def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
-    """What the shift has to know of every row; refuses what it does not need."""
     for name, values in data.items():
         if name == needed and values is None:
             raise ValueError(f"shift={shift!r} needs {name}: give {name}=..., one for each row of X")
@@ -158,7 +151,6 @@ def data_of_rows(needed: str | None, shift: Any, data: dict[str, Any]) -> Any:
 
 
 def tolerance(tol: float | None, solver: Any) -> float:
-    """The accuracy asked for, checked."""
     if tol is None:
         return TOL
     if isinstance(solver, Solver):
@@ -168,7 +160,6 @@ def tolerance(tol: float | None, solver: Any) -> float:
 
 
 def random_generator(random_state: Any) -> Generator:
-    """A Generator from whatever scikit-learn takes for a random state, the global one never."""
     if isinstance(random_state, RandomState):
         return generator(int(random_state.randint(0, 2**31 - 1)), "random_state")
     return generator(random_state, "random_state")

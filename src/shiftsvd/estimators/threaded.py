@@ -11,8 +11,6 @@ R = TypeVar("R")
 
 
 def as_one_fit(method: Callable[P, R]) -> Callable[P, R]:
-    """The method inside `threads(self.n_threads)`: what comes before and after the solver has its bits, too."""
-
     @wraps(method)
     def inside(*args: P.args, **kwargs: P.kwargs) -> R:
         with threads(cast("Any", args[0]).n_threads):

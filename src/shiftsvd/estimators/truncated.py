@@ -168,7 +168,6 @@ class TruncatedSVD(Components):
         return self
 
     def _set(self, F: SVDResult, A: Operator, centred: Prepared, squares: float) -> None:
-        """The fitted attributes; `squares` is the sum of those about the mean, while they are numbers."""
         V, mean = F.Vh.T.astype(np.float64), centred.column_means
         with threads(A.costs.n_threads):
             # Not sigma^2 / m minus a squared mean: that cancels where the first component is the mean.
@@ -218,7 +217,6 @@ class TruncatedSVD(Components):
         return scores(self, X, self._scores)
 
     def _scores(self, X: Any) -> Panel:
-        """Scores of every row."""
         A = self._operator(X, reset=False)
         with threads(A.costs.n_threads):
             Z = apply_all(getattr(self, "preprocess_", ()), A).matmat(self.components_.T.astype(np.float64))
@@ -242,7 +240,6 @@ class TruncatedSVD(Components):
         return points(self, X, lambda Z: np.asarray(Z @ self.components_))
 
     def _operator(self, X: Any, reset: bool) -> Operator:
-        """X checked by scikit-learn (names, counts) and by us (numbers, structure)."""
         if is_unread(X):
             return counted(self, X, reset)
         X = validated(self, X, reset)
@@ -250,7 +247,6 @@ class TruncatedSVD(Components):
             return as_operator(X, **vars(self._resources))
 
     def _wanted(self, shape: tuple[int, int]) -> int | float:
-        """The number of components, or a share."""
         k, most = self.n_components, min(shape)
         if isinstance(k, float | np.floating) and 0 < k < 1:
             return float(k)
@@ -262,7 +258,6 @@ class TruncatedSVD(Components):
         return int(k)
 
     def _solver(self) -> str | Solver:
-        """The solver that the settings ask for."""
         if self.algorithm is None:
             return self.solver
         if self.algorithm not in ("arpack", "randomized"):

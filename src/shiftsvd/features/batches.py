@@ -20,7 +20,6 @@ class Batches(NamedTuple):
 
     @classmethod
     def of(cls, labels: Any, n_rows: int) -> Self:
-        """The batches by labels, one for each row; without labels all rows are one batch."""
         if labels is None:
             codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:
@@ -39,12 +38,10 @@ class Batches(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many batches there are."""
         return len(self.sizes)
 
 
 def _missing(label: Any) -> bool:
-    """Whether a label is none: of Python, of NumPy or pandas, or an empty text."""
     if label is None or isinstance(label, str):
         return not label
     return type(label).__name__ == "NAType" or bool(label != label)
@@ -81,7 +78,6 @@ def chosen_by_rank(scores: Vector, n_top: int, rank_first: bool) -> dict[str, Ve
 
 
 def _median(ranks: Vector) -> Vector:
-    """The median of the ranks of each gene that are known; NaN where none is."""
     known = np.sort(ranks, axis=1)  # NaN comes last
     count = np.count_nonzero(~np.isnan(known), axis=1)
     lines = np.arange(len(known))
@@ -90,7 +86,6 @@ def _median(ranks: Vector) -> Vector:
 
 
 def first_of(order: Vector, n_top: int) -> Vector:
-    """A mask of the first so many of an order."""
     mask = np.zeros(len(order), bool)
     mask[order[:n_top]] = True
     return mask

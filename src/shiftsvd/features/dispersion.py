@@ -27,7 +27,6 @@ class Cutoffs:
     max_disp: float = np.inf
 
     def inside(self, means: Vector, dispersions: Vector) -> Vector:
-        """Which genes lie between the cutoffs of the mean and of the dispersion."""
         by_mean = (means > self.min_mean) & (means < self.max_mean)
         return np.asarray(by_mean & (dispersions > self.min_disp) & (dispersions < self.max_disp))
 
@@ -60,7 +59,6 @@ def normalised(means: Vector, variances: Vector, flavor: DispersionName, n_bins:
 
 
 def _above_nth(values: Vector, n_top: int) -> Vector:
-    """Genes of at least the n-th largest value: more than n where some are equal to it, fewer where fewer have one."""
     known = np.sort(values[~np.isnan(values)])[::-1]
     if not len(known):
         return np.zeros(len(values), bool)
@@ -68,7 +66,6 @@ def _above_nth(values: Vector, n_top: int) -> Vector:
 
 
 def _equal_bins(means: Vector, n_bins: int) -> Vector:
-    """The bin of each mean, of so many of equal width, each without its lower end but for the first one."""
     least, most = float(means.min()), float(means.max())
     if least == most:
         least, most = least - 0.001 * (abs(least) or 1), most + 0.001 * (abs(most) or 1)
@@ -80,13 +77,11 @@ def _equal_bins(means: Vector, n_bins: int) -> Vector:
 
 
 def _percentile_bins(means: Vector) -> Vector:
-    """The bin of each mean, between percentiles; equal ones are one edge."""
     edges = np.unique(np.percentile(means, PERCENTILES))
     return np.searchsorted(edges, means, side="left")
 
 
 def _mean_and_deviation(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
-    """Mean and deviation in the bin of each gene, NaN left out; 0 and the value where a gene is alone."""
     there = ~np.isnan(values)
     some, size = bins[there], int(bins.max()) + 1
     count = np.bincount(some, minlength=size)
@@ -99,7 +94,6 @@ def _mean_and_deviation(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
 
 
 def _median_and_mad(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
-    """The median of each bin, and the median distance from it in units of a normal distribution, for each gene."""
     centre, spread = np.zeros(len(values)), np.zeros(len(values))
     for bin_of in np.unique(bins):
         inside = bins == bin_of
@@ -129,7 +123,6 @@ def of_batches(each: list[Columns], wanted: Wanted, order: Vector) -> Columns:
 
 
 def _known_mean(values: Vector) -> Vector:
-    """The mean over batches, without those that know none; NaN where none does."""
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(there, values, 0).sum(axis=0) / there.sum(axis=0))

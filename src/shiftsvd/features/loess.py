@@ -36,7 +36,6 @@ def loess(x: Vector, y: Vector, span: float) -> Vector:
 
 
 def _ends(x: Vector, most: int) -> Vector:
-    """The ends of cells: ascending x is cut at medians until none has more than so many points."""
     margin = BEYOND * max(x[-1] - x[0], 1e-10 * max(abs(x[0]), abs(x[-1])) + 1e-30)
     ends = {float(x[0] - margin), float(x[-1] + margin)}
     cells = [(0, len(x) - 1, float(x[0] - margin), float(x[-1] + margin))]
@@ -53,7 +52,6 @@ def _ends(x: Vector, most: int) -> Vector:
 
 
 def _untied(x: Vector, first: int, last: int) -> int:
-    """The place nearest to the middle after which x changes; the middle where it never does."""
     middle = (first + last + 2) // 2 - 1  # places are counted from 1 in the original
     offset = 0
     while first <= middle + offset < last:
@@ -64,7 +62,6 @@ def _untied(x: Vector, first: int, last: int) -> int:
 
 
 def _quadratic(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float, float]:
-    """Value and slope at a point of the quadratic that is fitted to the points nearest to it."""
     distance = np.abs(x - point)
     radius = np.partition(distance, nearest - 1)[nearest - 1]
     near = distance < radius
@@ -82,7 +79,6 @@ def _quadratic(x: Vector, y: Vector, point: float, nearest: int) -> tuple[float,
 
 
 def _between(points: Vector, values: Vector, slopes: Vector, x: Vector) -> Vector:
-    """Cubics with these values and slopes at the points."""
     i = np.clip(np.searchsorted(points, x, side="left") - 1, 0, len(points) - 2)
     width = points[i + 1] - points[i]
     h = (x - points[i]) / width

@@ -17,7 +17,6 @@ class Counts:
     flavor: str
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """The entries, after a look whether they are whole numbers of at least 0."""
         if x.size and x.min() < 0:
             raise ValueError(
                 f"flavor {self.flavor} ranks counts, which are at least 0, got {x.min():g}; give it the raw counts"
@@ -37,7 +36,6 @@ class Logarithms:
     base: float = 1.0
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """``log(1 + .)`` of each entry, or what is in the brackets."""
         fractions = (x != np.rint(x)).astype(np.float64)
         y = x if self.entry is None else self.entry(x, r, c)
         with np.errstate(over="ignore"):
@@ -49,7 +47,6 @@ class CutOff:
     """The moments of counts that are cut off at a number of their gene and batch."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """The lesser of the entry and the limit of its column."""
         return (), (np.minimum(x, c[0]),)
 
 
@@ -63,7 +60,6 @@ class Residuals:
     theta: float
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Looked:
-        """``z - z_0`` and ``z^2 - z_0^2``; 0 where nothing is expected."""
         mu, clip = r[0] * c[0], c[1]
         with np.errstate(divide="ignore", invalid="ignore"):
             deviation = np.sqrt(mu + mu**2 / self.theta)

@@ -69,11 +69,9 @@ class HighlyVariable:
 
     @property
     def of_logarithms(self) -> bool:
-        """Whether logarithms are ranked, and not counts."""
         return self.flavor in OF_LOGARITHMS
 
     def check_steps(self, steps: tuple[Transform, ...]) -> None:
-        """Refuse what cannot be made of counts before they are ranked."""
         if not self.of_logarithms and steps:
             raise ValueError(f"flavor {self.flavor} ranks raw counts; leave preprocess out")
         for step in steps:
@@ -102,7 +100,6 @@ class Ranking(NamedTuple):
 
     @property
     def mask(self) -> Vector:
-        """The features that are chosen."""
         return self.columns["highly_variable"]
 
 
@@ -174,7 +171,6 @@ def _by_dispersion(
     names: Vector | None,
     base: float,
 ) -> Ranking:
-    """The ranking by normalised dispersions, of all rows or of each batch."""
     look = _look(A, Logarithms(None, asked.flavor == "seurat", base), batches)
     if steps:
         A, look = _of_last_step(A, steps, look)
@@ -197,12 +193,10 @@ def _by_dispersion(
 
 
 def _look(A: Operator, f: Counts | Logarithms, batches: Batches) -> Grouped:
-    """A look at the entries by batch that need not know anything of rows and columns."""
     return Grouped(f, batches.codes, np.zeros((A.shape[0], 0)), np.zeros((A.shape[1], batches.n, 0)), batches.n)
 
 
 def _of_last_step(A: Operator, steps: tuple[Transform, ...], look: Grouped) -> tuple[Operator, Grouped]:
-    """What all steps but the last have made, and a look at what the last one makes of it, which is never held."""
     A = learn_all(steps[:-1], A, None, 0.0).B
     fitted, R = steps[-1].learn_rows(A, np.ones(A.shape[0]), 0.0)
     f = look.f
@@ -213,7 +207,6 @@ def _of_last_step(A: Operator, steps: tuple[Transform, ...], look: Grouped) -> t
 
 
 def _of_batch(moments: Panel, asked: HighlyVariable, wanted: int | Cutoffs, given: bool) -> Columns:
-    """Dispersions of one batch; of several, genes that one does not have are left out of it, and have zeros."""
     size, mean, squares = moments
     there = (mean != 0) | (squares != 0) if given else np.ones(len(mean), bool)
     variance = squares / (size - 1)
@@ -227,7 +220,6 @@ def _of_batch(moments: Panel, asked: HighlyVariable, wanted: int | Cutoffs, give
 
 
 def _ranking(asked: HighlyVariable, told: Columns, stored: Panel, batches: Batches) -> Ranking:
-    """The ranking, without what batches alone have, if there are none."""
     if not told["highly_variable"].any():
         by = asked.cutoffs if asked.n_top is None else "any measure: none of them varies"
         raise ValueError(f"no feature is highly variable by {by}; give other data, cutoffs, or n_top_genes")
@@ -240,5 +232,4 @@ def _ranking(asked: HighlyVariable, told: Columns, stored: Panel, batches: Batch
 
 
 def _whole(value: object, least: int) -> bool:
-    """Whether this is a whole number of at least so much."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)

@@ -65,7 +65,6 @@ def _of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[V
 
 
 def _summed(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
-    """Sums of residuals and of their squares, of rows grouped by equal sums, each group counted `often`."""
     total, squares = np.zeros(len(rates)), np.zeros(len(rates))
     step = max(1, AT_ONCE // len(rates))
     for lo in range(0, len(rows), step):
@@ -76,6 +75,5 @@ def _summed(rows: Vector, often: Vector, rates: Vector, theta: float, clip: floa
 
 
 def _zero(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Panel:
-    """The residual of a zero in rows of these sums, at these rates."""
     mu = rows[:, None] * rates
     return np.asarray(np.maximum(-np.sqrt(mu / (1 + mu / theta)), -clip))

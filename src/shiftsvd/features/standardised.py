@@ -35,7 +35,6 @@ def standardised_variances(A: Operator, batches: Batches, moments: Panel, span: 
 
 
 def _expected(mean: Vector, variance: Vector, span: float) -> Vector:
-    """The standard deviation that genes of this mean have; 1 for those that do not vary."""
     varies = variance > 0
     out = np.ones(len(mean))
     if varies.any():

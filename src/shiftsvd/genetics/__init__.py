@@ -353,7 +353,6 @@ def pca(
 
 
 def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
-    """How often the first allele occurs where variants take no part, among the samples that do; one read."""
     parts = some_of(parts_of(cohort.paths, None, resources.memory_limit), ~cohort.kept)
     rows = np.flatnonzero(cohort.rows)[slice(None) if cohort.learned is None else cohort.learned]
     training = np.isin(np.arange(len(cohort.rows)), rows)

@@ -93,13 +93,11 @@ class Variants(NamedTuple):
 
 
 def read_samples(path: Path) -> Samples:
-    """Families and names of the samples that a .fam file lists."""
     rows = fields(path, (0, 1))
     return Samples(*(labels(path, column, None) for column in rows))
 
 
 def read_variants(path: Path) -> Variants:
-    """Chromosomes, names, positions and alleles of the variants that a .bim file lists."""
     *told, first, second = fields(path, (0, 1, 3, 4, 5))
     chromosomes, names, positions = (labels(path, column, None) for column in told)
     return Variants(chromosomes, names, positions, np.array(first, object), np.array(second, object))

@@ -30,14 +30,12 @@ class CallCounts(NamedTuple):
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """Frequencies of the first allele; 0 where no genotype is known."""
         known = self.none + self.one + self.two
         share: npt.NDArray[np.float64] = (self.one + 2 * self.two) / np.maximum(2 * known, 1)
         return share
 
 
 def block_size(resources: Resources) -> int:
-    """How many genotypes a block may have."""
     if resources.memory_limit is None:
         return BLOCK
     return int(np.clip(parse_bytes(resources.memory_limit) // _SHARE, _LEAST, BLOCK))
@@ -59,12 +57,10 @@ def over_blocks(parts: Parts, of_block: Callable[[Calls], T], resources: Resourc
 
 
 def _ranges(source: Genotypes, size: int) -> Iterator[tuple[int, int]]:
-    """Variants of a file, in blocks of so many genotypes."""
     return pairwise(source.edges(4 * size))  # which counts by numbers of four bytes
 
 
 def calls_between(parts: Parts, lo: int, hi: int) -> Calls:
-    """Variants lo to hi of all files side by side."""
     blocks, first = [], 0
     for _, opened in parts:
         a, b = max(lo - first, 0), min(hi - first, opened.matrix.shape[0])
@@ -75,15 +71,12 @@ def calls_between(parts: Parts, lo: int, hi: int) -> Calls:
 
 
 def missing_by_sample(parts: Parts, resources: Resources) -> Numbers:
-    """How many genotypes each sample misses; one read."""
     found = over_blocks(parts, lambda G: np.count_nonzero(G < 0, axis=0), resources)
     total: Numbers = np.sum(list(found), axis=0, dtype=np.int64)
     return total
 
 
 def call_counts(parts: Parts, founders: Mask, resources: Resources) -> CallCounts:
-    """Genotypes of the founders and what is missing among all samples, for every variant; one read."""
-
     def of_block(G: Calls) -> list[Numbers]:
         counted = G if founders.all() else G[:, founders]
         each = [np.count_nonzero(counted == value, axis=1) for value in range(3)]

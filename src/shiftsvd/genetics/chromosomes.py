@@ -21,7 +21,6 @@ Mask = npt.NDArray[np.bool_]
 
 
 def plain(chromosome: str) -> str:
-    """The name in capitals, without "chr" and zeros before it."""
     return chromosome.upper().removeprefix("CHR").lstrip("0")
 
 
@@ -40,12 +39,10 @@ def autosomal(chromosomes: Labels) -> Mask:
 
 
 def _are_human(names: Iterable[str]) -> bool:
-    """Whether no number is above 26, so that 23 to 26 are PLINK's codes of X, Y, XY and MT."""
     return max((int(short) for short in names if short.isdecimal()), default=0) <= _LAST_HUMAN
 
 
 def canonical(*files: Labels) -> list[list[str]]:
-    """Chromosomes of each file under names that files share: chr1 and 01 are 1, X is 23, M is 26; "" is none."""
     listed: list[list[str]] = [chromosomes.tolist() for chromosomes in files]
     short = {name: plain(name) for name in set().union(*listed)}
     codes = _CODES if _are_human(short.values()) else {}
@@ -54,7 +51,6 @@ def canonical(*files: Labels) -> list[list[str]]:
 
 
 def chosen(chromosomes: Labels, which: str, bed: Path) -> Mask:
-    """Where the chromosomes of a file are those that are asked for."""
     if which == "all":
         return np.ones(len(chromosomes), bool)
     kept = autosomal(chromosomes)

@@ -31,12 +31,10 @@ class Patterson(NamedTuple):
 
     @property
     def Z(self) -> Operator:
-        """``(G - 2p) / sqrt(2 p (1 - p))``, and 0 where variants have one allele."""
         return Scaled(self.A - LowRank(np.ones(self.A.shape[0]), self.mean), None, self.both / self.scale)
 
 
 def patterson_matrix(cohort: Cohort, resources: Resources, stream: bool | None) -> Patterson:
-    """The matrix of the samples that components are learned on; one read, for frequencies."""
     A, _ = operator_of(cohort.paths, joined(cohort.training), resources, stream)
     moments = A.moments()
     assert moments.M2 is not None
@@ -47,7 +45,6 @@ def patterson_matrix(cohort: Cohort, resources: Resources, stream: bool | None) 
 
 
 def decomposed(matrix: Patterson, k: int, resources: Resources, **how: Any) -> SVDResult:
-    """The leading singular vectors of the scaled genotypes."""
     return svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, **how, **vars(resources))
 
 
@@ -71,7 +68,6 @@ def everybody(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resour
 
 
 def filled_others(cohort: Cohort, mean: Vector) -> Parts:
-    """The files, of the samples that are projected, with the means of the others in place of what is missing."""
     assert cohort.learned is not None
     return of_samples(filled(cohort.parts, mean), ~cohort.learned)
 
@@ -79,14 +75,12 @@ def filled_others(cohort: Cohort, mean: Vector) -> Parts:
 def tested(
     matrix: Patterson, U: Panel, S: Vector, n_used: int, rng: np.random.Generator, resources: Resources
 ) -> TracyWidom:
-    """The Tracy-Widom test of each component."""
     rank = min(matrix.A.shape[0] - 1, n_used)
     squared, error = squared_trace(matrix.Z, U, S, matrix.total, rng, resources)
     return tracy_widom(S**2 / n_used, rank, matrix.total / n_used, squared / n_used**2, error / n_used**2)
 
 
 def scanned(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resources) -> SelectionScan:
-    """The scan of the variants used, with NaN for the others of the files."""
     found = selection_scan(some_of(cohort.training, matrix.both), F.U.astype(np.float64), resources)
     used = placed(cohort.kept, matrix.both, False)
     z, statistics, p = (placed(used, part, np.nan) for part in (found.z_scores, found.statistics, found.p_values))
@@ -94,14 +88,12 @@ def scanned(cohort: Cohort, matrix: Patterson, F: SVDResult, resources: Resource
 
 
 def placed(kept: Mask, values: npt.NDArray[Any], rest: bool | float) -> npt.NDArray[Any]:
-    """Values of the variants that are kept, and something for the others; in double precision if they are numbers."""
     out = np.full((len(kept), *values.shape[1:]), rest)
     out[kept] = values
     return out
 
 
 def patterson(mean: Vector) -> tuple[Vector, Mask]:
-    """``sqrt(2 p (1 - p))`` of variants with these means 2p, 1 for monomorphic ones; and which are not."""
     p = mean / 2
     # A frequency that is not 0 or 1 is at least one allele among all samples away from it.
     used = (p > 1e-12) & (p < 1 - 1e-12)
@@ -109,7 +101,6 @@ def patterson(mean: Vector) -> tuple[Vector, Mask]:
 
 
 def check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
-    """Refuse files without components, and more components than there are: centring takes one from the samples."""
     path, (m, n), n_used = several(cohort.paths), matrix.A.shape, int(np.count_nonzero(matrix.both))
     if m < 2:
         raise ValueError(f"{path} must have at least 2 samples, got {m}; `GenotypePCA.project` takes single ones")

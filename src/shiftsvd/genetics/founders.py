@@ -12,5 +12,4 @@ _NOBODY: Final = ("0", "0")
 
 
 def fam_founders(path: Path) -> Mask:
-    """Which samples of a .fam have no parents."""
     return np.array([both == _NOBODY for both in zip(*fields(path, (2, 3)), strict=True)], bool)

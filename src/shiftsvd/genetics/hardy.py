@@ -32,7 +32,6 @@ def exact_p(first: Counts, both: Counts, second: Counts, mid_p: bool = False) ->
 
 
 def _walk(sums: Any, first: Any, both: Any, second: Any, step: int) -> None:
-    """Add up the likelihoods of tables with more (step 2) or fewer (-2) heterozygotes than the observed ones."""
     active, term = np.arange(len(both)), np.ones(len(both))
     first, both, second = first.copy(), both.copy(), second.copy()
     while len(active):

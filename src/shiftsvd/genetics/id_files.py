@@ -18,14 +18,12 @@ _HEADS: Final = ("FID", "IID", "SID")
 
 
 def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
-    """Which variants a file or a list names, and how many of its names are none of theirs."""
     wanted = {word for row in _rows(given) for word in row}
     mask = np.isin(names, np.array(sorted(wanted) or [""]))
     return mask, len(wanted - set(names[mask].tolist()))
 
 
 def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
-    """Which samples a file or a list names, by family and name or by name alone, and how many are none of theirs."""
     rows = [tuple(row) for row in _rows(given)]
     if rows and rows[0][0].startswith("#"):
         rows = _by_head(given, rows)
@@ -38,7 +36,6 @@ def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
 
 
 def listed_regions(path: str | PathLike[str]) -> list[Region]:
-    """The ranges of a file: chromosome, first and last position in each line, which count from 1 and belong to it."""
     regions = []
     for number, row in enumerate(_rows(path), 1):
         if row[0].startswith("#"):
@@ -57,7 +54,6 @@ def listed_regions(path: str | PathLike[str]) -> list[Region]:
 
 
 def _rows(given: Listed) -> Iterator[list[str]]:
-    """The words of each line, without empty lines."""
     if not isinstance(given, str | PathLike):
         yield from ([each] if isinstance(each, str) else list(each) for each in given)
         return
@@ -69,7 +65,6 @@ def _rows(given: Listed) -> Iterator[list[str]]:
 
 
 def _by_head(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Families and names of a file whose first line says what its columns are, as PLINK 2 writes it."""
     head = [word.removeprefix("#") for word in rows[0]]
     if "IID" not in head[:2] or head[0] not in _HEADS:
         raise ValueError(f"{given} must begin with #FID IID or #IID where it has a head, got {' '.join(rows[0][:3])!r}")
@@ -79,7 +74,6 @@ def _by_head(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]
 
 
 def _refuse_ambiguous(given: Listed, alone: set[str], samples: Samples) -> None:
-    """A name without its family must not be that of two samples."""
     names, counts = np.unique(samples.names, return_counts=True)
     twice = sorted(alone & set(names[counts > 1].tolist()))
     if twice:

@@ -64,12 +64,10 @@ def unrelated_mask(kinship: npt.NDArray[np.float64], cutoff: float) -> Mask:
 
 
 def _last_largest(degrees: npt.NDArray[Any]) -> int:
-    """The place of the largest number, the last one of several."""
     return len(degrees) - 1 - int(np.argmax(degrees[::-1]))
 
 
 def _refuse_too_many(n: int, resources: Resources) -> None:
-    """Refuse more samples than pairs are counted of, and than memory holds."""
     if n > MOST:
         raise ValueError(
             f"kinship is for up to {MOST:,} samples, got {n:,}; find the unrelated ones with plink2 --king-cutoff, and "
@@ -79,7 +77,6 @@ def _refuse_too_many(n: int, resources: Resources) -> None:
 
 
 def _counts(parts: Parts, n: int, resources: Resources) -> tuple[Square, Square]:
-    """Sums of squared differences of all pairs, and the fewer heterozygous genotypes of the two."""
     alike, opposite, hets = (np.zeros((n, n), np.float32) for _ in range(3))
     with threadpool_limits(resources.n_threads or default_threads(), "blas"):
         for G in _columns(parts, n, resources):
@@ -100,7 +97,6 @@ def _counts(parts: Parts, n: int, resources: Resources) -> tuple[Square, Square]
 
 
 def _columns(parts: Parts, n: int, resources: Resources) -> Iterator[Calls]:
-    """Genotypes, variants x samples, in blocks that take few megabytes as single numbers."""
     if sum(opened.matrix.shape[0] for _, opened in parts) > _WHOLE:
         raise ValueError(f"kinship is counted over up to {_WHOLE:,} variants; prune or thin them first")
     for _, opened in parts:

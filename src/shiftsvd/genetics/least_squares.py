@@ -57,7 +57,6 @@ class Solved:
 
 
 def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> Solved:
-    """Scores from ``G``, ``V_P^T x_P``, ``x_P^T x_P`` and the number of variants of each sample."""
     k = products.shape[1]
     values, vectors = np.linalg.eigh(gram)
     told = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
@@ -70,7 +69,6 @@ def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> 
 
 
 def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
-    """Covariance of the scores about those of all variants, of shape (m, k, k), from ``sum_P e_j^2 v_j v_j^T``."""
     k = spread.shape[1]
     freedom = np.maximum(1 - k / np.maximum(n_present, 1), np.finfo(float).eps)
     spread = spread / freedom[:, None, None]
@@ -83,13 +81,11 @@ def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
 
 
 def packed(V: Panel) -> Panel:
-    """Products ``v_a v_b`` of the loadings of each variant, those with a <= b: sums of them are Gram matrices."""
     first, second = np.triu_indices(V.shape[1])
     return np.asarray(V[:, first] * V[:, second])
 
 
 def unpacked(sums: Panel, k: int) -> Panel:
-    """Symmetric matrices from sums of packed products."""
     first, second = np.triu_indices(k)
     out = np.empty((len(sums), k, k))
     out[:, first, second] = out[:, second, first] = sums

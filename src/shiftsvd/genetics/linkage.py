@@ -75,7 +75,6 @@ def pruned(parts: Parts, variants: Variants, founders: Mask, windows: Windows, r
 
 
 def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
-    """Chromosomes, with the places where each begins and ends; refuses one that comes twice, or out of order."""
     names, positions = variants.chromosomes, positions_of(variants)
     cuts = [0, *(np.flatnonzero(names[1:] != names[:-1]) + 1).tolist(), len(names)]
     seen: set[str] = set()
@@ -91,7 +90,6 @@ def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
 
 
 def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tuple[int, int, int]]:
-    """Windows along a chromosome: where each starts, where what is new in it begins, and where it ends."""
     n, start, first = len(positions), 0, 0
     while first < n:
         if windows.by_position:
@@ -107,7 +105,6 @@ def _windows(positions: npt.NDArray[np.int64], windows: Windows) -> Iterator[tup
 def _compared(
     parts: Parts, starts: Places, founders: Mask, r2: float, resources: Resources
 ) -> Iterator[tuple[int, _Compared]]:
-    """Blocks of variants, each compared with those before it in its window."""
     n, size = len(starts), max(1, block_size(resources) // (_NUMBERS * len(founders)))
     blocks = [(lo, min(lo + size, n)) for lo in range(0, n, size)]
 
@@ -121,7 +118,6 @@ def _compared(
 
 
 def _pairs(G: Calls, base: int, lo: int, starts: Places, r2: float) -> _Compared:
-    """Pairs above the r^2 of a block that begins at `lo`; the genotypes are those from `base` on."""
     hi, counts = base + len(G), _Counts.of(G)
     later, earlier = [], []
     step = int(np.clip(lo - base, _LEAST, _MOST))
@@ -144,7 +140,6 @@ class _Counts(NamedTuple):
 
     @classmethod
     def of(cls, G: Calls) -> Self:
-        """What correlations take, from calls 0, 1, 2 and -1 for a missing one."""
         X = G.astype(np.float32)
         X -= 1
         if G.min(initial=0) >= 0:
@@ -154,13 +149,11 @@ class _Counts(NamedTuple):
         return cls(X, np.abs(X), known)
 
     def part(self, lo: int, hi: int) -> Self:
-        """Some of the variants."""
         known = None if self.known is None else self.known[lo:hi]
         return type(self)(self.X[lo:hi], self.squares[lo:hi], known)
 
 
 def _above(G: _Counts, H: _Counts, r2: float) -> npt.NDArray[np.bool_]:
-    """Whether r^2 of variants with others exceeds the limit, among samples whose genotypes both have."""
     dot = _times(G.X, H.X)
     if G.known is None or H.known is None:
         known: Any = float(G.X.shape[1])
@@ -176,12 +169,10 @@ def _above(G: _Counts, H: _Counts, r2: float) -> npt.NDArray[np.bool_]:
 
 
 def _times(X: Single, Y: Single) -> npt.NDArray[np.float64]:
-    """``X Y^T``, whole numbers that single precision holds."""
     return (X @ Y.T).astype(np.float64)
 
 
 def _major(G: Calls) -> Majors:
-    """How frequent the major alleles of variants are; 2 where there is no other."""
     ones, twos = np.count_nonzero(G == 1, axis=1), np.count_nonzero(G == 2, axis=1)
     known = np.count_nonzero(G >= 0, axis=1)
     share = (ones + 2 * twos) / np.maximum(2 * known, 1)
@@ -190,7 +181,6 @@ def _major(G: Calls) -> Majors:
 
 
 def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, major: Majors, order: int) -> None:
-    """Drop variants window by window, in the order of the blocks that compared them."""
     waiting: list[tuple[int, int]] = []
     window, settle = 0, _forwards if order == FORWARDS else _backwards
     for lo, block in found:
@@ -210,7 +200,6 @@ def _decide(found: Iterator[tuple[int, _Compared]], ends: Places, kept: Mask, ma
 
 
 def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
-    """Decides from the start of a window: each variant against the next one too much like it, until none is."""
     partners: dict[int, list[int]] = {}
     for later, earlier in pairs:
         partners.setdefault(earlier, []).append(later)
@@ -225,7 +214,6 @@ def _forwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
 
 
 def _backwards(pairs: list[tuple[int, int]], kept: Mask, major: Majors) -> None:
-    """Decides from the end of a window: each new variant against those before it, the nearest first."""
     decided = -1
     for j, i in reversed(pairs):
         if j == decided or not kept[i]:

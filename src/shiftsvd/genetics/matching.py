@@ -54,7 +54,6 @@ class Match:
     n_by_name: int = 0
 
     def part(self, lo: int, hi: int) -> Self:
-        """Some of the variants in common."""
         return type(self)(self.here[lo:hi], self.there[lo:hi], self.swapped[lo:hi], self.complemented[lo:hi])
 
     def in_stretches(self, used: Mask) -> bool:
@@ -73,7 +72,6 @@ class Match:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many variants of the components are what."""
         return {
             "matched": len(self.here),
             "flipped": int(np.count_nonzero(self.swapped)),
@@ -100,7 +98,6 @@ class _Found:
 
     @classmethod
     def of(cls, here: Places, there: Places, relation: Relation, same_name: Mask, n: int) -> Self:
-        """The best of the pairs of records with one key: that whose alleles fit best, else one of the same name."""
         score = 2 * relation.rank + ~same_name
         fits = np.flatnonzero(relation.fits)
         best = _only(here[fits], score[fits]) & _only(there[fits], score[fits])
@@ -114,7 +111,6 @@ class _Found:
         return cls(found, placed, unclear)
 
     def where(self, chosen: Mask, other: "_Found") -> "_Found":
-        """Matches taken from these where chosen, and from the other ones elsewhere."""
         pairs = zip(self.relation, other.relation, strict=True)
         relation = Relation(*(np.where(chosen, ours, theirs) for ours, theirs in pairs))
         there = np.where(chosen, self.there, other.there)
@@ -146,7 +142,6 @@ def matched(
     alleles = [(book.codes(variants.first), book.codes(variants.second)) for variants in (ours, new)]
 
     def found_by(here: Codes, there: Codes) -> _Found:
-        """The records with the same key; none fits on another chromosome."""
         i, j = _joined(here, there)
         relation = Relation.of((alleles[0][0][i], alleles[0][1][i]), (alleles[1][0][j], alleles[1][1][j]))
         chromosomes = keys.chromosomes[i], theirs.chromosomes[j]
@@ -200,7 +195,6 @@ def _decided(
 
 
 def _gathered(wanted: Places, found: _Found, by_name: Mask, trust_ambiguous: bool) -> Match:
-    """The variants in common in the order of the new file, and each of the others counted once."""
     relation = found.relation
     absent = (found.there < 0) & ~found.unclear
     mismatched = ~absent & ~found.unclear & ~relation.fits
@@ -223,7 +217,6 @@ def _gathered(wanted: Places, found: _Found, by_name: Mask, trust_ambiguous: boo
 
 
 def _keys(ours: Variants, new: Variants) -> tuple[_Keys, _Keys]:
-    """What tells the variants of both files apart."""
     chromosomes = canonical(ours.chromosomes, new.chromosomes)
     places = [
         [f"{name}:{position}" if name and position else "" for name, position in zip(*own, strict=True)]
@@ -238,31 +231,26 @@ def _keys(ours: Variants, new: Variants) -> tuple[_Keys, _Keys]:
 
 
 def _without(keys: _Keys, crowded: Mask) -> _Keys:
-    """The keys, with the places in a mask taken as unknown."""
     places = keys.places
     return keys._replace(places=np.where((places >= 0) & crowded[places], _NONE, places))
 
 
 def _positions(variants: Variants) -> list[str]:
-    """Positions without zeros before them; "" for 0, which is not known, and below, which PLINK leaves out."""
     return ["" if position.startswith("-") else position.lstrip("0") for position in variants.positions.tolist()]
 
 
 def _numbered(ours: list[str], theirs: list[str]) -> tuple[Codes, Codes]:
-    """Texts as numbers from 0; `_NONE` for "", and `_OTHER` for what only the other file has."""
     code = {"": _NONE}
     here = np.array([code.setdefault(text, len(code) - 1) for text in ours], np.intp)
     return here, np.array([code.get(text, _OTHER) for text in theirs], np.intp)
 
 
 def _unique(codes: Codes) -> Codes:
-    """`_NONE` in place of what occurs several times."""
     counts = np.bincount(codes - _OTHER)
     return np.where(counts[codes - _OTHER] == 1, codes, _NONE)
 
 
 def _joined(here: Codes, there: Codes) -> tuple[Places, Places]:
-    """All pairs with the same number from 0."""
     order = np.argsort(there, kind="stable")
     ordered = there[order]
     first, last = np.searchsorted(ordered, here), np.searchsorted(ordered, here, side="right")
@@ -273,7 +261,6 @@ def _joined(here: Codes, there: Codes) -> tuple[Places, Places]:
 
 
 def _only(groups: Places, scores: Codes) -> Mask:
-    """Where a score is the least of its group, and no other one is as small."""
     n = int(groups.max(initial=-1)) + 1
     least = np.full(n, np.iinfo(np.intp).max)
     np.minimum.at(least, groups, scores)
@@ -282,5 +269,4 @@ def _only(groups: Places, scores: Codes) -> Mask:
 
 
 def _place(variants: Variants, number: int) -> str:
-    """Chromosome and position of a variant."""
     return f"{variants.chromosomes[number]}:{variants.positions[number]}"

@@ -48,7 +48,6 @@ def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
 
 
 def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
-    """How scores change with each coordinate, what is along no loading staying as it is; shape (m, k, k)."""
     rest = squares - np.einsum("mk,mk->m", B, B)
     step = _STEP * np.sqrt(np.maximum(squares, np.finfo(float).tiny))
     out = np.empty((*B.shape, B.shape[1]))

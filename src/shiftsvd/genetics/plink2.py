@@ -13,21 +13,18 @@ _NOBODY = ("0", "0")
 
 
 def pvar_variants(path: Path) -> Variants:
-    """The .pvar file; genotypes count the alternative allele."""
     told = columns(path, ("CHROM", "ID", "POS", "ALT", "REF"))
     chromosomes, names, positions = (labels(path, told[name], None) for name in ("CHROM", "ID", "POS"))
     return Variants(chromosomes, names, positions, np.array(told["ALT"], object), np.array(told["REF"], object))
 
 
 def psam_samples(path: Path) -> Samples:
-    """The .psam file; without families these are 0."""
     told = columns(path, ("FID", "IID"))
     families = told.get("FID", ["0"] * len(told["IID"]))
     return Samples(labels(path, families, None), labels(path, told["IID"], None))
 
 
 def psam_founders(path: Path) -> Mask:
-    """Which samples of the .psam file have no parents; all of them where it does not tell."""
     told = columns(path, ("IID", "PAT", "MAT"))
     nobody = ["0"] * len(told["IID"])
     parents = zip(told.get("PAT", nobody), told.get("MAT", nobody), strict=True)

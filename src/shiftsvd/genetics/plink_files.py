@@ -17,7 +17,6 @@ _HEAD: Final = ["#CHROM", "ID", "REF", "ALT", "A1"]
 
 @contextmanager
 def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Panel], None]]:
-    """PLINK's file of k eigenvectors: a header, and a line for each sample, which come in blocks."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("\t".join(["#FID", "IID", *_names(k)]) + "\n")
 
@@ -30,7 +29,6 @@ def eigenvec(path: Path, samples: Samples, k: int) -> Iterator[Callable[[int, Pa
 
 
 def eigenval(path: Path, eigenvalues: Iterable[float]) -> None:
-    """PLINK's file of eigenvalues, one a line."""
     path.write_text("".join(f"{value:.9g}\n" for value in eigenvalues), encoding="utf-8", newline="\n")
 
 
@@ -53,10 +51,8 @@ def eigenvec_allele(path: Path, variants: Variants, loadings: Panel) -> None:
 
 
 def _names(k: int) -> list[str]:
-    """Names of components in PLINK's files: PC1, PC2 and so on."""
     return [f"PC{j}" for j in range(1, k + 1)]
 
 
 def _numbers(row: Vector) -> Iterator[str]:
-    """Numbers as text, of nine digits; no -0."""
     return (f"{value + 0.0:.9g}" for value in row)

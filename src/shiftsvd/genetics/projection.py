@@ -110,7 +110,6 @@ class Basis:
 
     @property
     def alive(self) -> Mask:
-        """The components along which training samples differ."""
         return np.asarray(self.lengths > _NOTHING * self.lengths.max(initial=0))
 
 
@@ -133,7 +132,6 @@ class Target:
 
     @classmethod
     def of(cls, basis: Basis, parts: Parts, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
-        """Files, matched; those that have nothing in common with the components are refused."""
         paths = [path for path, _ in parts]
         found = matched(basis.variants, basis.used, variants_of(paths), several(paths), match, trust_ambiguous)
         if not len(found.here):
@@ -142,16 +140,13 @@ class Target:
 
     @cached_property
     def stretch(self) -> Places:
-        """The stretch of the genome that each variant of the components lies on."""
         return stretches(self.basis.variants, self.basis.used)
 
     @property
     def samples(self) -> Samples:
-        """Who the new samples are."""
         return samples_of([path for path, _ in self.parts])
 
     def scores(self, method: ProjectName, memory_limit: int | str | None = None) -> Iterator[Scores]:
-        """Scores, so many samples at a time as there is memory for; each time one read of the files, or two."""
         m, k = self.parts[0][1].matrix.shape[1], len(self.basis.lengths)
         half = (limit_of(memory_limit) or _ROOM) // 2  # for samples; the other one is for genotypes
         step = max(1, half // (8 * (_MATRICES * k * k + (2 * COUNT + 4) * (k + 1))))
@@ -196,7 +191,6 @@ class _Group:
             self._add(X, V)
 
     def _add(self, X: Panel, V: Panel) -> None:
-        """Sum over a block of variants."""
         missing = np.isnan(X)
         np.copyto(X, 0, where=missing)
         self._products += X @ V
@@ -207,11 +201,9 @@ class _Group:
         self._lacking[gaps] += missing[gaps].astype(np.float64) @ packed(V)
 
     def means(self) -> Scores:
-        """Scores with means in place of what is missing."""
         return Scores(self._rows.start, self._whole(self._products), None, self._n_present)
 
     def estimated(self, method: ProjectName) -> Scores:
-        """Scores by least squares on what is there, or those beside the training samples, with standard errors."""
         if not self._k:
             return self.means()._replace(errors=self._whole(self._products))
         gram = unpacked(self._gram - self._lacking, self._k)
@@ -224,7 +216,6 @@ class _Group:
         return Scores(self._rows.start, self._whole(scores), self._whole(errors), self._n_present)
 
     def _covariance(self, found: Solved) -> Panel:
-        """Covariances of scores by least squares, in another read; without one where nothing is missing."""
         some = self._n_present < self._n_variants
         out = np.zeros((self._m, self._k, self._k))
         if some.any():
@@ -240,7 +231,6 @@ class _Group:
         return out
 
     def _beside_training(self, found: Solved, covariance: Panel) -> tuple[Panel, Panel]:
-        """OADP of the scores, with what is along no component scaled up to all variants."""
         told, lengths = found.told, self._target.basis.lengths[self._alive]
         B = found.scores[told]
         share = np.maximum(self._n_variants - self._k, 0) / (self._n_present[told] - self._k)
@@ -252,7 +242,6 @@ class _Group:
         return scores, moved
 
     def _whole(self, values: Panel) -> Panel:
-        """With zeros for components along which training samples do not differ."""
         out = np.zeros((len(values), len(self._alive)))
         out[:, self._alive] = values
         return out
@@ -266,7 +255,6 @@ def projected(
     trust_ambiguous: bool,
     memory_limit: int | str | None,
 ) -> Projection:
-    """All samples of files on components, in units of eigenvectors."""
     for name, value, choices in (("project", project, METHODS), ("match", match, MATCHES)):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
@@ -275,7 +263,6 @@ def projected(
     found, alive = target.match, basis.alive
 
     def in_units(panels: Sequence[Panel]) -> Panel:
-        """All rows, divided by the singular values."""
         return np.concatenate(panels) / np.where(alive, basis.lengths, 1)
 
     errors = [group.errors for group in groups if group.errors is not None]
@@ -291,7 +278,6 @@ def projected(
 
 
 def _nothing_in_common(file: str, n: int, found: Match) -> str:
-    """Why no variant of the components can be used, and what helps."""
     return (
         f"{file} has none of the {n} variants of the components: {found.n_absent} are not there by chromosome and "
         "position, nor by name (bring both files to one build of the genome, or name variants alike: plink2 "

@@ -43,7 +43,6 @@ _HG38: Final = """
 
 
 def _regions(text: str) -> tuple[Region, ...]:
-    """Regions as chromosome:first-last, one after another."""
     split = (word.replace("-", ":").split(":") for word in text.split())
     return tuple(Region(chromosome, int(first), int(last)) for chromosome, first, last in split)
 
@@ -53,7 +52,6 @@ BUILDS: Final = get_args(Build)
 
 
 def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
-    """Where variants lie in one of the regions; chr1 is 1."""
     listed: list[str] = variants.chromosomes.tolist()
     short = {name: plain(name) for name in set(listed)}
     chromosomes, positions = np.array([short[name] for name in listed]), positions_of(variants)
@@ -65,7 +63,6 @@ def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
 
 
 def positions_of(variants: Variants) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Positions of variants as whole numbers; refused with the first that is none."""
     try:
         return variants.positions.astype(np.int64)
     except ValueError:

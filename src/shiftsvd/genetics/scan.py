@@ -75,7 +75,6 @@ def selection_scan(parts: Parts, U: Panel, resources: Resources) -> SelectionSca
 
 
 def _t_statistics(G: Calls, U: Panel) -> Panel:
-    """t statistics of each component, in the regression of each variant on all of them."""
     known = G >= 0
     centre = np.where(known, G, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     X = np.where(known, G - centre[:, None], 0)
@@ -115,7 +114,6 @@ def robust_distances(X: Panel) -> Vector:
 
 
 def _orthogonalized(X: Panel) -> Panel:
-    """The columns over their scales, along the eigenvectors of their robust correlations."""
     Y = X / _tau(X)[1]
     k = Y.shape[1]
     correlations = np.eye(k)
@@ -127,7 +125,6 @@ def _orthogonalized(X: Panel) -> Panel:
 
 
 def _tau(X: Panel) -> tuple[Vector, Vector]:
-    """Robust location and scale of each column (Yohai & Zamar 1988)."""
     centred = np.abs(X - np.median(X, axis=0))
     spread = np.median(centred, axis=0)
     weights = np.maximum(1 - (centred / (_WEIGHTED * spread)) ** 2, 0) ** 2

@@ -133,7 +133,6 @@ class Selection:
 
 
 def windows_of(given: Sequence[Any]) -> Windows:
-    """The window, step and r^2 of `indep_pairwise`."""
     rule = f'indep_pairwise must be a window of at least 2 ("200kb", or variants), a step and an r^2, got {given!r}'
     try:
         window, step, r2 = given
@@ -187,18 +186,15 @@ class Cohort:
 
     @property
     def training(self) -> Parts:
-        """The parts, of the samples on which components are learned."""
         return self.parts if self.learned is None else of_samples(self.parts, self.learned)
 
     def drop_variants(self, name: str, out: Mask) -> None:
-        """Remove variants, in a mask over those that are left."""
         self._count(name, out, "variants")
         if out.any():
             self.kept[np.flatnonzero(self.kept)[out]] = False
             self.parts = some_of(self.parts, ~out)
 
     def drop_samples(self, name: str, out: Mask) -> None:
-        """Remove samples, in a mask over those that are left."""
         self._count(name, out, "samples")
         if out.any():
             self.rows[np.flatnonzero(self.rows)[out]] = False
@@ -206,14 +202,12 @@ class Cohort:
             self.parts = of_samples(self.parts, ~out)
 
     def _count(self, name: str, out: Mask, what: str) -> None:
-        """Take down how many go, and refuse that all do."""
         self.removed[name] = int(np.count_nonzero(out))
         if out.all():
             raise ValueError(f"{several(self.paths)} has no {what} left after {name}, which removed {len(out):,}")
 
     @property
     def left(self) -> Variants:
-        """The variants that take part."""
         return self.variants.at(self.kept)
 
 
@@ -236,7 +230,6 @@ def selected(paths: list[Path], parts: Parts, selection: Selection, resources: R
 
 
 def _by_variant(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    """Variants by their names and places."""
     for name, given in (("extract", selection.extract), ("exclude", selection.exclude)):
         if given is not None:
             there, cohort.absent[name] = listed_variants(given, cohort.left.names)
@@ -250,7 +243,6 @@ def _by_variant(cohort: Cohort, selection: Selection, resources: Resources) -> N
 
 
 def _by_sample(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    """Samples by their names, and by what they miss."""
     for name, given in (("keep", selection.keep), ("remove", selection.remove)):
         if given is not None:
             there, cohort.absent[name] = listed_samples(given, cohort.samples)
@@ -262,7 +254,6 @@ def _by_sample(cohort: Cohort, selection: Selection, resources: Resources) -> No
 
 
 def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    """Variants by what they miss, by Hardy-Weinberg proportions, and by frequency."""
     if all(getattr(selection, name) is None for name in _TESTS):
         return
     counts = call_counts(cohort.parts, _founders(cohort, selection), resources)
@@ -275,19 +266,16 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
 
 
 def _incomplete(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
-    """Variants of which too many genotypes are missing."""
     return counts.missing > limit * len(cohort.samples.names) * (1 + _EPSILON)
 
 
 def _far_from_hardy(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
-    """Variants on autosomes whose p value is too small."""
     p = exact_p(counts.none, counts.one, counts.two, selection.hwe_midp)
     far: Mask = (p < limit) & autosomal(cohort.variants.chromosomes)[cohort.kept]
     return far
 
 
 def _rare(counts: CallCounts, limit: float, cohort: Cohort, selection: Selection) -> Mask:
-    """Variants whose rarer allele is too rare."""
     p = counts.frequencies
     return np.minimum(p, 1 - p) < limit * (1 - _EPSILON)
 
@@ -301,7 +289,6 @@ _TESTS: Final[dict[str, Callable[[CallCounts, float, Cohort, Selection], Mask]]]
 
 
 def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    """Samples on which components are learned: of which no two are related."""
     if selection.unrelated is not None:
         kinship = kinship_matrix(on_autosomes(cohort), resources)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
@@ -309,12 +296,10 @@ def _by_kinship(cohort: Cohort, selection: Selection, resources: Resources) -> N
 
 
 def on_autosomes(cohort: Cohort) -> Parts:
-    """The variants that tell relatives."""
     return some_of(cohort.parts, autosomal(cohort.variants.chromosomes)[cohort.kept])
 
 
 def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> None:
-    """Variants that are much like others near them."""
     if selection.indep_pairwise is not None:
         founders = _founders(cohort, selection)
         windows = windows_of(selection.indep_pairwise)._replace(order=selection.indep_order)
@@ -324,7 +309,6 @@ def _by_linkage(cohort: Cohort, selection: Selection, resources: Resources) -> N
 
 
 def _founders(cohort: Cohort, selection: Selection) -> Mask:
-    """Which of the samples that are left are founders; refuses none where frequencies are of them."""
     founders = founders_of(cohort.paths[0])[cohort.rows]
     counting = any(limit is not None for limit in (selection.hwe, selection.maf, selection.indep_pairwise))
     if counting and np.count_nonzero(founders) < _FOUNDERS:

@@ -27,7 +27,6 @@ Parts = list[tuple[Path, Opened]]  # files, and the variants of each that are wa
 
 
 def beds(bed: Beds) -> list[Path]:
-    """The .bed of each prefix, or the .pgen."""
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
         raise ValueError("bed must name at least one file, got an empty list")
@@ -35,37 +34,30 @@ def beds(bed: Beds) -> list[Path]:
 
 
 def variants_of(files: Sequence[Path]) -> Variants:
-    """The .bim of each file, one after another."""
     return _joined_variants([_variants(file) for file in files])
 
 
 def _joined_variants(read: Sequence[Variants]) -> Variants:
-    """The variants of all files, one file after another."""
     return Variants(*(np.concatenate(columns) for columns in zip(*read, strict=True)))
 
 
 def is_pgen(file: Path) -> bool:
-    """Whether a file is of PLINK 2."""
     return file.suffix.lower() == ".pgen"
 
 
 def _variants(file: Path) -> Variants:
-    """The variants of one file."""
     return pvar_variants(table_of(file)) if is_pgen(file) else read_variants(file.with_suffix(".bim"))
 
 
 def _samples(file: Path) -> Samples:
-    """The samples of one file."""
     return psam_samples(file.with_suffix(".psam")) if is_pgen(file) else read_samples(file.with_suffix(".fam"))
 
 
 def founders_of(file: Path) -> Mask:
-    """Which samples of a file have no parents."""
     return psam_founders(file.with_suffix(".psam")) if is_pgen(file) else fam_founders(file.with_suffix(".fam"))
 
 
 def samples_of(paths: Sequence[Path]) -> Samples:
-    """The samples of all files, in the order of the first one."""
     first = _samples(paths[0])
     for path in paths[1:]:
         _order(paths[0], first, path)
@@ -74,7 +66,6 @@ def samples_of(paths: Sequence[Path]) -> Samples:
 
 
 def _tell_of_twins(path: Path, samples: Samples) -> None:
-    """Tell which samples have one family and name, as PLINK lets them: nothing but their order tells them apart."""
     counts = Counter(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     twice = [" ".join(sample) for sample, count in counts.items() if count > 1]
     if twice:
@@ -82,7 +73,6 @@ def _tell_of_twins(path: Path, samples: Samples) -> None:
 
 
 def _order(reference: Path, first: Samples, path: Path) -> Places:
-    """Where the samples of the first file are in another one."""
     wanted, there = (list(zip(*map(np.ndarray.tolist, samples), strict=True)) for samples in (first, _samples(path)))
     if wanted == there:
         return np.arange(len(wanted))
@@ -93,7 +83,6 @@ def _order(reference: Path, first: Samples, path: Path) -> Places:
 
 
 def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | None) -> Parts:
-    """All variants of files, for the samples of the first one in its order."""
     parts = [(file, read_file(file, "pgen" if is_pgen(file) else "bed", key, memory_limit)) for file in files]
     joined(parts)  # which names samples that a file lacks
     if len(parts) == 1:
@@ -103,25 +92,21 @@ def parts_of(files: Sequence[Path], key: str | None, memory_limit: int | str | N
 
 
 def some_of(parts: Parts, kept: Mask) -> Parts:
-    """The variants in a mask over all files; a file of which nothing is wanted is left out."""
     masks = np.split(kept, np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1])
     wanted = zip(parts, masks, strict=True)
     return [(path, genotypes.some(opened, mask)) for (path, opened), mask in wanted if mask.any()]
 
 
 def joined(parts: Parts) -> Opened:
-    """The variants of all files side by side, of the same samples."""
     paths, opened = zip(*parts, strict=True)
     return opened[0] if len(parts) == 1 else stacked(paths, "columns", opened)
 
 
 def filled(parts: Parts, means: Vector) -> Parts:
-    """All files, with these means of their variants in place of missing genotypes."""
     ends = np.cumsum([opened.matrix.shape[0] for _, opened in parts])[:-1]
     each = zip(parts, np.split(means, ends), strict=True)
     return [(path, genotypes.filled(opened, own)) for (path, opened), own in each]
 
 
 def of_samples(parts: Parts, kept: Mask) -> Parts:
-    """The variants of all files, for the samples in a mask."""
     return [(path, genotypes.of_samples(opened, kept)) for path, opened in parts]

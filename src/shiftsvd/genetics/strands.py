@@ -21,7 +21,6 @@ class Dictionary:
         self._codes = {**dict.fromkeys(UNKNOWN, 0), **{letter: code for code, letter in enumerate("ACGT", 1)}}
 
     def codes(self, alleles: npt.NDArray[np.object_]) -> Codes:
-        """The numbers of alleles."""
         known = self._codes
         return np.array([known.setdefault(allele.upper(), len(known)) for allele in alleles.tolist()], np.intp)
 
@@ -46,7 +45,6 @@ class Relation(NamedTuple):
 
     @classmethod
     def of(cls, known: tuple[Codes, Codes], new: tuple[Codes, Codes]) -> "Relation":
-        """The relation of the alleles of the components to those of another file."""
         first, second = known
         letters = _is_letter(first) & _is_letter(second)
         others = _complement(first), _complement(second)
@@ -60,33 +58,27 @@ class Relation(NamedTuple):
 
     @property
     def fits(self) -> Mask:
-        """Whether the alleles are the same, on either strand."""
         return self.rank < INCOMPATIBLE
 
     @property
     def complemented(self) -> Mask:
-        """Whether the new file has the other strand."""
         return np.asarray(self.fits & (self.rank % 2 == 1))
 
 
 def n_ambiguous(first: npt.NDArray[np.object_], second: npt.NDArray[np.object_]) -> int:
-    """How many variants have alleles of which letters cannot tell the strand."""
     book = Dictionary()
     codes = book.codes(first), book.codes(second)
     return int(np.count_nonzero(_is_letter(codes[0]) & (_complement(codes[0]) == codes[1])))
 
 
 def _is_letter(codes: Codes) -> Mask:
-    """Where alleles are single bases, which have a complement; insertions and codes such as 1 and 2 have none."""
     return (codes > 0) & (codes <= _N_LETTERS)
 
 
 def _complement(codes: Codes) -> Codes:
-    """The base on the other strand; what is no base stays."""
     return np.where(_is_letter(codes), _COMPLEMENT[np.where(_is_letter(codes), codes, 0)], codes)
 
 
 def _fits(first: Codes, second: Codes, new: tuple[Codes, Codes]) -> Mask:
-    """Where new alleles are these in this order, or one of them is not known to the new file."""
     fits_first, fits_second = (first == new[0]) | (new[0] == 0), (second == new[1]) | (new[1] == 0)
     return np.asarray(fits_first & fits_second & ((new[0] > 0) | (new[1] > 0)))

@@ -37,7 +37,6 @@ Places = npt.NDArray[np.intp]
 
 
 def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
-    """The stretch of each variant that is used: neighbours, on one chromosome unless these are many."""
     out = np.full(len(used), _NOWHERE)
     here = np.flatnonzero(used)
     _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
@@ -67,13 +66,11 @@ class Sums:
     sizes: Panel = field(init=False)
 
     def begin(self, m: int, k: int) -> None:
-        """Zeros for m samples and k components."""
         count = int(self.stretch.max(initial=0)) + 1
         self.sizes = np.bincount(self.stretch[self.stretch != _NOWHERE], minlength=count).astype(np.float64)
         self.residuals, self.present = np.zeros((count, m, k)), np.zeros((count, m))
 
     def add(self, places: Places, residual: Panel, V: Panel) -> None:
-        """Residuals of samples, NaN where a genotype is missing, at some of the variants."""
         own = self.stretch[places]
         there = ~np.isnan(residual)
         filled = np.where(there, residual, 0)
@@ -82,13 +79,11 @@ class Sums:
             self.present[c] += there[:, own == c].sum(axis=1)
 
     def _freedom(self) -> Vector:
-        """N / (N - 1) for N stretches of equal size that are present: least squares makes their sums add up to zero."""
         total, squares = self.present.sum(axis=0), (self.present**2).sum(axis=0)
         several = total**2 > squares * (1 + 1e-9)  # of one alone nothing is known
         return np.asarray(np.divide(total**2, total**2 - squares, out=np.zeros_like(total), where=several))
 
     def covariance(self, found: Solved, spread: Panel) -> Panel:
-        """What pairs of variants within stretches add to the covariance of scores, shape (m, k, k)."""
         k = spread.shape[1]
         X = np.einsum("cmi,cmj->mij", self.residuals, self.residuals, optimize=True)
         X = X * self._freedom()[:, None, None] - spread

@@ -110,7 +110,6 @@ def tracy_widom(
 
 
 def _statistics(values: Vector, m: Vector, sums: Vector, squares: Vector) -> tuple[Vector, Vector]:
-    """Statistics, and the effective numbers of markers, from what m eigenvalues are and sum to."""
     with np.errstate(divide="ignore", invalid="ignore"):
         markers = (m + 2) * sums**2 / (m * squares - sums**2)
         largest = m * values * markers / sums
@@ -136,7 +135,6 @@ def upper_tail(statistics: Any) -> Vector:
 
 
 def _tail(s: float) -> float:
-    """``1 - F_1(s)``, the probability of a larger statistic."""
     if np.isnan(s):
         return float("nan")
     if s < _LOWEST:
@@ -156,6 +154,5 @@ def _tail(s: float) -> float:
 
 @lru_cache(maxsize=1)
 def _quadrature() -> tuple[Vector, Vector]:
-    """Gauss-Legendre nodes and weights on (0, 1)."""
     x, w = np.polynomial.legendre.leggauss(_NODES)
     return (x + 1) / 2, w / 2

@@ -37,7 +37,6 @@ class Place:
     memory_limit: int | str | None = None
 
     def frame(self, path: Path, axis: str) -> str | None:
-        """Which frame of a file tells of its samples, or of its features; None where there is none."""
         if str(path) == "-" or format_of(path, self.format) not in ("h5ad", "zarr"):
             return None
         with opened_tree(path, self.memory_limit) as tree:
@@ -47,7 +46,6 @@ class Place:
             return frame if frame is not None and frame in tree.root else None
 
     def columns(self, path: Path, axis: str) -> list[str]:
-        """The names of the columns of that frame."""
         frame = self.frame(path, axis)
         if frame is None:
             return []
@@ -56,7 +54,6 @@ class Place:
 
     @property
     def logged(self) -> bool:
-        """Whether a file says of its X, as scanpy does by uns["log1p"], that it holds logarithms."""
         marked = [path for path in self.paths if self.key in (None, "X") and self.frame(path, "samples") is not None]
         for path in marked:
             with opened_tree(path, self.memory_limit) as tree:
@@ -65,7 +62,6 @@ class Place:
         return False
 
     def column(self, path: Path, axis: str, name: str) -> Column:
-        """The values of one column of `obs` or `var`, by its name."""
         frame = self.frame(path, axis)
         if frame is None:
             raise ValueError(f"{path} has no columns that tell of its {axis}, got {name!r}; .h5ad and AnnData-Zarr do")
@@ -78,7 +74,6 @@ class Place:
             return column(tree, tree.root[frame], name)
 
     def copy_columns(self, target: Any, axis: str) -> None:
-        """What the one file that there is tells of its samples, or of the features that are taken, into a frame."""
         frame = self.frame(self.paths[0], axis) if len(self.paths) == 1 else None
         if frame is None:
             return
@@ -87,7 +82,6 @@ class Place:
             copy_columns(tree, frame, target, places)
 
     def bytes_of_columns(self) -> int:
-        """About the bytes that they take."""
         frames = [self.frame(self.paths[0], axis) for axis in ("samples", "features")] if len(self.paths) == 1 else []
         if not any(frames):
             return 0
@@ -95,7 +89,6 @@ class Place:
             return sum(bytes_of_columns(tree, frame) for frame in frames if frame is not None)
 
     def opened(self, path: Path) -> Opened:
-        """One of the files, opened again without the notices of its reader, which were given the first time."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Notice)
             where = self.format, self.key, self.orient, self.memory_limit
@@ -103,20 +96,17 @@ class Place:
 
 
 def of_samples(place: Place, name: str) -> Column:
-    """A column with a value for each sample of all files, in the order of the matrix."""
     paths = place.paths if place.stack != "columns" else place.paths[:1]  # whose samples are those of the first
     parts = [place.column(path, "samples", name) for path in paths]
     return parts[0] if len(parts) == 1 else np.concatenate([_common(part, parts) for part in parts])
 
 
 def _common(part: Column, parts: list[Column]) -> Column:
-    """A part as objects, if some of the parts are none that others are."""
     kinds = {"n" if each.dtype.kind in "iuf" else each.dtype.kind for each in parts}
     return part if len(kinds) == 1 else part.astype(object)
 
 
 def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
-    """A column with a value for each feature that is taken of a file, or of all files side by side; and their names."""
     found = [_of_features(place, path, name) for path in place.paths]
     if len(found) == 1 or place.stack == "columns":
         names = [labels for _, labels in found if labels is not None]
@@ -126,7 +116,6 @@ def of_features(place: Place, name: str) -> tuple[Column, Labels | None]:
 
 
 def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | None]:
-    """The column of one file, for its features."""
     values, opened = place.column(path, "features", name), place.opened(path)
     return values if opened.places is None else values[opened.places], opened.names.features
 
@@ -134,7 +123,6 @@ def _of_features(place: Place, path: Path, name: str) -> tuple[Column, Labels | 
 def _agreed(
     paths: Sequence[Path], name: str, found: Sequence[tuple[Column, Labels | None]]
 ) -> tuple[Column, Labels | None]:
-    """What files with other samples say alike of each feature."""
     known: dict[Any, Any] = {}
     for path, (values, names) in zip(paths, found, strict=True):
         of = range(len(values)) if names is None else names.tolist()

@@ -88,12 +88,10 @@ class Features:
     usual: str | None = None
 
     def at(self, places: Any) -> "Features":
-        """The features at some places."""
         ids, types = (None if each is None else each[places] for each in (self.ids, self.types))
         return Features(self.names[places], ids, types, self.usual)
 
     def labels(self) -> Labels:
-        """The names, or the ids where two have the same name."""
         return self.names if self.ids is None or len(set(self.names.tolist())) == len(self.names) else self.ids
 
 
@@ -175,7 +173,6 @@ class Unfit(ValueError):
 
 @contextmanager
 def reading(path: Path | str, *parts: Path) -> Iterator[None]:
-    """Turn what libraries raise on a damaged file into ValueError or OSError that begins with its name, or a part's."""
     try:
         yield
     except (OSError, *_DAMAGED) as error:
@@ -190,13 +187,11 @@ def reading(path: Path | str, *parts: Path) -> Iterator[None]:
 
 
 def kind_of(error: Exception) -> type[Exception]:
-    """ValueError, or OSError, or the kinds of OSError that say what to do."""
     kinds = (FileNotFoundError, PermissionError, IsADirectoryError, OSError)
     return next((kind for kind in kinds if isinstance(error, kind)), ValueError)
 
 
 def optional(module: str, extra: str) -> Any:
-    """A module of an optional package, or an error that says how to get it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

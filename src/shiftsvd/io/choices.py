@@ -99,7 +99,6 @@ class Choices:
         return made if sep is None else replace(made, sep=_SEPARATORS.get(sep.lower(), sep))
 
     def _check(self) -> None:
-        """Refuse what no table could have."""
         for name in ("sep", "decimal", "thousands"):
             mark = getattr(self, name)
             if mark is not None and len(_SEPARATORS.get(mark.lower(), mark) if name == "sep" else mark) != 1:
@@ -202,7 +201,6 @@ class Choices:
                 )
 
     def _use(self, name: str) -> str:
-        """Which setting names a column."""
         return next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
 
     def leaves_out(self, name: str) -> bool:
@@ -274,16 +272,13 @@ NOTHING = Choices()  # said
 
 
 def _listed(names: Columns) -> tuple[str, ...]:
-    """A tuple of names, each once, from one name or several."""
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(map(str, names)))
 
 
 def shown(names: Sequence[str]) -> str:
-    """The first few names of columns."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return f"{', '.join(map(repr, names[:_SHOWN]))}{more}"
 
 
 def said(setting: str, names: Sequence[str]) -> str:
-    """A setting of one column or several, as Python has it; the command spells it as its option."""
     return f"{setting}={(names[0] if len(names) == 1 else list(names))!r}"

@@ -28,12 +28,10 @@ class Column:
         return len(self.cells)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Numbers if all cells are, whole ones as integers; else texts."""
         return np.asarray(_values(self.cells), dtype)
 
     @property
     def classes(self) -> set[str]:
-        """The classes that occur in the column."""
         return {cell.strip() for cell in self.cells} - set(NO_CLASS)
 
 
@@ -61,7 +59,6 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
 
 
 def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) -> Choices:  # noqa: A002
-    """The choices with the classes of all files, which are on top of each other, where they are not said."""
     found = {
         name: classes or in_order(read_column(paths, name, format, choices, along=True).classes)
         for name, classes in choices.one_hot.items()
@@ -70,7 +67,6 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
 
 
 def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | None:
-    """The cells of the column as texts; None where the table has it not."""
     if kind in ("parquet", "arrow"):
         return _stored_cells(path, name, kind)
     head = head_of(path, "matrix", choices)
@@ -81,7 +77,6 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | No
 
 
 def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
-    """The column of a file with types, such as Parquet, as texts; None where there is none of that name."""
     if kind == "parquet":
         file = parquet.opened(path)
         names = file.schema_arrow.names
@@ -92,7 +87,6 @@ def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
-    """Numbers if all cells are, whole ones as integers; else texts."""
     plain = Marks()
     if all(is_gap(cell) or plain.is_number(cell) for cell in cells):
         numbers = np.array([plain.number(cell) for cell in cells])

@@ -129,7 +129,6 @@ def convert(
 def _write_variants(
     path_in: Path, part: Path, key: str | None, memory_limit: int | str | None, compression: str | None
 ) -> None:
-    """VCF, BCF or BGEN as a file of PLINK, or by one in the layout of AnnData."""
     if part.suffix in PLINK:
         decode(path_in, part, key, memory_limit)
         return
@@ -140,7 +139,6 @@ def _write_variants(
 
 
 def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: FeatureTypes, choices: Choices) -> None:
-    """Refuse what is said of matrices where there are variants."""
     choices.refuse_for("genotypes")
     for name, value in (("orient", orient), ("feature_types", feature_types)):
         if value is not None:
@@ -148,7 +146,6 @@ def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: Fea
 
 
 def _refuse(path: Path, compression: str | None, variants: bool) -> None:
-    """Raise if the output cannot be written as asked."""
     suffixes = (*_SUFFIXES, *PLINK) if variants else _SUFFIXES
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
@@ -161,7 +158,6 @@ def _refuse(path: Path, compression: str | None, variants: bool) -> None:
 
 
 def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Path) -> Generator[Block, None, None]:
-    """The rows to write; those of the adjoint if the matrix is to be flipped."""
     limit = limit_of(memory_limit)
     n_bytes = _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
     if not isinstance(matrix, RowSource):
@@ -175,7 +171,6 @@ def _blocks(matrix: Any, flip: bool, memory_limit: int | str | None, folder: Pat
 
 
 def _in_memory(matrix: Any, flip: bool, n_bytes: int) -> Iterator[Block]:
-    """Slices of rows of a matrix in memory."""
     X: Any = matrix.conj().T if flip else matrix
     sparse = bool(issparse(X))
     X = csr_array(X) if sparse else np.asarray(X)
@@ -186,7 +181,6 @@ def _in_memory(matrix: Any, flip: bool, n_bytes: int) -> Iterator[Block]:
 
 @contextmanager
 def _written(path_in: Path, outputs: Outputs, path: Path) -> Iterator[Path]:
-    """Yield the path to write to; errors of the libraries that write get the name of the output."""
     try:
         with outputs:
             yield outputs.part(path)

@@ -20,7 +20,6 @@ _SHOWN: Final = 6  # types in a message
 
 
 def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
-    """What a file holds of the types that are wanted; what is left out unasked is counted in a notice."""
     asked, features = _asked(wanted), opened.features
     if features is None or features.types is None:
         if asked not in (None, [EVERY]):
@@ -38,7 +37,6 @@ def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
 
 
 def _asked(wanted: FeatureTypes) -> list[str] | None:
-    """The types by name; None where nothing is said."""
     several: Any = [wanted] if isinstance(wanted, str) else wanted
     known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
     if not known or several in ([], ()):
@@ -47,7 +45,6 @@ def _asked(wanted: FeatureTypes) -> list[str] | None:
 
 
 def _places(path: Path, types: Labels, asked: list[str] | None, usual: str | None) -> Places:
-    """Where the features of these types are; all of them where the usual type is not there."""
     there = {name.casefold(): name for name in types.tolist()}
     if asked == [EVERY] or (asked is None and (usual or "").casefold() not in there):
         return np.arange(len(types))
@@ -60,18 +57,15 @@ def _places(path: Path, types: Labels, asked: list[str] | None, usual: str | Non
 
 
 def _counts(types: Labels) -> Counter[str]:
-    """How many features there are of each type."""
     return Counter(types.tolist())
 
 
 def _told(counts: Counter[str]) -> str:
-    """Types with their numbers, in the order of these."""
     told = [f"{count} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
     return ", ".join([*told, *(["..."] if len(counts) > _SHOWN else [])])
 
 
 def some_features(opened: Opened, places: Places) -> Opened:
-    """The features at these places, which ascend, with names among themselves."""
     X, known = opened.matrix, opened.features
     if isinstance(X, RowSource):
         matrix: Any = SomeRows(X, places) if opened.by_features else SomeColumns(X, places)

@@ -24,7 +24,6 @@ Places = dict[str, int]
 def common_features(
     paths: Sequence[Path], opened: Sequence[Opened], join: Join, memory_limit: int | str | None
 ) -> list[Opened]:
-    """The files with the same features in the same order; says how many each had."""
     named = [_named(path, each) for path, each in zip(paths, opened, strict=True)]
     if all(np.array_equal(names, named[0]) for names in named):
         return list(opened)
@@ -44,18 +43,15 @@ def common_features(
 
 
 def _places_of(known: Places, names: Sequence[str]) -> Indices:
-    """Where features are in a file, those that it has."""
     return np.array([known[name] for name in names if name in known], np.intp)
 
 
 def _ascend(known: Places, names: Sequence[str]) -> bool:
-    """Whether a file has all of these features, in this order: then they can be read where they are stored."""
     places = _places_of(known, names)
     return len(places) == len(names) and bool(np.all(np.diff(places) > 0))
 
 
 def _named(path: Path, opened: Opened) -> Labels:
-    """The names of its features, by which files are matched."""
     names = opened.names.features
     if names is None:
         raise ValueError(f"{path} has no names of features to match by; leave out join, where sizes have to agree")
@@ -63,7 +59,6 @@ def _named(path: Path, opened: Opened) -> Labels:
 
 
 def _places(path: Path, names: Labels) -> Places:
-    """Where each feature is; names must differ to be matched."""
     known = {name: j for j, name in enumerate(names.tolist())}
     if len(known) < len(names):
         twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)
@@ -72,7 +67,6 @@ def _places(path: Path, names: Labels) -> Places:
 
 
 def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: int, join: Join) -> None:
-    """How many features there are, and what becomes of those that some files lack."""
     counts = [len(names) for names in named]
     each = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{counts[0]}"
     of_all = f"{len(paths)} files have {each} features, {n_common} in common of {n_all}"
@@ -83,7 +77,6 @@ def _tell(paths: Sequence[Path], named: Sequence[Labels], n_common: int, n_all: 
 
 
 def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_limit: int | str | None) -> Opened:
-    """One of the files with the features of all in their order, and zeros for features that it lacks."""
     names = wanted.tolist()
     opened = _by_samples(path, opened, memory_limit) if opened.by_features else opened
     some = SomeColumns(opened.matrix, _places_of(known, names))
@@ -92,12 +85,10 @@ def _taken(path: Path, opened: Opened, known: Places, wanted: Labels, memory_lim
 
 
 def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
-    """A file of which other features are taken."""
     return replace(opened.with_features(names), matrix=matrix, features=None, places=None)
 
 
 def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:
-    """A file that is stored by features, in memory and turned: there features can have any order."""
     source = opened.matrix
     with reading(path):
         bounded(f"{path}, which is stored by features and has them in another order,", bytes_of(source), memory_limit)

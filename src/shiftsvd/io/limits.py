@@ -22,14 +22,12 @@ TRANSPOSED = "store it the other way round, as .h5ad, or as triplets: each colum
 
 
 def packing(path: Path) -> Literal["none", "gzip", "bzip2"]:
-    """How a file is packed, by how it begins, whatever it is called."""
     with open(path, "rb") as file:
         magic = file.read(3)
     return "gzip" if magic[:2] == b"\x1f\x8b" else "bzip2" if magic == b"BZh" else "none"
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A file as bytes, unpacked on the way if it is packed."""
     kind = packing(path)
     if kind == "gzip":
         return cast("IO[bytes]", gzip.open(path, "rb"))
@@ -37,14 +35,12 @@ def open_bytes(path: Path) -> IO[bytes]:
 
 
 def bounded(path: Path | str, n_bytes: int, memory_limit: int | str | None, remedy: str = IN_PARTS) -> None:
-    """Refuse a file that would take more memory than the limit (default: half of what is free)."""
     limit = limit_of(memory_limit)
     if limit is not None and n_bytes > limit:
         raise ValueError(f"{path} would take about {beyond(n_bytes, limit)} of memory; raise memory_limit, or {remedy}")
 
 
 def plausible_shape(path: Path, shape: Sequence[int], memory_limit: int | str | None) -> None:
-    """Refuse a matrix without rows or columns, and one whose column means alone would not fit."""
     if len(shape) != 2 or min(shape) < 1:
         raise ValueError(f"{path} must hold a matrix of at least one row and one column, got shape {tuple(shape)}")
     bounded(path, 8 * sum(int(size) for size in shape), memory_limit)
@@ -69,24 +65,20 @@ def bounded_lines(
 
 
 def longest_line(memory_limit: int | str | None, growth: int) -> int:
-    """Bytes of a line that is held, where each becomes so many bytes."""
     limit = limit_of(memory_limit)
     return _LONGEST_LINE if limit is None else min(_LONGEST_LINE, limit // growth + 1)
 
 
 def too_long(path: Path, longest: int) -> ValueError:
-    """What to say of a line that is longer."""
     remedy = "" if longest == _LONGEST_LINE else ", and whether memory_limit may be raised"
     return ValueError(f"{path} has a line of more than {longest:,} bytes; look whether it is a text file{remedy}")
 
 
 def bounded_width(path: Path, n_columns: int, memory_limit: int | str | None, each: int = COLUMN) -> None:
-    """Refuse a table of more columns than there is memory for, `each` so many bytes, before they are looked at."""
     bounded(f"{path}: {n_columns:,} columns", each * n_columns, memory_limit, TRANSPOSED)
 
 
 def labels(path: Path, names: Iterable[str], memory_limit: int | str | None) -> Labels:
-    """Names as one array."""
     names = list(names)
     longest = max(map(len, names), default=0)
     if longest > _LONGEST_NAME:

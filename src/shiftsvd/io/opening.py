@@ -168,7 +168,6 @@ def open_chosen(
     feature_types: FeatureTypes = None,
     join: Join | None = None,
 ) -> tuple[Operator, Names]:
-    """`open_matrix` for those who have what is said of a table as one value."""
     if orient not in (None, "rows", "columns"):
         raise ValueError(f'orient must be "rows" or "columns", where the samples are, got {orient!r}')
     if stack not in (None, "rows", "columns"):
@@ -185,7 +184,6 @@ def open_chosen(
 
 
 def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """The paths of one or several files."""
     paths = [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
     if not paths:
         raise ValueError("path must name at least one file, got an empty list")
@@ -197,7 +195,6 @@ def listed(path: str | Path | Sequence[str | Path]) -> list[Path]:
 def operator_of(
     paths: Sequence[Path], opened: Opened, resources: Resources, stream: bool | None = None
 ) -> tuple[Operator, Names]:
-    """What readers found in files, or a part of it, as `open_matrix` gives it."""
     with reading(several(paths), *paths):
         X = held_or_streamed(opened.matrix, resources, stream)
         with named_as(paths, opened, opened.by_features):
@@ -207,7 +204,6 @@ def operator_of(
 
 @contextmanager
 def named_as(paths: Sequence[Path], opened: Opened, by_features: bool) -> Iterator[None]:
-    """Says of values that are not finite which file has them, and what their features, or rows, are called there."""
     try:
         yield
     except NotFinite as error:
@@ -232,7 +228,6 @@ def read_files(
     join: Join | None = None,
     choices: Choices = NOTHING,
 ) -> Opened:
-    """What readers find in one file, or in several that are stacked."""
     if join is not None and (join not in JOINS or stack != "rows" or len(paths) < 2):
         raise ValueError(f'join must be "inner" or "outer", of several files with stack="rows", got {join!r}')
 
@@ -248,7 +243,6 @@ def read_files(
 
 
 def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
-    """An opened file with its samples where they are said to be, and only features of the types that are wanted."""
     if orient is None and opened.unsaid:
         notice(opened.unsaid)
     if orient in (None, opened.samples):
@@ -264,7 +258,6 @@ def read_file(
     memory_limit: int | str | None,
     choices: Choices = NOTHING,
 ) -> Opened:
-    """What the reader of its format finds in a file."""
     with reading(path):
         if not path.exists():
             raise FileNotFoundError(f"{path} does not exist")
@@ -279,7 +272,6 @@ def read_file(
 
 
 def held_bytes(source: RowSource) -> int:
-    """Bytes of the matrix in memory."""
     if not source.sparse:
         return source.stored * source.dtype.itemsize
     wide = max(source.stored, source.shape[1]) > np.iinfo(np.int32).max
@@ -287,13 +279,11 @@ def held_bytes(source: RowSource) -> int:
 
 
 def _beside(source: RowSource, held: int) -> int:
-    """What a fit may take beside what is held: as much, and of wide sparse data a copy that is sorted by columns."""
     m, n = source.shape
     return held + held // 2 + 8 * OF_WIDE * n if source.sparse and m < n else held
 
 
 def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
-    """A source in memory if the limit has room for it, its decoding, and a fit; else what reads it in blocks."""
     if not isinstance(matrix, RowSource):
         if stream:
             raise ValueError("this format can only be read whole; convert it to .h5ad, or leave out stream=True")

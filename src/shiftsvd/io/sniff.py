@@ -30,7 +30,6 @@ class Format(NamedTuple):
 
 
 def _packed(*suffixes: str) -> tuple[str, ...]:
-    """Suffixes of text files, which may be compressed."""
     return tuple(suffix + packing for suffix in suffixes for packing in ("", ".gz", ".bz2"))
 
 
@@ -109,7 +108,6 @@ def format_of(path: Path, format: str | None) -> str:  # noqa: A002
 
 
 def content_of(path: Path) -> str:
-    """What a file begins with, in the words of `_MAGIC`, also inside gzip and bzip2."""
     if path.is_dir():
         return "folder"
     head = _head(path)
@@ -120,7 +118,6 @@ def content_of(path: Path) -> str:
 
 
 def plink2_line(path: Path) -> str | None:
-    """How plink2 makes a .pgen of VCF, BCF or BGEN, by the name of the file; None for other files."""
     name = path.name.lower()
     told = next((told for suffixes, told in _TO_PGEN.items() if name.endswith(suffixes)), None)
     if told is None:
@@ -129,36 +126,30 @@ def plink2_line(path: Path) -> str | None:
 
 
 def decodable(path: Path) -> bool:
-    """Whether a file is VCF, BCF or BGEN that `convert` decodes, by its name."""
     return plink2_line(path) is not None and path.suffix.lower() != ".zst"
 
 
 def _refuse_other_genotypes(path: Path) -> None:
-    """Say what makes a .pgen of genotypes that each of a dozen passes would decode again."""
     if line := plink2_line(path):
         ours = f"shiftsvd convert {shlex.quote(str(path))} NAME.pgen, or " if decodable(path) else ""
         raise ValueError(f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{line}")
 
 
 def _refuse_spreadsheet(path: Path) -> None:
-    """Say what a table of a spreadsheet is to be saved as."""
     if path.name.lower().endswith(_SPREADSHEETS):
         raise ValueError(f"{path} is a spreadsheet, of which only a text is read; save its sheet as CSV (in UTF-8)")
 
 
 def named_format(path: Path) -> str | None:
-    """The format that the name of a file tells; None where its content has to."""
     return _by_suffix(path) or ("csv" if path.name.lower().endswith(_TEXTS) else None)
 
 
 def _by_suffix(path: Path) -> str | None:
-    """The format whose suffix the name has."""
     name = path.name.lower()
     return next((key for key, known in FORMATS.items() if name.endswith(known.suffixes)), None)
 
 
 def _by_content(path: Path, content: str) -> str:
-    """The format of a file whose name does not tell."""
     if content == "HDF5":
         kind: Callable[[Path], str] = import_module("shiftsvd.io.formats.hdf5").kind
         return kind(path)
@@ -175,7 +166,6 @@ def _by_content(path: Path, content: str) -> str:
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes, unpacked."""
     with path.open("rb") as file:
         raw = file.read(1 << 16)
     try:
@@ -187,7 +177,6 @@ def _head(path: Path) -> bytes:
 
 
 def _has_user_block(path: Path) -> bool:
-    """Whether HDF5 begins behind a block that belongs to somebody else."""
     with path.open("rb") as file:
         for skipped in (512, 1024, 2048, 4096, 8192):
             file.seek(skipped)

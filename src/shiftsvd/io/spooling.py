@@ -23,7 +23,6 @@ _PIECE: Final = 1 << 20  # bytes that are copied at once
 
 @contextmanager
 def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
-    """Standard input as a file, which errors do not call by its name."""
     if format is None or format not in FORMATS:
         raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
     if "folder" in FORMATS[format].contents:
@@ -34,14 +33,12 @@ def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
 
 @contextmanager
 def spooled_pipe(pipe: Path) -> Iterator[Path]:
-    """What comes through a named pipe, such as a shell's <(zcat x.mtx.gz), as a file of its name."""
     with _reading(pipe) as stream, _copied(stream, pipe.name, str(pipe)) as path:
         yield path
 
 
 @contextmanager
 def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]]:  # noqa: A002
-    """The paths, with files in the place of standard input and of pipes."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(spooled(format))
@@ -54,7 +51,6 @@ def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]
 
 
 def is_pipe(path: Path | str) -> bool:
-    """Whether a path is a named pipe, or a link to one."""
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode)
     except OSError:
@@ -62,7 +58,6 @@ def is_pipe(path: Path | str) -> bool:
 
 
 def refuse_device(path: Path | str) -> None:
-    """Refuse what is neither a file, nor a folder, nor a pipe: it has no end, or cannot be opened."""
     mode = os.stat(path).st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
         kind = "a socket" if stat.S_ISSOCK(mode) else "a device"
@@ -71,7 +66,6 @@ def refuse_device(path: Path | str) -> None:
 
 @contextmanager
 def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
-    """A stream as a file in a folder of its own; in errors it is called what it is told to be."""
     with temporary_folder("shiftsvd-") as folder:
         path = folder / name
         with path.open("wb") as file:
@@ -86,7 +80,6 @@ def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
 
 @contextmanager
 def _reading(pipe: Path) -> Iterator[IO[bytes]]:
-    """An open pipe that somebody writes to; one that nobody opens would be waited for without end."""
     handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + _PATIENCE
     with open(handle, "rb", buffering=0) as file:
@@ -106,6 +99,5 @@ class _Again:
         self._first, self._stream = first, stream
 
     def read(self, size: int) -> bytes:
-        """What was read before, then the next bytes."""
         first, self._first = self._first, b""
         return first or self._stream.read(size) or b""

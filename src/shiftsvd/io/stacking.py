@@ -26,7 +26,6 @@ _SHOWN = 3  # names in an error
 
 
 def several(paths: Sequence[Path]) -> str:
-    """Files, in a few words."""
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
 
 
@@ -66,7 +65,6 @@ def read_stack(
 
 
 def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> Opened:
-    """Files that were opened, as one matrix."""
     _refuse_twice(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
@@ -92,7 +90,6 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
 
 
 def _refuse_twice(paths: Sequence[Path]) -> None:
-    """A file that two patterns match would count for two."""
     known: dict[Path, Path] = {}
     for path in paths:
         place = path.resolve()
@@ -102,7 +99,6 @@ def _refuse_twice(paths: Sequence[Path]) -> None:
 
 
 def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
-    """Whether features are the rows of what stays in files; what is in memory can be turned."""
     in_files = ((path, each) for path, each in zip(paths, opened, strict=True) if not isinstance(each.matrix, HeldRows))
     found = {each.by_features: path for path, each in in_files}
     if len(found) > 1:
@@ -114,26 +110,22 @@ def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
 
 
 def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
-    """Genotypes of different samples count the alleles that each file puts first."""
     for path, each in zip(paths, opened, strict=False):
         if isinstance(each.matrix, Genotypes):
             raise ValueError(f"{path}: {COHORTS}")
 
 
 def _held(path: Path, matrix: Any) -> HeldRows:
-    """A matrix in memory."""
     with reading(path):
         return HeldRows(matrix, str(path))
 
 
 def _first_named(opened: Sequence[Opened], shared: str) -> tuple[int, Labels | None]:
-    """The first file that has names of what all files share, and those names."""
     named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
     return next(((i, names) for i, names in named if names is not None), (0, None))
 
 
 def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, what: str) -> Any:
-    """Where the names of the first file are in this one; None where they are the same, or one has none."""
     if known is None or names is None or np.array_equal(known, names):
         return None
     for missing, verb in ((_only(known, names), "lacks"), (_only(names, known), "has")):
@@ -147,7 +139,6 @@ def _order(first: Path, known: Labels | None, path: Path, names: Labels | None, 
 
 
 def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) -> Labels | None:
-    """The names of all files; None where one has none. Features of two files need names of their own."""
     if any(names is None for names in named):
         return None
     joined: Labels = np.concatenate([names for names in named if names is not None])
@@ -164,12 +155,10 @@ def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) ->
 
 
 def _only(these: Labels, others: Labels) -> str:
-    """Names that are not among the others, in a few words."""
     there = set(others.tolist())
     return _some([name for name in these.tolist() if name not in there])
 
 
 def _some(names: list[str]) -> str:
-    """The first few names."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{', '.join(names[:_SHOWN])}{more}"

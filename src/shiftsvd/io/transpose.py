@@ -29,7 +29,6 @@ def adjoint_blocks(source: RowSource, n_bytes: int, folder: Path) -> Iterator[cs
 
 
 def _dense(source: RowSource, n_bytes: int, folder: Path) -> Iterator[npt.NDArray[Any]]:
-    """A bucket has some columns of every row, one row after the other."""
     m, n = source.shape
     buckets = list(pairwise(row_edges((n, m), source.dtype.itemsize, 1, n_bytes)))
     for block in _blocks(source, n_bytes):
@@ -41,7 +40,6 @@ def _dense(source: RowSource, n_bytes: int, folder: Path) -> Iterator[npt.NDArra
 
 
 def _sparse(source: RowSource, n_bytes: int, folder: Path) -> Iterator[csr_array]:
-    """A bucket has triplets of some columns."""
     m, n = source.shape
     entry = np.dtype([("row", np.int64), ("column", np.int64), ("value", source.dtype)])
     counts = np.zeros(n, np.int64)
@@ -64,7 +62,6 @@ def _sparse(source: RowSource, n_bytes: int, folder: Path) -> Iterator[csr_array
 
 
 def _blocks(source: RowSource, n_bytes: int) -> Iterator[Any]:
-    """The blocks of rows of a file, their structure checked."""
     for lo, hi in pairwise(source.edges(n_bytes)):
         block = source.read(lo, hi)
         if not isinstance(block, np.ndarray):
@@ -73,20 +70,17 @@ def _blocks(source: RowSource, n_bytes: int) -> Iterator[Any]:
 
 
 def _equal(sizes: npt.NDArray[np.int64], n_bytes: int) -> list[Bucket]:
-    """Ranges of columns of about so many bytes."""
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends, np.arange(n_bytes, int(ends[-1]), n_bytes), side="right")
     return list(pairwise([0, *np.unique(cuts[(cuts > 0) & (cuts < len(sizes))]).tolist(), len(sizes)]))
 
 
 def _append(folder: Path, bucket: Bucket, values: npt.NDArray[Any]) -> None:
-    """Write further entries to the file of a bucket."""
     with (folder / f"{bucket[0]}").open("ab") as file:
         file.write(values.tobytes())
 
 
 def _take(folder: Path, bucket: Bucket, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """All entries of a bucket, whose file is removed."""
     path = folder / f"{bucket[0]}"
     values = np.fromfile(path, dtype)
     path.unlink()

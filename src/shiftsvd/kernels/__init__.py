@@ -34,58 +34,42 @@ class Kernels(Protocol):
 
     instruction_set: str
 
-    def panel(self, V: Array, dtype: Any) -> Groups:
-        """V as these kernels want it."""
+    def panel(self, V: Array, dtype: Any) -> Groups: ...
 
-    def gather(self, X: Any, rows: tuple[int, int], V: Groups, Y: Array) -> None:
-        """``Y = X[rows] V``."""
+    def gather(self, X: Any, rows: tuple[int, int], V: Groups, Y: Array) -> None: ...
 
-    def scatter(self, X: Any, rows: tuple[int, int], W: Array, dtype: Any) -> Groups:
-        """``X[rows]^H W`` for some rows of X: what a block adds to the product of the adjoint."""
+    def scatter(self, X: Any, rows: tuple[int, int], W: Array, dtype: Any) -> Groups: ...
 
     def gram(
         self, X: Any, rows: tuple[int, int], V: Groups, weights: Array | None, L: Array, C: Groups
-    ) -> tuple[Groups, Groups]:
-        """``X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
+    ) -> tuple[Groups, Groups]: ...
 
-    def subtract(self, X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
-        """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
+    def subtract(self, X: Array, L: Array, Rt: Array, dtype: Any) -> Array: ...
 
-    def inner(self, B: Array, W: Array) -> Array:
-        """``B^H W`` of two tall panels, in double precision."""
+    def inner(self, B: Array, W: Array) -> Array: ...
 
-    def subtract_product(self, W: Array, B: Array, C: Array) -> None:
-        """``W -= B C`` in place, the product in the precision of B, which C has."""
+    def subtract_product(self, W: Array, B: Array, C: Array) -> None: ...
 
     def total(
         self, parts: list[Groups], before: Array | None, L: Array, C: Array, rows: tuple[int, int], Y: Array
-    ) -> None:
-        """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
+    ) -> None: ...
 
-    def add(self, part: Array, total: Array) -> None:
-        """``total += part`` for vectors; `total` is in double precision."""
+    def add(self, part: Array, total: Array) -> None: ...
 
-    def moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found:
-        """The moments of the stored entries of each column; weights come in parts (`numerics.moments`), or are ones."""
+    def moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found: ...
 
-    def row_moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found:
-        """The same of the stored entries of each row; the weights belong to the columns."""
+    def row_moments(self, X: Any, rows: tuple[int, int], parts: Array | None) -> twin.Found: ...
 
-    def column_counts(self, X: Any, rows: tuple[int, int]) -> Array:
-        """Stored entries of each column in these rows."""
+    def column_counts(self, X: Any, rows: tuple[int, int]) -> Array: ...
 
-    def column_squares(self, X: Any, rows: tuple[int, int], weights: Array | None, L: Array, R: Array) -> Array:
-        """What the stored entries of these rows add to the squared norms of the columns of ``L R^T``."""
+    def column_squares(self, X: Any, rows: tuple[int, int], weights: Array | None, L: Array, R: Array) -> Array: ...
 
-    def outer(self, X: Any, rows: tuple[int, int], weights: Array | None) -> Array:
-        """The lower triangle of ``X[rows]^H diag(weights) X[rows]``."""
+    def outer(self, X: Any, rows: tuple[int, int], weights: Array | None) -> Array: ...
 
-    def inspect(self, X: Any, rows: tuple[int, int]) -> tuple[int, int, int, int, bool]:
-        """(NaN, infinities, least and largest index, whether each row is strictly sorted)."""
+    def inspect(self, X: Any, rows: tuple[int, int]) -> tuple[int, int, int, int, bool]: ...
 
 
 def _best() -> tuple[Kernels, str | None]:
-    """The compiled kernels, if they are there and wanted; where they are wanted and missing, what to say of it."""
     wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
     if wanted not in ("auto", "require", "off"):
         raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
@@ -108,10 +92,8 @@ best, lacking = _best()
 
 
 def instruction_set() -> str:
-    """What the sparse products run on."""
     return best.instruction_set
 
 
 def kernels_for(dtype: np.dtype[Any]) -> Kernels:
-    """The kernels for an operator of this dtype; only SciPy's take complex numbers."""
     return twin if dtype.kind == "c" else best

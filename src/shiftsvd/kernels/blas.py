@@ -23,13 +23,11 @@ class Library(NamedTuple):
 
 
 def libraries() -> list[Library]:
-    """The BLAS libraries that are loaded."""
     return _found(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
 def _found(n_modules: int) -> list[Library]:
-    """The BLAS libraries of this process; looked for again only after new imports, as looking takes milliseconds."""
     found = [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
     return [
         Library(library.filepath, library.get_num_threads, _setter(library), _by_thread(library)) for library in found
@@ -37,13 +35,11 @@ def _found(n_modules: int) -> list[Library]:
 
 
 def _by_thread(library: Any) -> bool:
-    """Whether the number belongs to the thread that sets it: so do those of MKL and of OpenMP."""
     kind: str = library.internal_api
     return kind == "mkl" or (kind == "openblas" and str(library.threading_layer) == "openmp")
 
 
 def _setter(library: Any) -> Callable[[int], object]:
-    """What sets the number of threads of a library."""
     # threadpoolctl from 3.7 on obeys one thread alone where the number belongs to the process, and ignores the others
     # without a word, until that thread has left its own limit: a fit in another thread would neither have one BLAS
     # thread nor give back what there was. So OpenBLAS is asked by its own name, whatever its builder prefixed to it.
@@ -71,7 +67,6 @@ class OneThread:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let BLAS run one thread inside a block, whoever else holds it down."""
         holder = object()
         try:
             self._take(holder)
@@ -84,7 +79,6 @@ class OneThread:
                 raise
 
     def _take(self, holder: object) -> None:
-        """Set the number of threads to one, and note who asked for it."""
         with self.lock:
             self.holders[holder] = get_ident()
             for library in libraries():
@@ -94,13 +88,11 @@ class OneThread:
                     library.set(1)
 
     def _drop(self, holder: object) -> None:
-        """Takes this holder from the list; harmless when called twice, or after a `_take` that was broken off."""
         with self.lock:
             self.holders.pop(holder, None)
             self._lift()
 
     def _lift(self) -> None:
-        """What was wished, if nobody is left; a number that somebody has set since stays."""
         while self.wished and not self.holders:
             library, number = next(iter(self.wished.values()))
             if library.get() == 1:
@@ -108,7 +100,6 @@ class OneThread:
             self.wished.pop(library.path, None)
 
     def after_fork(self) -> None:
-        """A child has no thread but the one that forked: fits of the others will never end there."""
         self.lock = RLock()
         self.holders = {holder: ident for holder, ident in self.holders.items() if ident == get_ident()}
         self._lift()
@@ -123,12 +114,10 @@ _here = local()
 
 
 def limited_here() -> bool:
-    """Whether this thread is inside `one_thread`, or works for one that is."""
     return getattr(_here, "limited", False)
 
 
 def limit_here() -> None:
-    """Set one BLAS thread where each thread has its own number: workers call this, since their fit cannot do it."""
     _here.limited = True
     for library in libraries():
         if library.by_thread:
@@ -137,7 +126,6 @@ def limit_here() -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One BLAS thread inside this block, whether the number belongs to this thread or to the process."""
     before = limited_here()
     mine = [(library, number) for library in libraries() if library.by_thread and (number := library.get())]
     with process.held():

@@ -26,19 +26,16 @@ instruction_set: str = _compiled.instruction_set
 
 
 def panel(V: Array, dtype: Any) -> Groups:
-    """V as the kernels want it, in `dtype`."""
     return grouped(V, dtype)
 
 
 def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
-    """``Y = X[rows] V``."""
     for lo, hi in _ranges(X, rows):
         for part, where in zip(V.parts, V.columns(), strict=True):
             _compiled.gather(X.data, X.indices, X.indptr, lo, hi, part, Y[lo - rows[0] : hi - rows[0], where])
 
 
 def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
-    """``X[rows]^T W`` for some rows of X, in ranges that stay in cache."""
     W = _unit_stride(W, dtype)
     Z = zeros(X.shape[1], W.shape[1], dtype)
     for lo, hi in _ranges(X, rows):
@@ -48,7 +45,6 @@ def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
 
 
 def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups) -> tuple[Groups, Groups]:
-    """``Z = X[rows]^T Y`` and ``L^T Y`` with ``Y = diag(weights) (X[rows] V - L C)``, read once."""
     dtype = V.flat.dtype
     Z, sums = zeros(X.shape[1], V.width, dtype), zeros(L.shape[1], V.width, dtype)
     for lo, hi in _ranges(X, rows):
@@ -60,7 +56,6 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
-    """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
     if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize or X.shape[1] == 1:
         return twin.subtract(X, L, Rt, dtype)
     out = np.empty(X.shape, dtype)
@@ -69,7 +64,6 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
 
 
 def inner(B: Array, W: Array) -> Array:
-    """``B^T W`` of two tall panels, in double precision."""
     if not _thin(B, W):
         return twin.inner(B, W)
     padded = _registers(W)
@@ -79,7 +73,6 @@ def inner(B: Array, W: Array) -> Array:
 
 
 def subtract_product(W: Array, B: Array, C: Array) -> None:
-    """``W -= B C`` in place, the product in the precision of B, which C has."""
     if not _thin(B, W):
         twin.subtract_product(W, B, C)
         return
@@ -90,7 +83,6 @@ def subtract_product(W: Array, B: Array, C: Array) -> None:
 
 
 def _thin(B: Array, W: Array) -> bool:
-    """Whether these are panels for the kernels: real, of one precision, W narrow."""
     return (
         B.dtype == W.dtype
         and B.dtype in REAL
@@ -101,12 +93,10 @@ def _thin(B: Array, W: Array) -> bool:
 
 
 def _rows_lie(W: Array) -> bool:
-    """Whether the rows of W are contiguous, one after the other in steps of whole entries."""
     return W.strides[1] == W.itemsize and W.strides[0] % W.itemsize == 0
 
 
 def _registers(W: Array) -> Array:
-    """W, or a copy whose columns fill registers, and whose rows are contiguous."""
     lanes = _compiled.register_bytes // W.itemsize
     if W.shape[1] % lanes == 0 and _rows_lie(W):
         return W
@@ -116,64 +106,54 @@ def _registers(W: Array) -> Array:
 
 
 def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:
-    """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
     widths = [part.shape[1] for part in parts[0].parts]
     _compiled.total([part.flat for part in parts], before, widths, L, C, rows[0], Y)
 
 
 def add(part: Array, total: Array) -> None:
-    """``total += part`` for vectors; `total` is in double precision."""
     _compiled.add(part, total)
 
 
 def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
-    """The moments of the stored entries of each column."""
     found = _moments_of(X.shape[1])
     _compiled.moments(X.data, X.indices, X.indptr, *rows, parts, *found)
     return found
 
 
 def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
-    """The same of the stored entries of each row; the weights belong to the columns."""
     found = _moments_of(rows[1] - rows[0])
     _compiled.row_moments(X.data, X.indices, X.indptr, *rows, X.shape[1], parts, *found)
     return found
 
 
 def _moments_of(n: int) -> Found:
-    """Room for the moments of so many columns."""
     return np.empty((n, PARTS)), np.empty(n), np.empty(n), np.empty(n)
 
 
 def column_counts(X: CSR, rows: Range) -> Array:
-    """Stored entries of each column in these rows."""
     counts = np.zeros(X.shape[1], np.int64)
     _compiled.column_counts(X.indices, X.indptr, *rows, counts)
     return counts
 
 
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
-    """``sum_i w_i (x_ij^2 - 2 x_ij (L R^T)_ij)`` over the stored entries of these rows."""
     squares = np.zeros(X.shape[1])
     _compiled.column_squares(X.data, X.indices, X.indptr, *rows, weights, L, R, squares)
     return squares
 
 
 def outer(X: CSR, rows: Range, weights: Array | None) -> Array:
-    """The lower triangle of ``X[rows]^T diag(weights) X[rows]``; the rows are sorted."""
     G = np.zeros((X.shape[1], X.shape[1]))
     _compiled.outer(X.data, X.indices, X.indptr, *rows, weights, G)
     return G
 
 
 def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
-    """(NaN, infinities, least and largest index, whether each row is strictly sorted) of these rows."""
     seen: tuple[int, int, int, int, bool] = _compiled.inspect(X.data, X.indices, X.indptr, *rows)
     return seen
 
 
 def _ranges(X: CSR, rows: Range) -> list[Range]:
-    """The rows in ranges of about `ENTRIES` entries."""
     lo, hi = rows
     first, last = int(X.indptr[lo]), int(X.indptr[hi])
     if last - first <= 2 * ENTRIES:
@@ -184,7 +164,6 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
 
 
 def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
-    """W in `dtype`, its rows contiguous."""
     W = W.astype(dtype, copy=False)
     unit = W.shape[1] == 1 or W.strides[1] == W.itemsize
     return W if unit and W.strides[0] % W.itemsize == 0 else np.ascontiguousarray(W)

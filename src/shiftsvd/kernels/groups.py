@@ -34,24 +34,20 @@ class Groups:
     width: int
 
     def columns(self) -> list[slice]:
-        """The columns of each group in the whole panel."""
         return spans([part.shape[1] for part in self.parts], self.width)
 
     def join(self) -> Array:
-        """The panel as one array (rows, width)."""
         panel = np.empty((len(self.parts[0]), self.width), self.flat.dtype)
         for part, where in zip(self.parts, self.columns(), strict=True):
             panel[:, where] = part[:, : where.stop - where.start]
         return panel
 
     def empty_like(self, flat: Array) -> "Groups":
-        """Another buffer, cut into the same groups of columns."""
         return Groups(flat, _views(flat, len(self.parts[0]), [p.shape[1] for p in self.parts]), self.width)
 
 
 @cache
 def widths(width: int, dtype: Any) -> list[int]:
-    """Powers of two that cover `width` columns, at most a quarter of a group being padding."""
     widest = GROUP // np.dtype(dtype).itemsize
     cut = [widest] * (width // widest)
     left = width % widest
@@ -64,13 +60,11 @@ def widths(width: int, dtype: Any) -> list[int]:
 
 
 def spans(cut: list[int], width: int) -> list[slice]:
-    """The columns that each group covers."""
     ends = list(accumulate(cut))
     return [slice(hi - w, min(hi, width)) for hi, w in zip(ends, cut, strict=True)]
 
 
 def zeros(rows: int, width: int, dtype: Any) -> Groups:
-    """A panel of zeros."""
     cut = widths(width, dtype)
     dtype = np.dtype(dtype)
     raw = np.zeros(rows * sum(cut) * dtype.itemsize + LINE, np.uint8)
@@ -80,7 +74,6 @@ def zeros(rows: int, width: int, dtype: Any) -> Groups:
 
 
 def grouped(V: Array, dtype: Any) -> Groups:
-    """The panel V, cut."""
     groups = zeros(V.shape[0], V.shape[1], dtype)
     for part, where in zip(groups.parts, groups.columns(), strict=True):
         part[:, : where.stop - where.start] = V[:, where]
@@ -88,6 +81,5 @@ def grouped(V: Array, dtype: Any) -> Groups:
 
 
 def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
-    """The groups in their buffer."""
     ends = accumulate(cut)
     return [flat[rows * (hi - w) : rows * hi].reshape(rows, w) for hi, w in zip(ends, cut, strict=True)]

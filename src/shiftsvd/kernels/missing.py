@@ -12,7 +12,6 @@ SEVERAL = "sparse products are several times slower"
 
 
 def told(error: ImportError) -> str:
-    """What is missing, what that costs, and what helps."""
     command = f"install a C++ compiler, then: {reinstall()}"
     if isinstance(error, ModuleNotFoundError):
         return f"the compiled kernels are missing: {SEVERAL}; {command}"
@@ -20,7 +19,6 @@ def told(error: ImportError) -> str:
 
 
 def reinstall() -> str:
-    """The command that installs this package again from where it came."""
     try:
         package = distribution("shiftsvd")
     except PackageNotFoundError:
@@ -30,7 +28,6 @@ def reinstall() -> str:
 
 
 def _origin(package: Distribution) -> str:
-    """What pip is given to find the sources of this package: a release, a folder, a file, a repository."""
     direct = package.read_text("direct_url.json")
     release = f"--no-binary shiftsvd shiftsvd=={package.version}"
     if direct is None:

@@ -15,7 +15,6 @@ HELD, ROUNDED = 4, 2**18
 def add_up(
     kernels: Kernels, parts: Iterator[tuple[Groups, Array]], count: int, R: Array, Y: Array, n_threads: int
 ) -> None:
-    """``Y = sum_b Z_b - R sum_b S_b`` of so many pairs (Z_b, S_b), rounded once."""
     held: list[Groups] = []
     before, sums = None, np.zeros(())
     for Z, S in parts:
@@ -34,7 +33,6 @@ def add_up(
 
 
 def _folded(kernels: Kernels, panel: Groups, before: Array | None) -> Array:
-    """The panel added to what has been added up so far."""
     if before is None:
         return panel.flat.astype(np.result_type(panel.flat, np.float64), copy=False)
     kernels.add(panel.flat, before)

@@ -32,7 +32,6 @@ class _Pool:
         self.threads: list[Thread] = []
 
     def submit(self, run: Callable[[], object]) -> None:
-        """Have it run some time; who needs it earlier runs it."""
         if not self.launched:
             self.launched = True
             try:
@@ -44,7 +43,6 @@ class _Pool:
             self.queue.put(run)
 
     def _launch(self) -> None:
-        """Start the threads that there can be."""
         try:
             while len(self.threads) < self.wanted:
                 thread = Thread(target=_work, args=(self.queue,), daemon=True)
@@ -56,7 +54,6 @@ class _Pool:
             self.ready.put(None)
 
     def close(self) -> None:
-        """End the threads; may be called again."""
         self.wanted = 0
         if self.launched:
             with suppress(Empty):  # as after an interrupt between `launched` and the launch
@@ -69,7 +66,6 @@ class _Pool:
 
 
 def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
-    """What a thread of a pool does."""
     limit_here()
     while (run := queue.get()) is not None:
         with suppress(BaseException):  # the task keeps its error for whoever wants its part
@@ -84,13 +80,11 @@ class _Pools:
         self._pools: dict[int, _Pool] = {}
 
     def of(self, n_threads: int) -> _Pool:
-        """A pool of so many threads."""
         if n_threads not in self._pools:
             self._pools[n_threads] = _Pool(n_threads)
         return self._pools[n_threads]
 
     def close(self) -> None:
-        """End the threads; may be called again."""
         for pool in self._pools.values():
             pool.close()
 
@@ -106,7 +100,6 @@ class _Fit:
         self.owns, self.over = around is None, False
 
     def end(self) -> None:
-        """Leave everything as it was; may be called again, and late, in whatever context the garbage is collected."""
         self.over = True
         left = fit = _running.get()
         while (
@@ -122,19 +115,16 @@ _running: ContextVar[_Fit | None] = ContextVar("_running", default=None)
 
 
 def given_threads() -> int | None:
-    """The threads that the running fit was given, if it was."""
     fit = _running.get()
     return fit.n_threads if fit else None
 
 
 def default_threads() -> int:
-    """The threads of the running fit; outside of one, the cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return given_threads() or (len(affinity(0)) if affinity else os.cpu_count()) or 1
 
 
 def thread_count(n_threads: Any = None) -> int:
-    """The threads that are asked for, refused unless they are a positive integer; None: those of `default_threads`."""
     count = default_threads() if n_threads is None else n_threads
     if not isinstance(count, Integral) or count < 1:
         raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
@@ -161,7 +151,6 @@ def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterat
 
 
 def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -> Iterator[Part]:
-    """The parts, each made with the threads of a fit; between parts the caller has its own settings back."""
     pools = _Pools()
     try:
         with closing(parts):
@@ -211,7 +200,6 @@ _END = object()
 
 
 def _alone(function: Callable[[Block], Part], block: Block) -> Part:
-    """``function(block)`` in this thread, with one BLAS thread."""
     if limited_here():
         return function(block)
     with one_thread():
@@ -229,11 +217,9 @@ class _Task(Generic[Block, Part]):
         self._thread: dict[str, int] = {}
 
     def _mine(self) -> bool:
-        """Whether it is this thread's, which it is from now on if it was nobody's."""
         return self._thread.setdefault("thread", get_ident()) == get_ident()  # in one step, whatever interrupts
 
     def run(self) -> bool:
-        """Do it, if no other thread has begun; whether it was done now."""
         if self.over or not self._mine():
             return False
         try:
@@ -247,12 +233,10 @@ class _Task(Generic[Block, Part]):
         return True
 
     def wait(self) -> None:
-        """Waits until the task is over."""
         while not self.over:
             self._told.get()
 
     def result(self) -> Part:
-        """The part of a task that is over, once: nobody holds it here afterwards."""
         if self.error is not None:
             try:
                 raise self.error
@@ -261,14 +245,12 @@ class _Task(Generic[Block, Part]):
         return self.part.pop()
 
     def give_up(self) -> None:
-        """Nobody begins it any more, and whoever has begun it ends."""
         if not self._mine():
             self.wait()
 
 
 @contextmanager
 def _borrowed(n_threads: int) -> Iterator[_Pool]:
-    """The pool of the running fit, or one of its own outside of any."""
     fit, pools = _running.get(), _Pools()
     try:
         yield (fit.pools if fit else pools).of(n_threads)

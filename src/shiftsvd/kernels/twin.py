@@ -19,7 +19,6 @@ instruction_set = "SciPy"
 
 
 def take_rows(X: CSR, lo: int, hi: int) -> CSR:
-    """Rows lo to hi of X, sharing its memory; refused where SciPy would follow them out of the arrays."""
     start, stop = int(X.indptr[lo]), int(X.indptr[hi])
     indices = X.indices[start:stop]
     # The arrays belong to the caller, who may have changed them since they were checked.
@@ -35,22 +34,18 @@ def take_rows(X: CSR, lo: int, hi: int) -> CSR:
 
 
 def panel(V: Array, dtype: Any) -> Groups:
-    """V as one group of all columns, in `dtype`, or complex if V is."""
     return _one_group(V.astype(np.result_type(dtype, np.complex64) if np.iscomplexobj(V) else dtype, copy=False))
 
 
 def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
-    """``Y = X[rows] V``."""
     Y[:] = take_rows(X, *rows) @ V.parts[0]
 
 
 def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
-    """``X[rows]^H W``; the panel is conjugated, not the matrix."""
     return _one_group(_adjoint_times(take_rows(X, *rows), panel(W, dtype).parts[0]))
 
 
 def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Groups) -> tuple[Groups, Groups]:
-    """``Z = X[rows]^H Y`` and ``L^H Y`` with ``Y = diag(weights) (X[rows] V - L C)``."""
     X = take_rows(X, *rows)
     Y = X @ V.parts[0]
     shift = L @ C.parts[0]
@@ -61,7 +56,6 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
-    """``X - L R^T`` for dense rows, subtracted in double and rounded once."""
     difference = np.asarray(L @ Rt, np.result_type(dtype, np.float64))
     # In its place: new memory takes several times as long as the sums.
     np.subtract(X, difference, out=difference, dtype=difference.dtype)
@@ -69,18 +63,15 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
 
 
 def inner(B: Array, W: Array) -> Array:
-    """``B^H W`` of two tall panels, in double precision."""
     return np.asarray((B.conj().T @ W).astype(np.result_type(B, W, np.float64), copy=False))
 
 
 def subtract_product(W: Array, B: Array, C: Array) -> None:
-    """``W -= B C`` in place, the product in the precision of B."""
     # Transposed, BLAS does a thin product in less than half of the time.
     W -= (C.T @ B.T).T
 
 
 def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: Range, Y: Array) -> None:
-    """``Y = (sum of parts - L C)[rows]``, added in double, from `before` on, and rounded once."""
     here = slice(*rows)
     flats = [part.parts[0][here] for part in parts]
     first = np.zeros(1) if before is None else parts[0].empty_like(before).parts[0][here]
@@ -88,32 +79,27 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
 
 
 def add(part: Array, total: Array) -> None:
-    """Add a block's product to the sum, in place."""
     total += part
 
 
 def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
-    """The moments of the stored entries of each column."""
     X = take_rows(X, *rows)
     each = None if parts is None else parts.repeat(np.diff(X.indptr), axis=0)
     return grouped_moments(X.data, X.indices, X.shape[1], each)
 
 
 def row_moments(X: CSR, rows: Range, parts: Array | None) -> Found:
-    """The same of the stored entries of each row; the weights belong to the columns."""
     X = take_rows(X, *rows)
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     return grouped_moments(X.data, i, X.shape[0], None if parts is None else parts[X.indices])
 
 
 def column_counts(X: CSR, rows: Range) -> Array:
-    """Stored entries of each column in these rows."""
     return np.bincount(take_rows(X, *rows).indices, minlength=X.shape[1])
 
 
 @unwarned
 def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Array) -> Array:
-    """``sum_i w_i (|x_ij|^2 - 2 Re conj(x_ij) (L R^T)_ij)`` over the stored entries of these rows."""
     X = take_rows(X, *rows)
     i = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
     x = X.data.astype(np.result_type(X.dtype, np.float64), copy=False)
@@ -123,14 +109,12 @@ def column_squares(X: CSR, rows: Range, weights: Array | None, L: Array, R: Arra
 
 
 def outer(X: CSR, rows: Range, weights: Array | None) -> Array:
-    """The lower triangle of ``X[rows]^H diag(weights) X[rows]``."""
     X = take_rows(X, *rows).astype(np.result_type(X.dtype, np.float64))
     Y = X if weights is None else csr_array(X * weights[:, None])
     return np.asarray(np.tril((Y.conj().T @ X).toarray()))
 
 
 def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
-    """(NaN, infinities, least and largest index, whether each row is strictly sorted) of these rows."""
     first, last = X.indptr[rows[0]], X.indptr[rows[1]]
     data, indices = X.data[first:last], X.indices[first:last]
     if not len(indices):
@@ -146,7 +130,6 @@ def inspect(X: CSR, rows: Range) -> tuple[int, int, int, int, bool]:
 
 @unwarned
 def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | None = None) -> Found:
-    """The moments of the entries of each group, with weights by their parts."""
     data = data.astype(np.result_type(data.dtype, np.float64), copy=False)
     each = (None,) if parts is None else parts.T
     stored = np.zeros((n_groups, PARTS))
@@ -164,7 +147,6 @@ def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | No
 
 
 def sum_by(groups: Array, values: Array, n_groups: int) -> Array:
-    """Sum of the values of each group, real or complex."""
     if np.iscomplexobj(values):
         real, imag = (np.bincount(groups, part, n_groups) for part in (values.real, values.imag))
         return np.asarray(real + 1j * imag)
@@ -172,11 +154,9 @@ def sum_by(groups: Array, values: Array, n_groups: int) -> Array:
 
 
 def _adjoint_times(X: CSR, Y: Array) -> Array:
-    """``X^H Y`` by SciPy, which has no conjugate transpose without a copy."""
     return np.asarray((X.T @ Y.conj()).conj() if np.iscomplexobj(X.data) else X.T @ Y)
 
 
 def _one_group(V: Array) -> Groups:
-    """V as a panel of one group."""
     V = np.ascontiguousarray(V)
     return Groups(V.reshape(-1), [V], V.shape[1])

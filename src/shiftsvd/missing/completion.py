@@ -222,7 +222,6 @@ class _First:
 def _held_out(
     gaps: Gaps, k: int, biases: str | None, penalty: Any, tol: float, max_iter: int, rng: np.random.Generator
 ) -> _First:
-    """The fit without the entries that are to judge it, where they are enough; those that choose are others."""
     apart, error = kept_apart(gaps, rng), None
     train = gaps if apart is None else apart[0]
     if isinstance(penalty, str):
@@ -240,7 +239,6 @@ def _held_out(
 
 
 def _check_descent(penalty: Any, max_iter: Any) -> None:
-    """Refuse what cannot be a penalty, or a number of steps."""
     if isinstance(penalty, str):
         number = penalty == "auto"
     else:

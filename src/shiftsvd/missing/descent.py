@@ -29,11 +29,9 @@ class State:
     W: Panel
 
     def low_rank(self) -> LowRank:
-        """``row 1^T + 1 column^T + L R^H``."""
         return LowRank(self.L, self.R).merge(additive(self.row, self.column))
 
     def ahead(self, before: "State", beta: float) -> "State":
-        """This state moved on by beta times its way from `before`."""
         if not beta:
             return self
         L, R = np.hstack([(1 + beta) * self.L, -beta * before.L]), np.hstack([self.R, before.R])
@@ -41,7 +39,6 @@ class State:
         return State(row, self.column + beta * (self.column - before.column), L, R, self.W)
 
     def minus(self, other: "State") -> LowRank:
-        """The difference of the models."""
         L, R = np.hstack([self.L, -other.L]), np.hstack([self.R, other.R])
         return LowRank(L, R).merge(additive(self.row - other.row, self.column - other.column))
 
@@ -49,7 +46,6 @@ class State:
 def descend(
     gaps: Gaps, state: State, k: int, biases: str | None, penalty: float, tol: float, max_iter: int
 ) -> tuple[State, int, bool]:
-    """Steps with momentum until one changes little: ``(state, steps, whether it did)``."""
     before, t = state, 1.0
     for n_iter in range(1, max_iter + 1):
         t, t_before = (1 + np.sqrt(1 + 4 * t * t)) / 2, t
@@ -64,7 +60,6 @@ def descend(
 
 
 def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> State:
-    """Biases, then factors, that are nearest to the observed entries completed by Y."""
     S = Y.low_rank()
     A = gaps.filled(S)
     row, column = Y.row, Y.column
@@ -79,20 +74,17 @@ def _step(gaps: Gaps, Y: State, k: int, biases: str | None, penalty: float) -> S
 
 
 def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
-    """Approximate singular triplets by one step of subspace iteration from right vectors W."""
     Q = orth(A.matmat(W))
     V, S, Wh = np.linalg.svd(A.rmatmat(Q), full_matrices=False)  # A^H Q = V S W^H
     return Q @ Wh.conj().T, S, V
 
 
 def _sums(A: Operator, S: LowRank) -> Vector:
-    """Sums of the rows of ``A - S``: of the residuals at the observed entries."""
     ones = np.ones((A.shape[1], 1))
     return np.asarray(A.matmat(ones) - S.matmat(ones))[:, 0]
 
 
 def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[State, float]:
-    """Biases alone, with directions to go on from; and the largest singular value that they leave."""
     m, n = gaps.shape
     row, column = levels(gaps, biases)
     S = additive(row, column)
@@ -105,7 +97,6 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
 
 
 def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
-    """The biases of rows and of columns that fit the observed entries best, beside nothing else."""
     m, n = gaps.shape
     in_row, in_column = gaps.observed()
     if not in_row.any():
@@ -123,7 +114,6 @@ def levels(gaps: Gaps, biases: str | None) -> tuple[Vector, Vector]:
 
 
 def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> tuple[float, float | None, State]:
-    """The penalty with the least error on entries held out, that error, and the state it leads to."""
     hidden, i, j, x = gaps.hide(rng)
     state, top = start(hidden, k, biases, rng)
     if not len(x):
@@ -143,13 +133,11 @@ def chosen(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> 
 
 
 def additive(row: Vector, column: Vector) -> LowRank:
-    """``row 1^T + 1 column^T``."""
     ones = [np.ones(len(row)), np.ones(len(column))]
     return LowRank(np.column_stack([row, ones[0]]), np.column_stack([ones[1], column.conj()]))
 
 
 def _is_small(change: LowRank, M: LowRank, tol: float) -> bool:
-    """Whether the norm of a change is at most `tol` times that of M."""
     # The difference of large factors: its inner product with itself is right to rounding of that of M, no better.
     if _inner(change, change) > max(tol**2, 1e-12) * _inner(M, M):
         return False
@@ -157,5 +145,4 @@ def _is_small(change: LowRank, M: LowRank, tol: float) -> bool:
 
 
 def _inner(S: LowRank, T: LowRank) -> float:
-    """``<S, T>``, the sum of the products of their entries; real."""
     return float(np.sum((S.L.conj().T @ T.L) * (T.R.conj().T @ S.R).T).real)

@@ -27,14 +27,12 @@ class Account:
     n_iter: int = 1
 
     def told(self, info: Info) -> Info:
-        """An account of a fit with what it read in place of its matrix; nothing converged if that did not."""
         converged = False if self.completed is False else info.converged
         n_missing, r2 = self.n_missing, self.heldout_r2
         return replace(info, converged=converged, n_missing=n_missing, heldout_r2=r2, completed=self.completed)
 
 
 def with_missing(X: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:
-    """X as an operator if missing entries are an error, else as a matrix that may have some."""
     if not isinstance(missing, str) or missing not in MISSING:
         raise ValueError(f'missing must be "error", "mean" or "em", got {missing!r}')
     if missing != "error":
@@ -84,7 +82,6 @@ def completed(
 
 
 def check_unused(missing: str, penalty: Any, max_iter: Any) -> None:
-    """Refuse settings of a completion where there is none."""
     given = {"penalty": penalty} if not isinstance(penalty, str) or penalty != "auto" else {}
     given |= {} if max_iter == MAX_ITER else {"max_iter": max_iter}
     if missing != "em" and given:

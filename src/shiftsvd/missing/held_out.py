@@ -14,7 +14,6 @@ Apart = tuple[Gaps, Vector, Vector, Vector]  # what is fitted; row, column and v
 
 
 def kept_apart(gaps: Gaps, rng: np.random.Generator) -> Apart | None:
-    """The matrix without some of its observed entries, and these; None where they would be too few, and for files."""
     if not isinstance(gaps, HeldGaps):  # each step reads a file as often as the whole fit of a matrix in memory does
         return None
     apart = gaps.hide(rng, SHARE)

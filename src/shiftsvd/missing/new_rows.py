@@ -15,14 +15,12 @@ LEAST, MOST = 1e-9, 1e9
 
 
 def given(X: Any, shift: Any, missing: str, unobserved: bool, resources: Resources) -> Observed:
-    """X as the estimator is to see it."""
     if missing != "error" and not (shift is None or (isinstance(shift, str) and shift == "mean")):
         raise ValueError(f'missing={missing!r} of PCA is for shift="mean" or None, got {shift!r}')
     return with_missing(X, missing, unobserved, resources)
 
 
 def mean_rows(gaps: Gaps, mean: Vector) -> Operator:
-    """Rows whose missing entries equal the mean."""
     return gaps.filled(repeated(mean, gaps.shape[0]))
 
 

@@ -166,7 +166,6 @@ def load_model(path: str | os.PathLike[str], kind: type[Any] | tuple[type[Any], 
 
 
 def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a model file says, as JSON could hold it: kind, settings, fitted numbers, provenance, tensors."""
     path = Path(path)
     with reading(path):
         metadata, tensors = read(path)
@@ -177,7 +176,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tuple[Metadata, Tensors]:
-    """The header and the tensors of a fitted model."""
     said, sizes = parts(model)
     if names is not None:
         if NAMES not in KINDS[said["kind"]].sometimes:
@@ -203,14 +201,12 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
 
 
 def _seed(seed: Any) -> Any:
-    """What is said of a random state."""
     if isinstance(seed, RANDOM):
         return f"not stored: {type(seed).__name__}"
     return seed if isinstance(seed, int | np.integer | str | None) else "in the settings"
 
 
 def _decoded(metadata: Metadata, tensors: Tensors) -> Any:
-    """The model that a header and tensors describe, everything checked."""
     wanted = {"format", "version", "kind", "sha256", *TEXTS}
     if set(metadata) != wanted:
         raise ValueError(f"its header must hold {', '.join(sorted(wanted))}, got {listed(metadata)}")

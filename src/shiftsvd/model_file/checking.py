@@ -19,14 +19,12 @@ POSITIVE = float(np.nextafter(0.0, 1.0))
 
 
 def check_type(name: str, value: Any, hint: Any) -> None:
-    """A value of the annotated type."""
     if not _is(value, hint):
         wanted = getattr(hint, "__name__", None) or str(hint)
         raise ValueError(f"{name} must be {wanted}, got {value!r:.80}")
 
 
 def _is(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; where a number may be real, it may be an integer."""
     origin = get_origin(hint)
     # Since NumPy 2.5 NDArray[...] is a name for a type, and no class.
     if (named := getattr(origin or hint, "__value__", None)) is not None:
@@ -43,20 +41,17 @@ def _is(value: Any, hint: Any) -> bool:
 
 
 def any_text(hint: Any) -> Any:
-    """An annotation with any text in place of names, which whoever has the setting checks."""
     if get_origin(hint) in (Union, UnionType):
         return reduce(or_, map(any_text, get_args(hint)))
     return str if get_origin(hint) is Literal else hint
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Refuses NaN and infinity in an array of numbers."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f" and not np.isfinite(value).all():
         raise ValueError(f"{name} must be finite, got {int((~np.isfinite(value)).sum())} NaN or infinite entries")
 
 
 def _sized(name: str, value: Any, dtype: str | np.dtype[Any], letters: str, sizes: Sizes) -> None:
-    """An array of this type, whose sizes are those of the letters where they are known."""
     there = isinstance(value, np.ndarray) and value.ndim == len(letters)
     for letter, size in zip(letters, value.shape if there else (), strict=False):
         sizes.setdefault(letter, size)
@@ -92,8 +87,6 @@ def numbers(letters: str, dtype: str = "float64", least: float = -math.inf, most
 
 
 def texts(letter: str, fixed: bool = False) -> Check:
-    """A vector of texts, objects of Python or (`fixed`) NumPy's own."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         own = getattr(value, "dtype", np.dtype(object))
         _sized(name, value, own if fixed and own.kind == "U" else "str" if fixed else "object", letter, sizes)
@@ -102,8 +95,6 @@ def texts(letter: str, fixed: bool = False) -> Check:
 
 
 def names(letter: str) -> Check:
-    """A list of texts."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, list) or len(value) != sizes[letter] or not all(isinstance(x, str) for x in value):
             raise ValueError(f"{name} must be a list of {sizes[letter]} texts, got {value!r:.80}")
@@ -112,8 +103,6 @@ def names(letter: str) -> Check:
 
 
 def vectors(letter: str) -> Check:
-    """A list of vectors of numbers or texts: arrays, or indices of pandas."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, list) or sizes.setdefault(letter, len(value)) != len(value):
             raise ValueError(f"{name} must be a list of {sizes.get(letter, 'some')} vectors, got {value!r:.80}")
@@ -124,8 +113,6 @@ def vectors(letter: str) -> Check:
 
 
 def named(inner: Check) -> Check:
-    """An array, or a frame of pandas with names of its rows."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         inner(name, value.to_numpy() if hasattr(value, "to_numpy") else value, sizes)
 
@@ -133,8 +120,6 @@ def named(inner: Check) -> Check:
 
 
 def optional(inner: Check) -> Check:
-    """A check that lets None pass, and gives anything else to the inner one."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if value is not None:
             inner(name, value, sizes)
@@ -143,8 +128,6 @@ def optional(inner: Check) -> Check:
 
 
 def count(letter: str | None = None, least: int = 1) -> Check:
-    """An integer, which may be a size."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             wanted = "a positive integer" if least == 1 else f"an integer of at least {least}"
@@ -156,8 +139,6 @@ def count(letter: str | None = None, least: int = 1) -> Check:
 
 
 def number(least: float = -math.inf, most: float = math.inf) -> Check:
-    """A finite number within these bounds."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, float) or not math.isfinite(value) or not least <= value <= most:
             bounds = "" if least == -math.inf else f" of at least {least:g}"
@@ -168,7 +149,6 @@ def number(least: float = -math.inf, most: float = math.inf) -> Check:
 
 
 def account(name: str, value: Any, sizes: Sizes) -> None:
-    """An `Info` of k components."""
     check_type(name, value, Info)
     for known in (value.residuals, value.value_errors, value.vector_errors):
         if known is not None and known.shape != (max(sizes["k"], 1),):
@@ -182,8 +162,6 @@ def account(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def record(**kinds: Mapping[str, Check]) -> Check:
-    """A frozen value or a model of one of these types, with fields that must be so."""
-
     def check(name: str, value: Any, sizes: Sizes) -> None:
         kind = type(value).__name__
         if kind not in kinds:

@@ -44,7 +44,6 @@ ITEMS = {str: object, bool: np.bool_, int: np.int64, float: np.float64}
 
 
 def code(value: Any, name: str, tensors: Tensors) -> Any:
-    """A value as JSON; arrays go to `tensors`, under names that begin with this one."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, np.bool_ | np.integer):
@@ -72,18 +71,15 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
 
 
 def _frozen_values(value: Any) -> bool:
-    """Whether these are several frozen values, among which there may be names of such."""
     kinds = [type(one).__name__ for one in value] if isinstance(value, tuple | list) else []
     return set(kinds) <= {*VALUES, "str"} and not set(kinds) <= {"str"}
 
 
 def _vectors(value: Any) -> bool:
-    """Whether this is a list of arrays, or of indices of pandas."""
     return isinstance(value, list) and bool(value) and all(getattr(one, "ndim", 0) == 1 for one in value)
 
 
 def _code_array(array: npt.NDArray[Any], name: str, tensors: Tensors, kind: str) -> Any:
-    """An array of numbers, or a vector of texts."""
     if array.ndim == 1 and (array.dtype.kind == "U" or _all_texts(array)):
         texts = [text.encode("utf-8", "surrogatepass") for text in array]
         tensors[f"{name}.utf8"] = np.frombuffer(b"".join(texts), np.uint8)
@@ -100,12 +96,10 @@ def _code_array(array: npt.NDArray[Any], name: str, tensors: Tensors, kind: str)
 
 
 def _all_texts(array: npt.NDArray[Any]) -> bool:
-    """Whether an array of objects holds nothing but texts."""
     return array.dtype.kind == "O" and all(isinstance(text, str) for text in array)
 
 
 def _code_runs(items: Iterable[Any], name: str, tensors: Tensors) -> list[Any]:
-    """The items of a tuple or list as arrays, a new one where their kind changes."""
     runs: list[Any] = []
     for kind, run in groupby(items, lambda item: _kind(item, name)):
         try:
@@ -117,7 +111,6 @@ def _code_runs(items: Iterable[Any], name: str, tensors: Tensors) -> list[Any]:
 
 
 def _kind(item: Any, name: str) -> type[Any]:
-    """What an item is by Python's types."""
     item = item.item() if isinstance(item, np.generic) else item
     for kind in ITEMS:
         if isinstance(item, kind):
@@ -126,7 +119,6 @@ def _kind(item: Any, name: str) -> type[Any]:
 
 
 def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
-    """A frame of numbers whose columns have no names, or an index."""
     array = np.asarray(value)
     if array.ndim == 2:
         rows = _code_pandas(value.index, f"{name}.rows", tensors)
@@ -137,7 +129,6 @@ def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
 
 
 def text_array(names: Iterable[Any]) -> npt.NDArray[Any]:
-    """Names as scikit-learn keeps them."""
     known = list(names)
     strange = [name for name in known if not isinstance(name, str)]
     if strange:
@@ -151,7 +142,6 @@ def text_array(names: Iterable[Any]) -> npt.NDArray[Any]:
 
 
 def decode(coded: Any, left: Tensors) -> Any:
-    """The value that was coded as JSON; its tensors are taken out of `left`."""
     if coded is None or isinstance(coded, bool | int | float | str):
         return coded
     match coded:
@@ -186,14 +176,12 @@ def decode(coded: Any, left: Tensors) -> Any:
 
 
 def _taken(name: str, left: Tensors) -> npt.NDArray[Any]:
-    """A tensor, which nothing else may refer to."""
     if name not in left:
         raise ValueError(f"the tensor {name!r:.80} is missing, or is referred to twice")
     return left.pop(name)
 
 
 def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
-    """Texts from their bytes and where each ends."""
     utf8, ends = _taken(f"{name}.utf8", left), _taken(f"{name}.ends", left)
     if (utf8.dtype, utf8.ndim, ends.dtype, ends.ndim) != (np.dtype(np.uint8), 1, np.dtype(np.int64), 1):
         raise ValueError("names must be bytes (uint8) and their ends (int64), each a vector")
@@ -205,7 +193,6 @@ def _texts(name: str, left: Tensors) -> npt.NDArray[Any]:
 
 
 def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
-    """An array of one dimension."""
     array = decode(coded, left)
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         raise ValueError(f"its header is damaged: {coded!r:.80} is no vector")
@@ -213,12 +200,10 @@ def _vector(coded: Any, left: Tensors) -> npt.NDArray[Any]:
 
 
 def _items(runs: list[Any], left: Tensors) -> list[Any]:
-    """The items of a tuple or list."""
     return [item for run in runs for item in _vector(run, left).tolist()]
 
 
 def _pandas() -> Any:
-    """The module, which only models of frames need."""
     try:
         return import_module("pandas")
     except ModuleNotFoundError:
@@ -226,7 +211,6 @@ def _pandas() -> Any:
 
 
 def _frozen(name: str, values: dict[str, Any]) -> Any:
-    """A solver, a sketch, a shift, or an account of a solver."""
     if name not in VALUES:
         raise ValueError(f"{name!r:.80} is none of the types that a model file may name: {', '.join(VALUES)}")
     cls = _type(name)
@@ -241,7 +225,6 @@ def _frozen(name: str, values: dict[str, Any]) -> Any:
 
 
 def _name_in_numpy(function: np.ufunc, name: str) -> str:
-    """What NumPy calls a function."""
     own = str(getattr(function, "__name__", ""))
     if getattr(np, own, None) is not function:
         raise ValueError(f"{name} cannot be stored: {function} is none of NumPy's own")
@@ -249,7 +232,6 @@ def _name_in_numpy(function: np.ufunc, name: str) -> str:
 
 
 def _ufunc(name: str) -> np.ufunc:
-    """A function of NumPy that takes entries one by one."""
     found = getattr(np, name, None)
     if not isinstance(found, np.ufunc) or (found.nin, found.nout) != (1, 1):
         raise ValueError(f"{name!r:.80} is no function of NumPy of one number")
@@ -257,13 +239,11 @@ def _ufunc(name: str) -> np.ufunc:
 
 
 def _type(name: str) -> type[Any]:
-    """The class of that name, one of those in `VALUES`."""
     found: type[Any] = getattr(import_module(VALUES[name]), name)
     return found
 
 
 def _fields(cls: type[Any]) -> tuple[str, ...]:
-    """What a frozen value is made with."""
     if issubclass(cls, tuple):
         return cls._fields  # type: ignore[attr-defined, no-any-return]
     return tuple(field.name for field in dataclasses.fields(cls) if field.init)

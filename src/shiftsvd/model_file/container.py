@@ -28,7 +28,6 @@ _DTYPES = {"BOOL": "?", "F16": "<f2", "F32": "<f4", "F64": "<f8"} | {
 
 
 def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None:
-    """The file under another name first, safe on the disk, then under its own."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -49,7 +48,6 @@ def write(path: Path, metadata: Metadata, tensors: Tensors, force: bool) -> None
 
 
 def _sort_header(part: Path) -> None:
-    """Have the texts of the header in one order: safetensors writes them in that of its hashes, new in each process."""
     with part.open("rb+") as file:
         size = int.from_bytes(file.read(8), "little")
         written = file.read(size)
@@ -60,7 +58,6 @@ def _sort_header(part: Path) -> None:
 
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
-    """Return the texts and the tensors of a file; none of it is mapped, so nothing that happens to it can crash us."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
     with path.open("rb") as file:
@@ -86,7 +83,6 @@ class _Placed(NamedTuple):
     end: int
 
     def read(self, file: IO[bytes]) -> npt.NDArray[Any]:
-        """Read the tensor into memory of its own."""
         file.seek(self.begin)
         values = np.fromfile(file, self.dtype, prod(self.shape))
         _check_length(self.begin + values.nbytes, self.end)  # the file may have been truncated meanwhile
@@ -94,7 +90,6 @@ class _Placed(NamedTuple):
 
 
 def _header(file: IO[bytes]) -> dict[str, Any]:
-    """Return the header that a file begins with; refuse long ones, and names that appear twice."""
     there = os.fstat(file.fileno()).st_size
     size = int.from_bytes(file.read(8), "little")
     if size > MAX_HEADER:
@@ -107,12 +102,10 @@ def _header(file: IO[bytes]) -> dict[str, Any]:
 
 
 def _are_texts(metadata: Any) -> bool:
-    """Whether metadata are texts under names."""
     return isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
 
 
 def _placed(name: str, tensor: Any, start: int) -> _Placed:
-    """Return where a tensor is, from what the header says of it; its type, shape and place must fit each other."""
     try:
         dtype, shape, (begin, end) = np.dtype(_DTYPES[tensor["dtype"]]), tensor["shape"], tensor["data_offsets"]
         whole = all(type(count) is int and count >= 0 for count in (*shape, begin, end))
@@ -124,7 +117,6 @@ def _placed(name: str, tensor: Any, start: int) -> _Placed:
 
 
 def _check_length(there: int, least: int) -> None:
-    """Refuse a file that ends too early, as one does that was not copied or downloaded to its end."""
     if there == 0:
         raise ValueError("it is empty")
     if there < least:
@@ -134,7 +126,6 @@ def _check_length(there: int, least: int) -> None:
 
 
 def _check_version(metadata: Metadata) -> None:
-    """Refuse files of others, and of versions to come."""
     if metadata.get("format") != FORMAT:
         raise ValueError(f"it is no model file: its format is {metadata.get('format')!r:.80}, not {FORMAT!r}")
     if metadata.get("version") != VERSION:
@@ -145,7 +136,6 @@ def _check_version(metadata: Metadata) -> None:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """A JSON object, with no name twice and no number that is none."""
     found = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     if not isinstance(found, dict):
         raise ValueError(f"its header is damaged: an object is wanted, got {text!r:.80}")
@@ -153,7 +143,6 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON whose names differ."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("its header is damaged: a name appears twice")
@@ -161,12 +150,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    """NaN and Infinity, which are not JSON."""
     raise ValueError(f"its header is damaged: {name} is not a number")
 
 
 def digest(metadata: Metadata, tensors: Tensors) -> str:
-    """A checksum of all texts, and of the name, type, shape and bytes of all tensors."""
     summed = sha256()
     for name in sorted(set(metadata) - {"sha256"}):
         summed.update(f"{name}={metadata[name]}\n".encode())
@@ -178,11 +165,9 @@ def digest(metadata: Metadata, tensors: Tensors) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Some names for a message."""
     ordered = sorted(names)
     return ", ".join(f"{name!r:.80}" for name in ordered[:5]) + (" ..." if len(ordered) > 5 else "")
 
 
 def own_version() -> str:
-    """The version of this package, which a model file carries."""
     return version("shiftsvd")

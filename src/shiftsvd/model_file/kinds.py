@@ -39,12 +39,10 @@ Values = dict[str, Any]
 
 
 def _attributes(model: Any, names: list[str]) -> Values:
-    """Attributes of a model by their names."""
     return {name: getattr(model, name) for name in names}
 
 
 def _estimator(cls: type[Any], settings: Values, fitted: Values) -> Any:
-    """An estimator that is given these attributes."""
     model = cls(**settings)
     vars(model).update(fitted)
     return model
@@ -82,26 +80,22 @@ class Kind:
 
 
 def kind_class(name: str) -> type[Any]:
-    """The class of a kind."""
     found: type[Any] = getattr(import_module(KINDS[name].module), name)
     return found
 
 
 def _learned_as_asked(settings: Values, fitted: Values) -> None:
-    """What was learned is what the setting `preprocess` asks for."""
     asked, learned = as_transforms(settings.get("preprocess")), fitted.get("preprocess_", ())
     if tuple(each.how for each in learned) != asked:
         raise ValueError(f"preprocess_ must be learned as preprocess={settings.get('preprocess')!r:.80} asks for")
 
 
 def loadings(name: str, value: Any, sizes: Sizes) -> None:
-    """Components of n columns, which are the i features unless transformations leave some out."""
     numbers("kn", "data")(name, value, sizes)
     sizes["i"] = sizes["n"]
 
 
 def transformations(name: str, value: Any, sizes: Sizes) -> None:
-    """What transformations have learned of i features, of which n columns are left."""
     if not isinstance(value, tuple) or not value or not all(isinstance(each, Fitted) for each in value):
         raise ValueError(f"{name} must be what some transformations have learned, got {value!r:.80}")
     left = sizes["i"] = len(value[0].columns) if any(each.selects for each in value) else sizes["n"]
@@ -116,7 +110,6 @@ def transformations(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def _shift_as_set(settings: Values, fitted: Values) -> None:
-    """PCA: what was learned is what the settings ask for, and there is a way to treat missing entries."""
     _learned_as_asked(settings, fitted)
     missing, unobserved = settings.get("missing", "error"), settings.get("unobserved", False)
     if missing not in MISSING or (unobserved and missing == "error"):
@@ -128,7 +121,6 @@ def _shift_as_set(settings: Values, fitted: Values) -> None:
 
 
 def _columns(name: str, value: Any, sizes: Sizes) -> None:
-    """Named columns, as many as a regression on them has coefficients of each feature."""
     record(Design={})(name, value, sizes)
     alike = len(value.names) == len(value.sizes) and all(isinstance(x, str) for x in (*value.names, *value.levels))
     if not alike or any(type(size) is not int or size < 0 for size in value.sizes):
@@ -138,20 +130,17 @@ def _columns(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:
-    """Labels of g groups."""
     if len(value) != sizes["g"] or len(set(value)) < len(value):
         raise ValueError(f"{name} must be {sizes['g']} labels that differ, got {len(value)}")
 
 
 def _categories_as_columns(settings: Values, fitted: Values) -> None:
-    """MultipleCorrespondenceAnalysis: every column has categories that differ, in all one for each indicator."""
     n_known, n_columns = [len(set(known.tolist())) for known in fitted["categories_"]], len(fitted["column_masses_"])
     if not sum(n_known) == sum(map(len, fitted["categories_"])) == n_columns or not all(n_known):
         raise ValueError(f"categories_ must be {n_columns} that differ, some of each column, got {n_known!r:.80}")
 
 
 def _points_as_metric(settings: Values, fitted: Values) -> None:
-    """PCoA: the points are kept where there is a metric."""
     points = fitted.get("_points")
     if (points is None) != (settings.get("metric", "precomputed") == "precomputed"):
         raise ValueError(f"points are for a metric, got metric={settings.get('metric')!r} and _points={points!r:.80}")
@@ -161,7 +150,6 @@ def _points_as_metric(settings: Values, fitted: Values) -> None:
 
 
 def _used_as_frequent(settings: Values, fitted: Values) -> None:
-    """GenotypePCA: the variants that are used have both alleles."""
     p = fitted["frequencies"][fitted["used"]]
     if np.any((p <= 0) | (p >= 1)):
         raise ValueError("frequencies of the variants that are used must be between 0 and 1")
@@ -171,13 +159,11 @@ def _used_as_frequent(settings: Values, fitted: Values) -> None:
 
 
 def _words_taken(model: Any, names: list[str]) -> Values:
-    """LSA: the terms and their weights instead of the vectorizer."""
     weights = model.vectorizer_.idf_ if model.use_idf else None
     return {"terms_": model.terms_, "idf_": weights, "svd_": model.svd_}
 
 
 def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
-    """LSA: the vectorizer from its terms and weights."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     model, svd, terms = cls(**settings), fitted["svd_"], fitted["terms_"]
@@ -201,7 +187,6 @@ def _words_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
 
 
 def _batches_made(cls: type[Any], settings: Values, fitted: Values) -> Any:
-    """PCA: older files of `partial_fit` tell nothing of the rounding of squares, which is bounded here."""
     info, S = fitted["info_"], fitted["singular_values_"]
     if info.solver.startswith("Streaming(ell="):
         scale = 1.0 if fitted["scale_"] is None else fitted["scale_"]
@@ -252,7 +237,6 @@ LEARNED: Final = record(
 
 
 def choices(name: str, value: Any, sizes: Sizes) -> None:
-    """What was said of a table: names and marks that are texts."""
     record(Choices={})(name, value, sizes)
     if not all(isinstance(each, str) for each in (*value.named, *sum(map(tuple, value.one_hot.values()), ()))):
         raise ValueError(f"{name} must name columns and classes by texts, got {value!r:.80}")

@@ -36,7 +36,6 @@ LOOSE = {
 
 
 def parts(model: Any) -> tuple[Values, Sizes]:
-    """Kind, settings and fitted attributes of a model, those of a model within it too; and its sizes."""
     name = type(model).__name__
     if name not in KINDS or type(model) is not kind_class(name):
         raise ValueError(f"a model file holds one of {', '.join(KINDS)}, got {name}")
@@ -50,12 +49,10 @@ def parts(model: Any) -> tuple[Values, Sizes]:
 
 
 def _timeless(value: Any) -> Any:
-    """A fitted attribute without what no two runs have alike: the same fit is to give the same bytes."""
     return replace(value, seconds=None, peak_bytes=None) if isinstance(value, Info) else value
 
 
 def _settings(model: Any, attribute: str) -> Values:
-    """Settings of an estimator that is fitted; none of other models."""
     if not hasattr(model, "get_params"):
         return {}
     from sklearn.utils.validation import check_is_fitted
@@ -68,7 +65,6 @@ def _settings(model: Any, attribute: str) -> Values:
 
 
 def restored(kind: str, settings: Values, fitted: Values) -> Any:
-    """The model that has these parts."""
     if kind not in KINDS:
         raise ValueError(f"it holds a {kind!r:.80}, which must be one of: {', '.join(KINDS)}")
     fitted = {
@@ -86,7 +82,6 @@ def restored(kind: str, settings: Values, fitted: Values) -> Any:
 
 
 def _check_settings(cls: type[Any], settings: Values) -> None:
-    """Settings are parameters of the class, of the types that it takes."""
     known = signature(cls).parameters if hasattr(cls, "get_params") else {}
     if unknown := set(settings) - set(known):
         raise ValueError(f"{cls.__name__} has no setting {listed(unknown)}; a newer shiftsvd may have: update it")
@@ -99,7 +94,6 @@ def _check_settings(cls: type[Any], settings: Values) -> None:
 
 
 def _check_fitted(kind: Kind, fitted: Values) -> Sizes:
-    """What was fitted is complete, finite, and agrees with itself; which sizes it has."""
     if missing := set(kind.fitted) - set(fitted):
         raise ValueError(f"the fitted {listed(missing)} is missing")
     checks = {**kind.fitted, **kind.sometimes}

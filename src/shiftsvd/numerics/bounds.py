@@ -147,7 +147,6 @@ def level(theta: Vector, E: Panel, below: float, k: int) -> float:
 
 
 def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
-    """Whether at most k eigenvalues lie above mu, where nothing orthogonal to the basis exceeds `below`."""
     seen = int(np.count_nonzero(theta >= mu))
     if not mu > below or seen > k:
         return False
@@ -164,7 +163,6 @@ def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
 
 
 def _definite(M: Panel) -> bool:
-    """Whether a Hermitian matrix is positive definite."""
     try:
         np.linalg.cholesky(M)
     except np.linalg.LinAlgError:
@@ -189,7 +187,6 @@ def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vec
 
 
 def rounding_bounds(values: Vector, columns: Vector | float, squares: Vector | float) -> Vector:
-    """Bound the errors of singular values of C, of which `columns` is the error of C and `squares` that of C^T C."""
     least = np.sqrt(np.maximum(values**2 - squares, 0))
     most = np.maximum(values + least, np.sqrt(squares))
     return np.asarray(columns + squares / np.where(most > 0, most, 1))

@@ -7,7 +7,6 @@ from shiftsvd.numerics.panels import Panel, unmasked
 
 
 def scaled(scale: Vector | None, V: Panel) -> Panel:
-    """``diag(scale) V`` for a panel or a vector."""
     if scale is None:
         return V
     product: Panel = scale[:, None] * V if V.ndim == 2 else scale * V
@@ -15,7 +14,6 @@ def scaled(scale: Vector | None, V: Panel) -> Panel:
 
 
 def unscaled(scale: Vector | None, F: Panel) -> Panel | None:
-    """``diag(scale)^-1 F``; None where a scale of 0 meets a row that is not."""
     if scale is None:
         return F
     zero = scale == 0
@@ -23,12 +21,10 @@ def unscaled(scale: Vector | None, F: Panel) -> Panel | None:
 
 
 def conj(scale: Vector | None) -> Vector | None:
-    """The conjugate of a scale."""
     return scale if scale is None or scale.dtype.kind != "c" else np.conj(scale)
 
 
 def power(scale: Vector | None, weights: Vector | None = None) -> Vector | None:
-    """``|scale|^2 weights``, where a missing one is all ones."""
     if scale is None:
         return weights
     squares = np.abs(scale) ** 2
@@ -36,7 +32,6 @@ def power(scale: Vector | None, weights: Vector | None = None) -> Vector | None:
 
 
 def read_only(scale: Vector | None) -> Vector | None:
-    """A view that nobody can write to: what is made of it, such as a copy on a device, may be kept."""
     if scale is None:
         return None
     view: Vector = unmasked("scales", scale).view()

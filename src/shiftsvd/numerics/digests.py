@@ -13,7 +13,6 @@ _PIECE = 2**24  # bytes of an array in another order that are copied at once
 
 
 def told(value: Any) -> str:
-    """Tells a value from others by all that it holds: arrays by their bytes, functions by their names and code."""
     digest = blake2b(digest_size=16)
     for part in _parts(value):
         digest.update(part)
@@ -22,7 +21,6 @@ def told(value: Any) -> str:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """What a value holds, one buffer after the other; what has a length of its own says it."""
     if isinstance(value, np.ndarray):
         yield f"{value.dtype.str} {value.shape}".encode()
         yield from _bytes_of(value)
@@ -47,27 +45,23 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _code(code: CodeType) -> Iterator[bytes]:
-    """What a function does, and the functions inside it; names tell ``np.sqrt(x)`` from ``np.log1p(x)``."""
     yield f"{code.co_qualname} {code.co_names}".encode() + code.co_code
     for const in code.co_consts:
         yield from _code(const) if isinstance(const, CodeType) else [repr(const).encode()]
 
 
 def _seen_by(function: FunctionType) -> list[Any]:
-    """What a function computes with besides its arguments: defaults, and what it sees around it."""
     around = [cell.cell_contents for cell in function.__closure__ or ()]
     at_top = [function.__globals__.get(name) for name in function.__code__.co_names]
     return [*around, *at_top, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
 def _plain(value: Any) -> Any:
-    """A value that a function sees; of other functions and modules, which may see it too, the names."""
     numbers = (np.ndarray, np.generic, bool, int, float, complex, str, bytes, tuple, list, dict)
     return value if value is None or isinstance(value, numbers) else getattr(value, "__name__", type(value).__name__)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> Iterator[Any]:
-    """The numbers of an array row after row; nothing is copied where they lie so."""
     if array.size and array.flags.c_contiguous:
         yield array.reshape(-1).view(np.uint8)
     elif array.size:

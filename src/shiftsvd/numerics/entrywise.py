@@ -17,8 +17,7 @@ AT_ONCE = 2**14
 class Entry(Protocol):
     """``f(x, r, c)``: a number for each entry, from the entries and the quantities of their rows and columns."""
 
-    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any:
-        """The numbers, or for sums a tuple of them for the rows and one for the columns."""
+    def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,16 +40,13 @@ class Sides:
 
     @property
     def H(self) -> Self:
-        """The same function of entries for the transposed matrix, with rows and columns exchanged."""
         f = self.f.f if isinstance(self.f, Swapped) else Swapped(self.f)
         return replace(self, f=f, R=self.C, C=self.R)
 
     def rows(self, lo: int, hi: int) -> Self:
-        """This function of entries for a range of rows."""
         return replace(self, R=self.R[lo:hi])
 
     def of(self, x: Vector, i: Vector, j: Vector) -> Any:
-        """The function of entries x at (i, j)."""
         return self.f(x, _taken(self.R, i), _taken(self.C, j))
 
 
@@ -67,7 +63,6 @@ class Values(Sides):
 
     @property
     def H(self) -> Self:
-        """The same choice of entries for the transposed matrix, with rows and columns exchanged."""
         return replace(super().H, lines="rows" if self.lines == "columns" else "columns")
 
 
@@ -75,7 +70,6 @@ Table = tuple[Vector, Vector, Vector]  # lines, their values in ascending order,
 
 
 def table_of(lines: Vector, values: Vector, counts: Vector) -> Table:
-    """The distinct values of each line, with their counts added up; zeros are left out."""
     there = values != 0
     lines, values, counts = lines[there], values[there], counts[there]
     order = np.lexsort((values, lines))
@@ -101,11 +95,9 @@ class Change(Sides):
 
     @property
     def H(self) -> Self:
-        """The same change of entries for the transposed matrix, with rows and columns exchanged."""
         return replace(super().H, more=self.more and self.more[::-1])
 
     def values(self, x: Vector, i: Vector, j: Vector) -> Vector:
-        """What becomes of entries x at (i, j), a part of them at a time."""
         out = np.empty(len(x), self.dtype)
         R, C = np.ascontiguousarray(self.R.T), np.ascontiguousarray(self.C.T)
         for lo in range(0, len(x), AT_ONCE):
@@ -115,7 +107,6 @@ class Change(Sides):
         return _finite(out)
 
     def block(self, X: Panel) -> Panel:
-        """A dense block with its entries changed, its zeros as well."""
         m, n = X.shape
         out = np.empty(X.shape, self.dtype)
         step, j = max(1, AT_ONCE // max(n, 1)), np.arange(n)
@@ -127,7 +118,6 @@ class Change(Sides):
         return _finite(out)
 
     def n_more(self) -> int:
-        """How many places have a product above 1, from the sorted quantities."""
         if self.more is None:
             return 0
         own, shared = self.R[:, self.more[0]], np.sort(self.C[:, self.more[1]])
@@ -136,7 +126,6 @@ class Change(Sides):
 
     @property
     def told(self) -> str:
-        """Tells this change from others, in few letters: for the journal."""
         return told((self.f, str(self.dtype), self.more, self.R, self.C))
 
 
@@ -147,13 +136,11 @@ class Swapped:
     f: Entry
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any:
-        """The function, with what it gives for rows and columns the other way round."""
         found = self.f(x, c, r)
         return found[::-1] if isinstance(found, tuple) else found
 
 
 def _finite(changed: Panel) -> Panel:
-    """Changed entries, if they are numbers."""
     if not np.isfinite(changed).all():
         n_bad = int((~np.isfinite(changed)).sum())
         raise ValueError(
@@ -163,5 +150,4 @@ def _finite(changed: Panel) -> Panel:
 
 
 def _taken(Q: Panel, at: Vector) -> Quantities:
-    """The quantities of lines, one vector for each."""
     return tuple(column.take(at) for column in Q.T)

@@ -42,26 +42,21 @@ class Grouped:
 
     @property
     def H(self) -> "Grouped":
-        """The same request for the transposed matrix, with rows and columns exchanged."""
         return replace(self, across=not self.across)
 
     @property
     def lines(self) -> tuple[Vector, ...]:
-        """What belongs to the lines that a matrix is cut by: its rows, or where it is the transpose its columns."""
         return (self.C,) if self.across else (self.codes, self.R)
 
     def with_lines(self, *lines: Vector) -> "Grouped":
-        """This request, for other lines: with these groups and numbers in place of its own."""
         if self.across:
             return replace(self, C=lines[0])
         return replace(self, codes=lines[0], R=lines[1])
 
     def part(self, lo: int, hi: int) -> "Grouped":
-        """This request, for a range of its lines."""
         return self.with_lines(*(of_lines[lo:hi] for of_lines in self.lines))
 
     def of(self, x: Vector, i: Vector, j: Vector) -> Parts:
-        """Sums and moments of entries x at (i, j)."""
         if self.across:
             i, j = j, i
         place = j.astype(np.int64, copy=False) * self.n_groups + self.codes.take(i)
@@ -73,21 +68,18 @@ class Grouped:
         return of_rows, _moments(place, values, n * groups).reshape(-1, n, groups)
 
     def joined(self, a: Parts, b: Parts) -> Parts:
-        """What is known of two parts of the lines, one after the other."""
         if self.across:
             return a[0] + b[0], np.concatenate([a[1], b[1]], axis=1)
         return np.concatenate([a[0], b[0]]), merged(a[1], b[1])
 
 
 def _moments(place: Vector, values: tuple[Vector, ...], size: int) -> Panel:
-    """Counts, then means and sums of squares about them, of values at these places; shape (1 + 2 q, size)."""
     each = [observed(grouped_moments(y, place, size)) for y in values]
     counts = np.bincount(place, minlength=size).astype(np.float64)
     return np.array([counts, *(row for one in each for row in (one.mean, one.M2))])
 
 
 def merged(a: Panel, b: Panel) -> Panel:
-    """The moments of the entries of both."""
     each = [Moments(a[0], a[q], a[q + 1]).merge(Moments(b[0], b[q], b[q + 1])) for q in range(1, len(a), 2)]
     return np.array([a[0] + b[0], *(row for one in each for row in (one.mean, one.M2))])
 
@@ -103,7 +95,6 @@ def with_zeros(moments: Panel, sizes: Vector) -> Panel:
 
 
 def all_groups(moments: Panel) -> Panel:
-    """The moments of the rows of all groups, shape (1 + 2 q, n)."""
     whole = moments[:, :, 0]
     for group in range(1, moments.shape[2]):
         whole = merged(whole, moments[:, :, group])
@@ -111,5 +102,4 @@ def all_groups(moments: Panel) -> Panel:
 
 
 def group_sizes(codes: Any, n_groups: int) -> Vector:
-    """How many rows are in each group."""
     return np.bincount(codes, minlength=n_groups).astype(np.float64)

@@ -123,31 +123,26 @@ def weight_parts(weights: Vector) -> Panel:
 
 
 def of_stored(parts: Panel | None, m: int, found: Found) -> Moments:
-    """Moments of sparse columns of m rows, from what kernels have `found` of their entries: what is absent is zero."""
     total = m if parts is None else parts.sum(axis=0).sum()
     return replace(beside_zeros(observed(found), left_over(parts, m, found[0])), count=float(total))
 
 
 def observed(found: Found) -> Moments:
-    """Moments of the stored entries of each column alone."""
     stored, mean, correction, squares = found
     mean, low = _rounded(mean, correction)
     return Moments(stored.sum(axis=1), mean, squares, low)
 
 
 def _rounded(x: Vector, more: Vector) -> tuple[Vector, Vector]:
-    """``x + more``, and what that lacks."""
     both = x + more
     return both, more - (both - x)
 
 
 def beside_zeros(moments: Moments, weight: Vector | float) -> Moments:
-    """Moments of columns with zeros of so much weight beside the entries of each."""
     return moments.merge(Moments(weight, np.zeros_like(moments.mean), np.zeros(len(moments.mean))))
 
 
 def left_over(parts: Panel | None, m: int, taken: Panel) -> Vector:
-    """What is left of the weights of m rows where those of some are `taken`, shape (n, 3), added up by parts."""
     if parts is None:
         return np.asarray(m - taken[:, 0])
     left = (parts.sum(axis=0) - taken).sum(axis=1)
@@ -158,7 +153,6 @@ def left_over(parts: Panel | None, m: int, taken: Panel) -> Vector:
 
 @unwarned
 def of_block(block: Vector, weights: Vector | None = None) -> Moments:
-    """Moments of the columns of one dense block of shape (rows, n), with one weight for each row; in double."""
     (m, n), dtype = block.shape, np.result_type(block.dtype, np.float64)
     w = np.ones(m) if weights is None else weights
     total = float(w.sum())
@@ -177,7 +171,6 @@ def of_block(block: Vector, weights: Vector | None = None) -> Moments:
 
 @unwarned
 def of_observed(block: Vector, weights: Vector | None = None) -> Moments:
-    """The same of a block in which NaN is a missing entry: each column has a count of its own."""
     w = np.ones(len(block)) if weights is None else weights
     seen = ~np.isnan(block)
     count = w @ seen
@@ -188,7 +181,6 @@ def of_observed(block: Vector, weights: Vector | None = None) -> Moments:
 
 
 def _corrected(count: float | Vector, mean: Vector, off_mean: Vector, squares: Vector) -> Moments:
-    """The moments from sums of deviations: these tell by how much the mean was rounded."""
     # A constant column has variance 0, not rounding.
     correction = off_mean / np.where(np.asarray(count) > 0, count, 1)
     mean, low = _rounded(mean, correction)
@@ -196,5 +188,4 @@ def _corrected(count: float | Vector, mean: Vector, off_mean: Vector, squares: V
 
 
 def _square(x: Vector) -> Vector:
-    """``|x|^2`` of each entry, real for complex ones too."""
     return np.asarray(x.real**2 + x.imag**2 if np.iscomplexobj(x) else x * x)

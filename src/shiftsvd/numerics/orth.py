@@ -30,26 +30,22 @@ def orth(Y: Panel) -> Panel:
 
 
 def _or_householder(Y: Panel) -> Panel:
-    """CholeskyQR done twice; past its reach, the slow way that always works."""
     Q = _cholesky_steps(Y, 2)
     return qr(Y)[0] if Q is None else Q
 
 
 @by_place
 def qr(Y: Panel) -> tuple[Panel, Panel]:
-    """The economic QR factorization ``Y = Q R`` by Householder reflections (LAPACK's geqrf and orgqr)."""
     Q, R = linalg.qr(Y, mode="economic", check_finite=False)
     return Q, R
 
 
 @by_place
 def lu(Y: Panel) -> Panel:
-    """The permuted unit lower factor of Y: well conditioned, not orthonormal; 2 to 7 times cheaper than QR."""
     return np.asarray(linalg.lu(Y, permute_l=True, check_finite=False)[0])
 
 
 def well_conditioned(Y: Panel) -> Panel:
-    """Columns that span those of Y, fit to be multiplied again: one Cholesky step, else LU."""
     Q = _cholesky_steps(Y, 1)
     return lu(Y) if Q is None else Q
 
@@ -85,14 +81,12 @@ def _cholesky_steps(Y: Panel, steps: int, overwrite: bool = False) -> Panel | No
 
 @by_place
 def inner(B: Panel, W: Panel) -> Panel:
-    """``B^H W`` in double precision, the parts of the blocks of rows added in their order."""
     parts = ordered(lambda rows: best.inner(B[rows], W[rows]), _blocks(W), default_threads())
     return np.asarray(reduce(np.add, parts))
 
 
 @by_place
 def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
-    """``W -= B C``, block by block, the product in the precision of B."""
     C = C.astype(np.result_type(B, np.float32 if C.dtype.kind == "f" else np.complex64), copy=False)
     for _ in ordered(lambda rows: best.subtract_product(W[rows], B[rows], C), _blocks(W), default_threads()):
         pass
@@ -100,7 +94,6 @@ def subtract_product(W: Panel, B: Panel, C: Panel) -> None:
 
 @by_place
 def times(B: Panel, Z: Panel) -> Panel:
-    """``B Z``, in the precision of B."""
     out = np.zeros((B.shape[0], Z.shape[1]), B.dtype)
     subtract_product(out, B, -Z)
     return out
@@ -108,7 +101,6 @@ def times(B: Panel, Z: Panel) -> Panel:
 
 @by_place
 def solved(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
-    """``Y diag(1 / lengths) C^-H`` for a lower triangle C, block by block; with `overwrite`, Y may hold it."""
     out = _result(Y, C, overwrite)
 
     def part_of(rows: slice) -> Panel:
@@ -124,7 +116,6 @@ def solved(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
 
 @by_place
 def times_inverse(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel:
-    """What `solved` gives by the inverse triangle, formed: for a C so well conditioned that this loses nothing."""
     inverse, out = inverted(C, lengths), _result(Y, C, overwrite)
 
     def multiply(rows: slice) -> None:
@@ -136,18 +127,15 @@ def times_inverse(Y: Panel, C: Panel, lengths: Vector, overwrite: bool) -> Panel
 
 
 def inverted(C: Panel, lengths: Vector) -> Panel:
-    """``diag(1 / lengths) C^-H`` for a lower triangle C."""
     return linalg.solve_triangular(C, np.eye(len(C)), lower=True, check_finite=False).conj().T / lengths[:, None]
 
 
 def _result(Y: Panel, C: Panel, overwrite: bool) -> Panel:
-    """Where the rows of Y times a small matrix C may be put: Y itself, if that is allowed and holds them."""
     dtype = np.result_type(Y, C)
     return Y if overwrite and Y.dtype == dtype else np.empty(Y.shape, dtype)
 
 
 def _blocks(Y: Panel) -> list[slice]:
-    """Row ranges that depend on the size of the panel alone."""
     return [slice(lo, lo + ROWS) for lo in range(0, len(Y), ROWS)]
 
 
@@ -162,27 +150,22 @@ NORMALIZERS: dict[str, Callable[[Panel], Panel]] = {
 
 @by_place
 def triangle(Y: Panel) -> Panel:
-    """R of the QR of a tall panel, block by block: Q, which nobody asked for, is not made."""
     return stacked(ordered(lambda rows: r_factor(Y[rows]), _blocks(Y), default_threads()))
 
 
 def stacked(triangles: Iterable[Panel]) -> Panel:
-    """R of the QR of a panel from those of its parts, in their order."""
     return reduce(folded, triangles)
 
 
 def folded(R: Panel, S: Panel) -> Panel:
-    """R of the QR of both, one upon the other."""
     return r_factor(np.vstack([R, S]))
 
 
 def r_factor(Y: Panel) -> Panel:
-    """R of the QR of one block."""
     return np.asarray(np.linalg.qr(Y, mode="r"))
 
 
 def phases(Vh: Panel) -> Vector:
-    """The unit numbers that make the largest entry of each row of Vh real and positive when divided out."""
     step = max(1, ROWS // max(Vh.shape[1], 1))  # rows at a time, so that long ones are not copied
     parts = [_largest(Vh[lo : lo + step]) for lo in range(0, len(Vh), step)]
     largest = np.concatenate(parts) if parts else np.ones(0, Vh.dtype)
@@ -193,7 +176,6 @@ def phases(Vh: Panel) -> Vector:
 
 
 def _largest(rows: Panel) -> Vector:
-    """The entry of largest size of each row."""
     return np.asarray(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])
 
 

@@ -12,15 +12,12 @@ AT_ONCE = 256  # rows of a square matrix that are copied at a time
 class Mixer(Protocol):
     """A structured test matrix of shape (n, ell): it mixes the columns of a block without being formed."""
 
-    def mix(self, block: Panel) -> Panel:
-        """``block @ Omega``, of shape (rows, ell)."""
+    def mix(self, block: Panel) -> Panel: ...
 
-    def to_array(self) -> Panel:
-        """Omega itself, of shape (n, ell)."""
+    def to_array(self) -> Panel: ...
 
 
 def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
-    """Values as they are; raise ValueError for masked entries: as an array they would lose the mask and count."""
     parts = values if isinstance(values, list | tuple) else (values,)
     masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
@@ -29,29 +26,24 @@ def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
 
 
 def panel_dtype(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """float64, or complex128 for complex data: what solvers compute in, whatever the data are stored as."""
     # Products of float32 panels square their rounding into sigma^2 (65 % error at sigma_1/sigma_k = 1e4).
     return np.dtype(np.complex128 if np.dtype(dtype).kind == "c" else np.float64)
 
 
 def field_of(dtype: np.dtype[Any], *parts: npt.NDArray[Any]) -> np.dtype[Any]:
-    """`dtype`, made complex if any of `parts` is; its precision stays."""
     return np.result_type(dtype, np.complex64) if any(np.iscomplexobj(p) for p in parts) else dtype
 
 
 def apart(V: Panel) -> Panel:
-    """The real and imaginary columns of a complex panel, side by side, for real kernels."""
     V = np.ascontiguousarray(V, np.complex128)
     return V.view(np.float64)
 
 
 def joined(V: Panel) -> Panel:
-    """The complex panel of such columns."""
     return np.ascontiguousarray(V).view(np.complex128)
 
 
 def mirror(G: Panel) -> None:
-    """Fill the upper triangle of a Hermitian matrix from the lower one, a few rows at a time."""
     for lo in range(0, len(G), AT_ONCE):
         hi = lo + AT_ONCE
         square = np.tril(G[lo:hi, lo:hi])

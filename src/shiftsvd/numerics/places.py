@@ -29,7 +29,6 @@ BY_PLACE: set[str] = set()  # the names of the functions that a panel elsewhere 
 
 
 def by_place(on_host: Function) -> Function:
-    """A function of panels that does this for arrays; the first one, if it lies elsewhere, does it by its method."""
     name = on_host.__name__
     BY_PLACE.add(name)
 
@@ -42,61 +41,51 @@ def by_place(on_host: Function) -> Function:
 
 @by_place
 def room(V: Panel, columns: int, dtype: np.dtype[Any]) -> Panel:
-    """An empty panel of so many columns, each contiguous, as long as V and beside it."""
     return np.empty((len(V), columns), dtype, order="F")
 
 
 @by_place
 def sent(V: Panel, x: Panel) -> Panel:
-    """A panel x of the host, where V lies."""
     return x
 
 
 @by_place
 def on_host(V: Panel) -> Panel:
-    """The panel in NumPy's memory."""
     return V
 
 
 @by_place
 def beside(V: Panel, W: Panel) -> Panel:
-    """The columns of V and those of W."""
     return np.hstack([V, W])
 
 
 @by_place
 def put(B: Panel, at: int, Q: Panel) -> None:
-    """Q as columns of B from `at` on."""
     for lo in range(0, len(Q), TRANSPOSED):
         B[lo : lo + TRANSPOSED, at : at + Q.shape[1]] = Q[lo : lo + TRANSPOSED]
 
 
 @by_place
 def in_dtype(W: Panel, dtype: np.dtype[Any]) -> Panel:
-    """The panel in some precision; itself where it has that."""
     return np.asarray(W, dtype)
 
 
 @by_place
 def to_spare(product: Panel, given: Panel) -> bool:
-    """Whether a product may be written to: an operator may return what it was given, or what is read-only."""
     return bool(product.flags.writeable) and not np.may_share_memory(product, given)
 
 
 @by_place
 def largest(W: Panel) -> float:
-    """The largest size of an entry; NaN where there is one."""
     return float(np.max(np.abs(W)))
 
 
 @by_place
 def norms(W: Panel) -> Vector:
-    """Norms of the columns."""
     return np.asarray(np.linalg.norm(W, axis=0))
 
 
 @by_place
 def lengths(W: Panel) -> Vector:
-    """Norms of the columns by sums in double precision: squares of single ones would leave its range."""
     W = W.astype(np.result_type(W, np.float64), copy=False)
     return np.asarray(np.sqrt(np.einsum("ij,ij->j", W.conj(), W).real))

@@ -18,23 +18,19 @@ LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 
 def two_to(exponents: Any) -> Any:
-    """``2^e``, as far as there is such a number."""
     return np.ldexp(1.0, np.clip(exponents, LEAST, MOST))
 
 
 def exponents_of(x: Any) -> Vector:
-    """Integers e with ``2^(e-1) <= |x| < 2^e``; `NOTHING` for zeros."""
     size = np.abs(x)
     return np.where(size > 0, np.frexp(size)[1].astype(np.int64), NOTHING)
 
 
 def plus(e: Any, f: Any) -> Vector:
-    """Exponents of products: `NOTHING` where one of both is 0."""
     return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
 
 
 def check_size(what: str, size: float, largest: float = LARGEST) -> None:
-    """Refuse data of a size that is beyond `largest`, or below its inverse; zeros are of any size."""
     if size != 0 and not 1 / largest < size < largest:
         raise ValueError(
             f"{what} must be between {1 / largest:.1e} and {largest:.1e} in size, since squares of their squares leave "
@@ -43,18 +39,15 @@ def check_size(what: str, size: float, largest: float = LARGEST) -> None:
 
 
 def largest_of(x: Any) -> float:
-    """The largest absolute value of an array, or of the stored entries of a sparse matrix."""
     entries = x.data if hasattr(x, "nnz") else x
     return max(float(np.max(entries, initial=0)), -float(np.min(entries, initial=0)))
 
 
 def length(x: Vector) -> float:
-    """The Euclidean norm of a vector whose squares may leave the range of numbers."""
     return float(np.hypot.reduce(x, initial=0.0))
 
 
 def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
-    """(x 2^-e, e), so that no number is left that is far from 1; zeros stay zeros."""
     if x is None:
         return None, 0
     e = np.where(x == 0, 0, exponents_of(x))
@@ -70,7 +63,6 @@ class Times:
 
     @property
     def T(self) -> "Times":
-        """The transpose, a view."""
         return Times(self.X.T, self.cols, self.rows)
 
     def __getitem__(self, lines: slice) -> Any:
@@ -79,18 +71,15 @@ class Times:
 
 
 def part_of(e: Vector | int, lines: slice) -> Vector | int:
-    """The exponents of some lines."""
     return e if np.ndim(e) == 0 else e[lines]  # type: ignore[index]
 
 
 def times(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
-    """``diag(2^rows) X diag(2^cols)`` of a dense block, in double precision."""
     out = X * two_to(cols) if np.any(cols) else X
     return out * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else out
 
 
 def times_sparse(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
-    """``diag(2^rows) X diag(2^cols)`` of a CSR in double precision; its index arrays are shared."""
     e = cols if np.ndim(cols) == 0 else cols[X.indices]  # type: ignore[index]
     data = X.data * two_to(e)
     if np.any(rows):

@@ -36,7 +36,6 @@ def varimax(L: Panel, kaiser: bool, max_iter: int) -> Turned:
 
 
 def _turn_pair(B: Panel, T: Panel, i: int, j: int) -> float:
-    """Turn two columns of B and T in their plane to where their criterion is largest; the size of the angle."""
     x, y = B[:, i], B[:, j]
     u, v = x * x - y * y, 2 * x * y
     a, b = u.sum(), v.sum()
@@ -65,12 +64,10 @@ def promax(L: Panel, power: float, kaiser: bool, max_iter: int) -> Turned:
 
 
 def varimax_criterion(L: Panel, kaiser: bool = True) -> float:
-    """The sum over the columns of the variance of their squared loadings; `kaiser`: of rows of length one."""
     return float(np.var(_counting(L, kaiser) ** 2, axis=0).sum())
 
 
 def _counting(L: Panel, kaiser: bool) -> Panel:
-    """The rows that count, with `kaiser` over their lengths so that they count alike; those of nothing do not."""
     lengths: Vector = np.linalg.norm(L, axis=1, keepdims=True)
     there = lengths[:, 0] > NOTHING * lengths.max()
     return np.asarray(L[there] / lengths[there] if kaiser else L[there])

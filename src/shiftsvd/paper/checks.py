@@ -52,7 +52,6 @@ class Check:
 
     @property
     def verdict(self) -> str:
-        """Ok, FAILED or not judged."""
         return {True: "ok", False: "FAILED", None: "not judged"}[self.passed]
 
 
@@ -65,14 +64,12 @@ class Setting:
 
 
 def judge(runs: Runs, setting: Setting) -> list[Check]:
-    """All checks of the experiments that were run, in the order of the paper."""
     functions = (_figure_a, _figure_b, _figures_c_d, _figures_e_f, _digits, _faces)
     checks = [check for function in functions for check in function(runs)] + list(_words(runs, setting.normalise))
     return [replace(check, passed=_verdict(check, setting.seeds)) for check in checks]
 
 
 def _verdict(check: Check, seeds: int) -> bool | None:
-    """Whether the claim holds; None where it cannot be judged."""
     if check.passed is None or (check.statistical and seeds < SEEDS_TO_JUDGE):
         return None
     return bool(check.passed)  # comparisons of NumPy numbers give its own kind of bool, which is not False
@@ -87,13 +84,11 @@ def _near(name: str, value: float, mean: float, off: float) -> Check:
 
 
 def _at_most(name: str, values: Mapping[Any, float], most: float, unit: str = "") -> Check:
-    """The largest of some named values."""
     worst = max(values, key=lambda key: values[key])
     return Check(name, f"at most {most:g}{unit}", f"{values[worst]:.3g}{unit} at {worst}", values[worst] <= most)
 
 
 def _share(name: str, values: Mapping[Any, float], least: float, what: str) -> Check:
-    """The smallest of some named shares of the runs."""
     worst = min(values, key=lambda key: values[key])
     return Check(name, f"{what} in >= {least:.0%} of runs", f"{values[worst]:.0%} at {worst}", values[worst] >= least)
 
@@ -104,12 +99,10 @@ def _rises(name: str, values: list[float]) -> Check:
 
 
 def _always(check: Check) -> Check:
-    """A claim that holds for every seed, so that a few seeds judge it."""
     return replace(check, statistical=False)
 
 
 def _z(value: float, ours: Vector) -> float:
-    """How many standard deviations of a single run a published value lies from our mean."""
     return float((value - ours.mean()) / ours.std(ddof=1))
 
 
@@ -245,7 +238,6 @@ def _words(runs: Runs, normalise: str) -> Iterator[Check]:
 
 
 def _for_target(check: Check, normalise: str) -> Check:
-    """The bound is known for p(context | target) only: with the printed normalisation the MSE falls."""
     if normalise == "target":
         return check
     return replace(check, measured=f"{check.measured} (the bound is for --normalise target)", passed=None)

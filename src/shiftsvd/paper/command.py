@@ -18,7 +18,6 @@ PICTURED: Final = ("digits", "faces")
 
 
 def run(settings: dict[str, Any], out: Path, json_file: Path | None, force: bool) -> bool:
-    """Reproduce, write, print; whether no check failed."""
     options = Options(**settings)
     extra = [] if json_file is None else [json_file]
     refuse([out / name for name in _names(options)] + extra, force)
@@ -32,14 +31,12 @@ def run(settings: dict[str, Any], out: Path, json_file: Path | None, force: bool
 
 
 def _names(options: Options) -> list[str]:
-    """The names of the files that these options will write."""
     figures = [name for name in options.only if name in PICTURED]
     figures += ["random-data"] * bool(set(PANELS) & set(options.only))
     return ["paper.html", "results.json"] + [f"{name}.{kind}" for name in figures for kind in FORMATS]
 
 
 def _files(report: Report, out: Path) -> dict[Path, bytes]:
-    """Every output, complete in memory before the first is written."""
     figures = all_figures(report.runs, report.pictures)
     text = json.dumps(document(report), indent=1, allow_nan=False, ensure_ascii=False)
     files = {"paper.html": page(report, figures), "results.json": text.encode(), **figures}
@@ -47,7 +44,6 @@ def _files(report: Report, out: Path) -> dict[Path, bytes]:
 
 
 def _say(report: Report, out: Path) -> None:
-    """The data, every check with its measured value, and where the page is."""
     for name, source in report.sources.items():
         click.echo(f"{name}: {source}")
     for note in report.notes:

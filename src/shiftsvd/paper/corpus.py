@@ -41,7 +41,6 @@ class WordCounts:
     n_types: int
 
     def matrix(self, n: int, normalise: Normalise = "target") -> Any:
-        """The n most frequent targets as rows: n(w_j, w_i) divided by n(w_i), or by n(w_j) as the paper prints."""
         pairs = self.pairs[:n].astype(np.float64)
         if normalise == "target":
             return csr_array(diags_array(1.0 / self.totals[:n]) @ pairs)
@@ -49,7 +48,6 @@ class WordCounts:
 
 
 def gensim_sample() -> Path | None:
-    """The piece of Wikipedia that the gensim wheel carries; found without importing gensim."""
     spec = find_spec("gensim")
     homes = [] if spec is None else spec.submodule_search_locations or []
     files = [Path(home) / "test" / "test_data" / GENSIM_SAMPLE for home in homes]
@@ -57,7 +55,6 @@ def gensim_sample() -> Path | None:
 
 
 def lines(path: Path) -> list[str]:
-    """The lines of a text, which are paragraphs where it is an article, in lower case and without markup."""
     with path.open("rb") as raw:
         return "".join(_texts(path, raw)).split("\n")
 
@@ -102,7 +99,6 @@ def count_words(path: Path, m: int = 1000, n: int = 300_000, *, scratch: Path, l
 
 
 def _spill(path: Path, spill: Path, listen: Listener) -> dict[str, int]:
-    """Read the text once and write the ids of its words to a file."""
     ids: dict[str, int] = defaultdict(count(LINE_END + 1).__next__, {"\n": LINE_END})  # in order of appearance
     size = path.stat().st_size
     with path.open("rb") as raw, spill.open("wb") as out:
@@ -113,7 +109,6 @@ def _spill(path: Path, spill: Path, listen: Listener) -> dict[str, int]:
 
 
 def _texts(path: Path, raw: IO[bytes]) -> Iterator[str]:
-    """The text in lower case, piece by piece, without markup where it is MediaWiki XML."""
     lines = offset = 0
     clean = None
     for piece in _pieces(path, raw):
@@ -131,7 +126,6 @@ def _texts(path: Path, raw: IO[bytes]) -> Iterator[str]:
 
 
 def _pieces(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """The bytes in pieces that end at a line end or a space, so that no word and no character is cut."""
     rest = b""
     for block in _blocks(path, raw):
         cut = max(block.rfind(b"\n"), block.rfind(b" ")) + 1
@@ -145,7 +139,6 @@ def _pieces(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(path: Path, raw: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a file, decompressed by what its first bytes say."""
     kind = packing(path)
     stream: Any = gzip.GzipFile(fileobj=raw) if kind == "gzip" else bz2.BZ2File(raw) if kind == "bzip2" else raw
     try:
@@ -172,14 +165,12 @@ _MARKUP: Final = (
 
 
 def _plain(text: str) -> str:
-    """MediaWiki XML without most of its markup: what is left over are a few stray words."""
     for pattern, instead in _MARKUP:
         text = pattern.sub(instead, text)
     return html.unescape(text)
 
 
 def _stream(spill: Path) -> Iterator[npt.NDArray[np.int32]]:
-    """The spilled ids, block by block; each block begins with the last id of the one before."""
     last = np.array([LINE_END], np.int32)
     with spill.open("rb") as ids:
         while len(block := np.fromfile(ids, np.int32, CHUNK)):
@@ -188,7 +179,6 @@ def _stream(spill: Path) -> Iterator[npt.NDArray[np.int32]]:
 
 
 def _totals(spill: Path, n_types: int) -> npt.NDArray[np.int64]:
-    """How often each id was spilled."""
     totals = np.zeros(n_types, np.int64)
     for block in _stream(spill):
         totals += np.bincount(block[1:], minlength=n_types)
@@ -196,7 +186,6 @@ def _totals(spill: Path, n_types: int) -> npt.NDArray[np.int64]:
 
 
 def _pairs(spill: Path, rank: npt.NDArray[np.int64], m: int, n: int) -> Any:
-    """The n x m counts of (target, the context just before it)."""
     total: Any = csr_array((n, m), dtype=np.int64)
     for block in _stream(spill):
         ranks = rank[block]

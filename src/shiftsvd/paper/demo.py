@@ -47,7 +47,6 @@ def demo(out: Path, force: bool) -> None:
 
 
 def digits(scratch: Path) -> bytes:
-    """The digits row of Table 1, published beside measured; returns the picture of the reconstructions."""
     X = images.digits()
     np.save(scratch / "digits.npy", X.pixels)
     data = Dataset("digits", ALL, scratch / "digits.npy", len(X.pixels), 10)
@@ -78,7 +77,6 @@ class Race(NamedTuple):
 
 
 def words(scratch: Path) -> bytes:
-    """PCA of the words in paragraphs, beside scikit-learn's; returns a map of the words of two components."""
     sample = gensim_sample()
     if sample is None:
         raise DataError("the text sample is missing; install shiftsvd[paper]")
@@ -106,13 +104,11 @@ def words(scratch: Path) -> bytes:
 
 
 def raced(file: Path, who: Literal["shiftsvd", "scikit-learn"]) -> Race:
-    """A fit in a process of its own, so that its memory is its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(race, file, who).result()
 
 
 def race(file: Path, who: Literal["shiftsvd", "scikit-learn"]) -> Race:
-    """The second fit of a process, after one of a small part, which imports what a fit needs."""
     X = csr_array(load_npz(file))
     if who == "shiftsvd":
         pca: Any = ss.PCA(COMPONENTS, random_state=0)
@@ -125,12 +121,10 @@ def race(file: Path, who: Literal["shiftsvd", "scikit-learn"]) -> Race:
 
 
 def _megabytes(size: int | None) -> str:
-    """A number of megabytes, or a dash where the system does not tell."""
     return "-" if size is None else f"{size / 1e6:,.0f}"
 
 
 def _map_of_words(words: npt.NDArray[np.str_], axes_: npt.NDArray[np.float64]) -> bytes:
-    """The words that make up the first two components, by their loadings."""
     figure = Figure(figsize=(8, 6), layout="constrained")
     axes = figure.add_subplot()
     chosen = np.unique(np.argsort(-np.abs(axes_[:2]), axis=1)[:, :30])

@@ -45,7 +45,6 @@ FORMATS: Final = ("svg", "png")
 
 
 def six_panels(runs: Runs) -> Figure:
-    """Figures (a) to (f), those that were run, two in a row."""
     present = [name for name in PANELS if any(place[0] == name for place in runs)]
     lines = (len(present) + 1) // 2
     figure = Figure(figsize=(9, 2.8 * lines), layout="constrained")
@@ -63,13 +62,11 @@ def six_panels(runs: Runs) -> Figure:
 
 
 def _series(runs: Runs, name: str) -> list[str]:
-    """The series of one panel that are drawn, in the order in which they were measured."""
     found = dict.fromkeys(series for experiment, series, _ in runs if experiment == name)
     return [series for series in found if series in COLOURS]
 
 
 def _curves(axes: Any, runs: Runs, name: str) -> None:
-    """Lines with their bands; crosses are the paper's."""
     for series in _series(runs, name):
         xs = sorted(int(x) for experiment, s, x in runs if (experiment, s) == (name, series))
         values = np.array([runs[name, series, x] for x in xs])
@@ -97,7 +94,6 @@ def _curves(axes: Any, runs: Runs, name: str) -> None:
 
 
 def _bars(axes: Any, runs: Runs, name: str) -> None:
-    """One group of bars a distribution, on the paper's logarithmic axis; diamonds are the paper's."""
     series = _series(runs, name)
     width = 0.8 / len(series)
     for number, one in enumerate(series):
@@ -116,7 +112,6 @@ def _bars(axes: Any, runs: Runs, name: str) -> None:
 
 
 def reconstructions(picture: Picture) -> Figure:
-    """Originals on top, S-RSVD in the middle, RSVD at the bottom; the errors above each image."""
     count = len(picture.rows[0])
     figure = Figure(figsize=(0.9 * count, 3.4), layout="constrained")
     for row, (name, images) in enumerate(zip(("original", SHIFTED, PLAIN), picture.rows, strict=True)):
@@ -134,7 +129,6 @@ def reconstructions(picture: Picture) -> Figure:
 
 
 def rendered(figure: Figure, kind: str) -> bytes:
-    """The figure as a file: the same figure gives the same bytes."""
     out = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "shiftsvd"}):
         figure.savefig(out, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
@@ -142,7 +136,6 @@ def rendered(figure: Figure, kind: str) -> bytes:
 
 
 def all_figures(runs: Runs, pictures: list[Picture]) -> dict[str, bytes]:
-    """File names and contents, each figure as SVG and PNG."""
     figures = {picture.experiment: reconstructions(picture) for picture in pictures}
     if any(place[0] in PANELS for place in runs):
         figures["random-data"] = six_panels(runs)

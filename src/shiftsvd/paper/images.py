@@ -34,7 +34,6 @@ class Images:
 
 
 def digits() -> Images:
-    """The 1797 handwritten digits of 8 x 8 that scikit-learn carries."""
     from sklearn.datasets import load_digits
 
     return Images(load_digits().data, 8, "scikit-learn, load_digits()")
@@ -74,7 +73,6 @@ def read_tree(folder: Path, scratch: Path, listen: Listener = silent) -> Images:
 
 
 def _grey(file: Path) -> Pixels:
-    """One image as 250 x 250 grey bytes, in one row."""
     from PIL import Image
 
     try:
@@ -86,7 +84,6 @@ def _grey(file: Path) -> Pixels:
 
 
 def read_npz(path: Path) -> Images:
-    """The array `images` of an NPZ file, N x pixels or N x height x width, as bytes."""
     try:
         # Opened here: np.load leaves the file open when it is no archive after all.
         with path.open("rb") as file:
@@ -106,13 +103,11 @@ def read_npz(path: Path) -> Images:
 
 
 def _square_height(pixels: int) -> int:
-    """The height of a square image, or 1 where the pixels are no square."""
     height = round(pixels**0.5)
     return height if height**2 == pixels else 1
 
 
 def packaged_faces(scratch: Path, download: bool, listen: Listener = silent) -> Images:
-    """Labeled Faces in the Wild: scikit-learn's copy, else the 100 crops that scikit-image carries."""
     folder = _sklearn_lfw(download, listen)
     if folder is not None:
         return read_tree(folder, scratch, listen)
@@ -124,7 +119,6 @@ def packaged_faces(scratch: Path, download: bool, listen: Listener = silent) -> 
 
 
 def _sklearn_lfw(download: bool, listen: Listener) -> Path | None:
-    """The folder of scikit-learn's copy of LFW; fetched if asked for and there is a network."""
     # Not get_data_home(): it would make the folder.
     home = Path(os.environ.get("SCIKIT_LEARN_DATA", "~/scikit_learn_data")).expanduser() / "lfw_home"
     folders = (home / "lfw", home / "lfw_funneled")  # the paper's are not funneled
@@ -135,7 +129,6 @@ def _sklearn_lfw(download: bool, listen: Listener) -> Path | None:
 
 
 def _fetch() -> None:
-    """Let scikit-learn fetch LFW; a network that fails leaves things as they are."""
     from sklearn.datasets import fetch_lfw_people
 
     timeout = socket.getdefaulttimeout()
@@ -150,7 +143,6 @@ def _fetch() -> None:
 
 
 def _online() -> bool:
-    """Whether the host of the images answers within three seconds."""
     try:
         socket.create_connection(LFW_HOST, timeout=3).close()
     except OSError:

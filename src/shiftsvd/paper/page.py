@@ -18,7 +18,6 @@ TITLES: Final = {name: f"Figure {panel[:3]}: {panel[4:]}" for name, panel in PAN
 
 
 def page(report: Report, figures: dict[str, bytes]) -> bytes:
-    """The page; figures go into it as SVG."""
     environment = Environment(loader=PackageLoader("shiftsvd.paper", "."), autoescape=True, trim_blocks=True)
     environment.filters["number"] = number
     measured = rows(report)
@@ -38,7 +37,6 @@ def page(report: Report, figures: dict[str, bytes]) -> bytes:
 
 
 def columns(measured: list[Row]) -> dict[str, dict[str, Row]]:
-    """Table 1 as the paper sets it: its columns, and in each the rows by name."""
     names = {("words", x): f"n = {x}" for _, x in TABLE if x != ALL} | {(e, x): e for e, x in TABLE if x == ALL}
     found: dict[str, dict[str, Row]] = {names[column]: {} for column in TABLE}
     for row in measured:
@@ -48,7 +46,6 @@ def columns(measured: list[Row]) -> dict[str, dict[str, Row]]:
 
 
 def number(value: Any) -> str:
-    """Five digits, or a dash."""
     return "–" if value is None else f"{value:.5g}"
 
 

@@ -138,13 +138,11 @@ ERRATA: Final = tuple(" ".join(item.split()) for item in _ERRATA.split("\n- ")[1
 
 
 def published() -> list[Published]:
-    """All printed numbers, those of the figures first."""
     points = [Published((*curve, x), value) for curve, line in CURVES.items() for x, value in line.items()]
     return points + [cell for column in TABLE for cell in _column(*column)]
 
 
 def _column(experiment: str, x: int | str) -> list[Published]:
-    """The six cells of one column of Table 1."""
     shifted, plain, win_rate = TABLE[experiment, x]
     unit = HALF_UNITS[experiment]
     rows = {

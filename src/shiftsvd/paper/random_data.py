@@ -47,11 +47,9 @@ class Point:
     seed: int
 
     def rng(self, k: int = 0) -> np.random.Generator:
-        """The generator of the data (k = 0) or of Omega for rank k; the same for every method."""
         return np.random.default_rng([self.seed, crc32(f"{self.figure} {self.distribution} {self.x}".encode()), k])
 
     def data(self) -> Panel:
-        """n samples as rows: the paper's X is the transpose."""
         return DRAWS[self.distribution](self.rng(), (self.n, M)).astype(np.float64)
 
 
@@ -65,12 +63,10 @@ class Method:
 
 
 def as_printed(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
-    """MSE of Algorithm 1 with K = 2k; without a shift it is the plain RSVD."""
     return mse(A, ss.ShiftedRandomizedSVD(n_iter=q)(A, k, rng).Vh)
 
 
 def by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
-    """`as_printed` by ``Q <- qr(C Q)`` with C = A^H A: the same subspace, without touching the samples."""
     K = min(2 * k, M)
     C = _gram(A)
     Q = _powers(C, ss.ShiftedRandomizedSVD(n_oversamples=0)(A, K, rng).Vh.T, q)
@@ -78,7 +74,6 @@ def by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> f
 
 
 def exact_by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator) -> float:
-    """`exact_sample` by the recurrence: the span of A C^q Omega, in the coordinates of C^q Omega."""
     C = _gram(A)
     Q = _powers(C, np.linalg.qr(ss.sketch.Gaussian().draw(M, min(2 * k, M), rng))[0], q)
     CQ = C @ Q
@@ -86,19 +81,16 @@ def exact_by_recurrence(A: ss.Operator, k: int, q: int, rng: np.random.Generator
 
 
 def _powers(C: Panel, Q: Panel, q: int) -> Panel:
-    """An orthonormal basis of ``C^q Q``."""
     for _ in range(q):
         Q, _ = np.linalg.qr(C @ Q)
     return Q
 
 
 def _tail(C: Panel, squares: Panel, k: int, n: int) -> float:
-    """What the k largest of `squares` leave of the trace, per sample."""
     return float((np.trace(C) - np.sort(squares)[-k:].sum()) / n)
 
 
 def by_svd(A: ss.Operator) -> ByRank:
-    """The smallest possible MSE of every rank in the grid."""
     squares = _squares(A)
     return {k: float(squares[k:].sum() / A.shape[0]) for k in GRID}
 
@@ -106,18 +98,15 @@ def by_svd(A: ss.Operator) -> ByRank:
 # The matrices of one point are asked for at every rank: the last two operators are enough.
 @lru_cache(maxsize=2)
 def _squares(A: ss.Operator) -> Panel:
-    """The squared singular values of A."""
     return np.asarray(ss.Exact()(A, M).S ** 2)
 
 
 @lru_cache(maxsize=2)
 def _gram(A: ss.Operator) -> Panel:
-    """``A^H A``, of shape (M, M)."""
     return A.gram(np.eye(M))
 
 
 def by_rank(method: Method, point: Point, everywhere: bool = False) -> ByRank:
-    """The MSE of a method at every rank; from K = m on the sample is the whole space, and one SVD says it."""
     errors = by_svd(method.A)
     for k in GRID:
         if everywhere or 2 * k < M:
@@ -126,12 +115,10 @@ def by_rank(method: Method, point: Point, everywhere: bool = False) -> ByRank:
 
 
 def measure(point: Point) -> Values:
-    """All series of one point of one figure."""
     return FIGURES[point.figure](point)
 
 
 def _methods(point: Point) -> tuple[Method, Method, Method]:
-    """S-RSVD as printed, S-RSVD with the exact sample, RSVD: same data, same Omega for the first and last."""
     A = ss.as_operator(point.data(), n_threads=1)
     Abar = ss.centered(A)
     long = point.q >= SHORTCUT_FROM
@@ -140,7 +127,6 @@ def _methods(point: Point) -> tuple[Method, Method, Method]:
 
 
 def figure_a(point: Point) -> Values:
-    """MSE against the number of components, on one data set."""
     methods = _methods(point)
     curves = {method.name: by_rank(method, point, everywhere=True) for method in methods}
     curves[SVD], curves[SVD_PLAIN] = by_svd(methods[0].A), by_svd(methods[2].A)
@@ -148,7 +134,6 @@ def figure_a(point: Point) -> Values:
 
 
 def figures_b_c(point: Point) -> Values:
-    """MSE-SUM against the sample size, and against the distribution."""
     methods = _methods(point)
     sums = {method.name: sum(by_rank(method, point).values()) for method in methods}
     sums[SVD] = sum(by_svd(methods[0].A).values())
@@ -156,7 +141,6 @@ def figures_b_c(point: Point) -> Values:
 
 
 def figure_d(point: Point) -> Values:
-    """Implicit against explicit centring, with the same Omega."""
     X = point.data()
     implicit = ss.centered(ss.as_operator(X, n_threads=1))
     explicit = ss.as_operator(X - X.mean(axis=0), n_threads=1)
@@ -172,7 +156,6 @@ def figure_d(point: Point) -> Values:
 
 
 def figures_e_f(point: Point) -> Values:
-    """MSE-SUM against q, and its difference S-RSVD minus RSVD."""
     values = figures_b_c(point)
     sums = {series: value for (_, series, _), value in values.items()}
     difference: Values = {("fig-f", point.distribution, point.x): sums[SHIFTED] - sums[PLAIN]}
@@ -182,7 +165,6 @@ def figures_e_f(point: Point) -> Values:
 
 
 def shortcut_gap(distribution: str, q: int) -> Values:
-    """The largest relative difference between the recurrence and the printed loop, over methods and ranks."""
     point = Point(SHORTCUT, q, distribution, 1000, q, 0)
     A = ss.as_operator(point.data(), n_threads=1)
     Abar = ss.centered(A)
@@ -210,7 +192,6 @@ FIGURES: Final[dict[str, Callable[[Point], Values]]] = {
 
 
 def points(figure: str, seed: int, quick: bool = False) -> list[Point]:
-    """The points of one figure for one seed; `quick` leaves out the large samples and the large q."""
     sizes = SIZES[:3] if quick else SIZES
     powers = (0, 1, 2, 5, 20) if quick else POWERS
     others = [name for name in DRAWS if name != "Uniform"]

@@ -31,7 +31,6 @@ class Row:
 
 
 def rows(report: Report) -> list[Row]:
-    """Every place that was measured, in the order of the paper; ours alone where it printed nothing."""
     printed = {number.place: number for number in published()}
     known = [place for place in printed if place in report.runs]
     extra = [place for place in report.runs if place not in printed and place[0] != SHORTCUT]
@@ -39,7 +38,6 @@ def rows(report: Report) -> list[Row]:
 
 
 def _row(place: Place, values: npt.NDArray[np.float64], number: Published | None) -> Row:
-    """Mean, sd and range; a printed number is inside if some number that rounds to it is."""
     mean, least, most = float(values.mean()), float(values.min()), float(values.max())
     sd = float(values.std(ddof=1)) if len(values) > 1 else None
     if number is None:
@@ -50,7 +48,6 @@ def _row(place: Place, values: npt.NDArray[np.float64], number: Published | None
 
 
 def document(report: Report) -> dict[str, Any]:
-    """The content of results.json."""
     options = report.options
     return {
         "settings": {

@@ -81,7 +81,6 @@ def reproduce(options: Options, scratch: Path, listen: Listener = silent) -> Rep
 
 
 def prepare(options: Options, scratch: Path, listen: Listener = silent) -> Inputs:
-    """Read the images and the corpus that the chosen experiments need."""
     inputs = Inputs()
     if "digits" in options.only:
         _add_images(inputs, "digits", images.digits(), scratch)
@@ -93,7 +92,6 @@ def prepare(options: Options, scratch: Path, listen: Listener = silent) -> Input
 
 
 def _faces(options: Options, scratch: Path, listen: Listener) -> images.Images:
-    """The faces that were named, or those of a package."""
     if options.lfw is not None:
         return images.read_tree(options.lfw, scratch, listen)
     if options.faces is not None:
@@ -102,7 +100,6 @@ def _faces(options: Options, scratch: Path, listen: Listener) -> images.Images:
 
 
 def _add_images(inputs: Inputs, experiment: str, faces: images.Images, scratch: Path) -> None:
-    """Images as a dataset; those read from a folder are in a file already."""
     path = scratch / f"{experiment}.npy"
     if not path.exists():
         np.save(path, faces.pixels)
@@ -120,7 +117,6 @@ def _add_images(inputs: Inputs, experiment: str, faces: images.Images, scratch: 
 
 
 def _add_words(inputs: Inputs, options: Options, scratch: Path, listen: Listener) -> None:
-    """The co-occurrence matrices of a text, for every size that it has words for."""
     path = options.corpus or gensim_sample()
     if path is None:
         raise DataError("no text for the words: give --corpus FILE, or install gensim, which carries a sample")
@@ -138,7 +134,6 @@ def _add_words(inputs: Inputs, options: Options, scratch: Path, listen: Listener
 
 
 def plan(options: Options, inputs: Inputs) -> list[Task]:
-    """The runs of every experiment, those of one place in the order of the seeds."""
     tasks: list[Task] = []
     for data in inputs.datasets:
         weight, heavy = _cost(data)
@@ -153,13 +148,11 @@ def plan(options: Options, inputs: Inputs) -> list[Task]:
 
 
 def _cost(data: Dataset) -> tuple[float, bool]:
-    """The time of one run beside that of a point of 1000 samples, and whether it takes a gigabyte."""
     size = data.path.stat().st_size
     return max(1, data.rows * data.k / 2.5e5, size / 5e6), data.rows >= HEAVY or size > 1 << 29
 
 
 def _points(options: Options) -> Iterator[random_data.Point]:
-    """The points of the chosen figures; Uniform data of (f) are those of (e)."""
     figures = {name for name in options.only if name.startswith("fig-")}
     if "fig-f" in figures:
         figures.add("fig-e")
@@ -169,7 +162,6 @@ def _points(options: Options) -> Iterator[random_data.Point]:
 
 
 def collect(results: Sequence[Values], only: Sequence[str] = EXPERIMENTS) -> dict[Place, Vector]:
-    """One array over the seeds for each place, and the t-test over the seeds for each column of the table."""
     others = set(EXPERIMENTS) - set(only)  # (e) and (f) share runs
     lists: dict[Place, list[float]] = {}
     for values in results:

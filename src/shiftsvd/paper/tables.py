@@ -29,25 +29,21 @@ class Dataset:
     k: int
 
     def rng(self, seed: int) -> np.random.Generator:
-        """The generator of Omega: the same for every method."""
         return np.random.default_rng([seed, crc32(f"{self.experiment} {self.x}".encode())])
 
 
 @lru_cache(maxsize=1)
 def load(data: Dataset) -> tuple[ss.Operator, ss.Operator]:
-    """The matrix as it is and minus its mean, checked and centred once in each process."""
     A = ss.as_operator(_matrix(data))
     return A, ss.centered(A)
 
 
 def _matrix(data: Dataset) -> Any:
-    """The samples as rows: sparse in memory, or dense and mapped."""
     X: Any = load_npz(data.path) if data.path.suffix == ".npz" else np.load(data.path, mmap_mode="r")
     return X[: data.rows]
 
 
 def measure(data: Dataset, seed: int) -> pub.Values:
-    """One run of all randomized methods: MSEs, win rates, and the t-test over the columns."""
     A, centred = load(data)
     printed = ss.ShiftedRandomizedSVD()
     shifted = column_errors(centred, printed(centred, data.k, data.rng(seed)).Vh)
@@ -65,7 +61,6 @@ def measure(data: Dataset, seed: int) -> pub.Values:
 
 
 def deterministic(data: Dataset) -> pub.Values:
-    """The smallest possible MSE at this rank, with the shift and without."""
     plain, centred = load(data)
     if min(plain.shape) > LARGEST_GRAM:
         return {}
@@ -76,7 +71,6 @@ def deterministic(data: Dataset) -> pub.Values:
 
 
 def _smallest(A: ss.Operator, k: int) -> float:
-    """What the k largest eigenvalues of the Gram matrix on the short side leave."""
     short = A if A.shape[0] >= A.shape[1] else A.H
     n = short.shape[1]
     # In strips: all of A at once would be a panel as tall as the data and as wide as the matrix.
@@ -96,7 +90,6 @@ class Picture:
 
 
 def picture(data: Dataset, height: int, count: int = 10) -> Picture:
-    """The run of seed 0 on the first `count` images."""
     first = _matrix(data)[:count].astype(np.float64)
     A, centred = load(data)
     mean = A.moments().mean

@@ -27,7 +27,6 @@ class Task:
 
 
 def execute(tasks: Sequence[Task], jobs: int, listen: Listener = silent) -> list[Values]:
-    """All results, in the order of the tasks, from `jobs` processes of which one does the heavy tasks."""
     total = sum(task.weight for task in tasks)
     finished: Iterator[tuple[Task, Values]]
     results: dict[Task, Values] = {}
@@ -43,7 +42,6 @@ def execute(tasks: Sequence[Task], jobs: int, listen: Listener = silent) -> list
 
 
 def _in_processes(tasks: Sequence[Task], jobs: int, stack: ExitStack) -> Iterator[tuple[Task, Values]]:
-    """Tasks and results as they finish; the pools end with the stack."""
     futures: dict[Future[Values], Task] = {}
     heavy = any(task.heavy for task in tasks)
     for kind, workers in ((True, 1), (False, jobs - heavy)):
@@ -58,7 +56,6 @@ def _in_processes(tasks: Sequence[Task], jobs: int, stack: ExitStack) -> Iterato
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Worker processes that end at once when something goes wrong or the user interrupts."""
     before = set(multiprocessing.active_children())
     # Spawned, not forked: BLAS and the progress bar have threads, and forks of threads hang.
     context: Any = multiprocessing.get_context("spawn")
@@ -90,6 +87,5 @@ def _interrupts_later() -> Iterator[None]:
 
 
 def _start_worker() -> None:
-    """Leave an interrupt to the parent, and the other cores to the other workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threadpool_limits(1)

@@ -22,7 +22,6 @@ class Scale:
     title: str
 
     def take(self, rows: npt.NDArray[Any]) -> "Scale":
-        """The colours of some samples."""
         return Scale(self.values[rows], self.title)
 
 
@@ -35,11 +34,9 @@ class Classes:
     title: str
 
     def take(self, rows: npt.NDArray[Any]) -> "Classes":
-        """The colours of some samples."""
         return Classes(self.codes[rows], self.names, self.title)
 
     def palette(self) -> npt.NDArray[Any]:
-        """One RGBA colour for each class; grey for the rest."""
         from matplotlib import colormaps
         from matplotlib.colors import to_rgba
 
@@ -77,7 +74,6 @@ def colouring(color: Any, m: int) -> Colouring | None:
 
 
 def _most_frequent(codes: npt.NDArray[Any], names: list[str], title: str) -> Classes:
-    """At most 20 classes in their order, the rest as one."""
     if len(names) <= MOST:
         return Classes(codes.astype(np.int64), names, title)
     kept = np.sort(np.argsort(-np.bincount(codes), kind="stable")[:MOST])
@@ -87,7 +83,6 @@ def _most_frequent(codes: npt.NDArray[Any], names: list[str], title: str) -> Cla
 
 
 def scale_colours(missing: str = "none") -> Any:
-    """The middle of viridis: ordered by lightness, seen on white and on black."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

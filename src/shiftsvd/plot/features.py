@@ -210,7 +210,6 @@ class BiplotDisplay:
         return self._draw()
 
     def _draw(self) -> Self:
-        """The arrows, on the axes that have the points."""
         self.ax_ = self.points.ax_
         self.figure_ = self.ax_.figure
         limits = np.array([self.ax_.get_xlim(), self.ax_.get_ylim()])

@@ -44,41 +44,33 @@ class Fit:
 
     @property
     def is_estimator(self) -> bool:
-        """Whether it is an estimator, which knows a mean and transforms new rows."""
         return not isinstance(self.model, SVDResult)
 
     @property
     def k(self) -> int:
-        """How many components the fit has."""
         return len(self.variances)
 
     @property
     def info(self) -> Any:
-        """The account of the solver, if there is one."""
         return getattr(self.model, "info_" if self.is_estimator else "info", None)
 
     @property
     def is_completed(self) -> bool:
-        """Whether shares are of a matrix in which a model's own entries are in place of missing ones."""
         return getattr(self.info, "completed", None) is not None
 
     @property
     def components(self) -> Panel:
-        """Right singular vectors in rows, shape (k, n_features); real."""
         return real(self.model.components_ if self.is_estimator else self.model.Vh, "components")
 
     @property
     def shares(self) -> Vector | None:
-        """Share of the total of each component, where the total is known; 0 where that is 0."""
         return None if self.total is None else self.share_of(self.variances)
 
     def share_of(self, variances: Vector) -> Vector:
-        """Variances as shares of the total, which must be known."""
         assert self.total is not None
         return variances / self.total if self.total > 0 else np.zeros(len(variances))
 
     def bounds(self) -> tuple[Vector, Vector] | None:
-        """Lower and upper bound of each variance: ``(1 - e)^2`` and ``(1 + e)^2`` times it."""
         if self.errors is None:
             return None
         e = np.nan_to_num(np.asarray(self.errors, np.float64), nan=np.inf)
@@ -87,7 +79,6 @@ class Fit:
         return lower, upper if self.total is None else np.minimum(upper, self.total)
 
     def cumulative(self) -> tuple[Vector, Vector, Vector] | None:
-        """Share of the total of the first 1, 2, ..., k components, and its lower and upper bound."""
         shares = self.shares
         if shares is None:
             return None
@@ -96,7 +87,6 @@ class Fit:
         return np.cumsum(shares), low, np.minimum(high, 1)
 
     def feature_names(self, names: Any = None) -> list[str]:
-        """A name for every feature: those given, those of the fit, or numbers from 1."""
         n = self.components.shape[1]
         if names is None:
             names = feature_names_of(self.model)
@@ -133,12 +123,10 @@ def read(model: Any) -> Fit:
 
 
 def beyond_range(model: Any) -> bool:
-    """Whether the variances of a fitted estimator are no numbers, though its singular values are."""
     return hasattr(model, "singular_values_") and beyond(model.singular_values_, model.explained_variance_)
 
 
 def _total_variance(model: Any, variances: Vector) -> float:
-    """The total variance, of which the estimator keeps the shares."""
     shares = float(np.sum(model.explained_variance_ratio_, dtype=np.float64))
     if shares > 0:
         return float(np.sum(variances)) / shares
@@ -146,13 +134,11 @@ def _total_variance(model: Any, variances: Vector) -> float:
 
 
 def is_dominated(values: Vector) -> bool:
-    """Whether one value dwarfs all others, so that these are seen on a logarithmic axis alone."""
     there = np.sort(values[values > 0])
     return len(there) > 1 and bool(there[-2] < DWARFED * there[-1])
 
 
 def real(values: Any, what: str) -> Panel:
-    """Values as a float64 array, if they are real."""
     values = np.asarray(values)
     if np.iscomplexobj(values):
         raise ValueError(f"{what} must be real to be drawn, got {values.dtype}; draw their real parts or magnitudes")
@@ -160,21 +146,18 @@ def real(values: Any, what: str) -> Panel:
 
 
 def checked_component(component: Any, k: int) -> int:
-    """A number of a component, counted from 1."""
     if isinstance(component, bool) or not isinstance(component, int | np.integer) or not 1 <= component <= k:
         raise ValueError(f"components are counted from 1 to {k}, got {component!r}")
     return int(component)
 
 
 def largest(values: npt.NDArray[Any], top: int) -> npt.NDArray[np.intp]:
-    """Where the `top` largest values are, largest first; ties in order of place."""
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     return np.argsort(-values, kind="stable")[:top]
 
 
 def percent(share: float | None) -> str:
-    """A share in percent: two decimals, or two digits of what is there or what is left where that is less."""
     if share is None:
         return "–"
     rest = min(abs(share), abs(1 - share))
@@ -183,14 +166,12 @@ def percent(share: float | None) -> str:
 
 
 def short(name: Any, longest: int = LONGEST) -> str:
-    """A name that fits beside a plot: one line, printable, not too long."""
     text = " ".join(str(name).split())
     text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def given_or_new(ax: Any) -> Any:
-    """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
     try:

@@ -20,13 +20,11 @@ class Box(NamedTuple):
     height: float
 
     def meets(self, other: "Box") -> bool:
-        """Whether two names would overlap."""
         beside = self.left >= other.right or other.left >= self.right
         return not beside and abs(self.bottom - other.bottom) < self.height
 
 
 def write_names(ax: Any, points: Panel, names: npt.NDArray[Any]) -> None:
-    """Writes the names, the first ones first, inwards of their points and within the axes."""
     limits = np.array([ax.get_xlim(), ax.get_ylim()])
     low, spans = limits[:, 0], limits[:, 1] - limits[:, 0]
     extent = ax.get_window_extent()

@@ -137,7 +137,6 @@ class ScoresDisplay:
         return self
 
     def _raster(self, raster: ScoreRaster, colours: Colouring | None) -> None:
-        """Draw dots where the sample holds all rows, or there are colours, which counts cannot show; else counts."""
         points, rows, labels = raster.sample, raster.sample_rows, self.labels
         if colours is None and len(points) < raster.n:
             self._density(raster.counts, raster.grid, raster.clipped)
@@ -149,15 +148,12 @@ class ScoresDisplay:
             self._name(*raster.farthest)
 
     def _draw(self, points: Panel, colours: Colouring | None) -> None:
-        """Dots, or cells where there are too many."""
         (self._cells if len(points) > MANY else self._dots)(points, colours)
 
     def _name(self, points: Panel, rows: npt.NDArray[Any]) -> None:
-        """Names of the samples farthest out beside them."""
         write_names(self.ax_, points, np.array([str(self.labels[row]) for row in rows], object))
 
     def _dots(self, points: Panel, colours: Colouring | None) -> None:
-        """One dot for each sample."""
         size = float(np.clip(4e4 / max(len(points), 1), 3, 25))
         look = {"s": size, "linewidths": 0, "alpha": 0.8, "rasterized": len(points) > CRISP}
         if isinstance(colours, Scale):
@@ -170,7 +166,6 @@ class ScoresDisplay:
             self.ax_.scatter(*points.T, color=BLUE, **look)
 
     def _cells(self, points: Panel, colours: Colouring | None) -> None:
-        """A raster: of counts, of the mean of a number, or of the most frequent class."""
         grid = Grid.around(points, BINS)
         counts = grid.count(points)
         if isinstance(colours, Scale):
@@ -185,7 +180,6 @@ class ScoresDisplay:
         self._say_clipped(grid.outside(points))
 
     def _density(self, counts: npt.NDArray[np.int64], grid: Grid, clipped: int) -> None:
-        """Counts by colour, logarithmic."""
         from matplotlib.colors import LogNorm
 
         norm = LogNorm(1, max(2, int(counts.max(initial=0))))
@@ -196,7 +190,6 @@ class ScoresDisplay:
         self._say_clipped(clipped)
 
     def _image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
-        """The part of a raster where there are samples."""
         spans = []
         for axis, limits in ((0, grid.x), (1, grid.y)):
             filled = np.flatnonzero(counts.any(axis=axis))
@@ -210,14 +203,12 @@ class ScoresDisplay:
         return image
 
     def _bar(self, colours: Any, title: str) -> Any:
-        """The bar of a scale."""
         bar = self.figure_.colorbar(colours, ax=self.ax_, pad=0.02, aspect=30)
         bar.set_label(short(title), parse_math=False)
         bar.outline.set_visible(False)
         return bar
 
     def _legend(self, classes: Classes) -> None:
-        """The classes below the axes, in as many columns as their names allow."""
         from matplotlib import rcParams
         from matplotlib.lines import Line2D
         from matplotlib.transforms import offset_copy
@@ -233,7 +224,6 @@ class ScoresDisplay:
             text.set_parse_math(False)
 
     def _say_clipped(self, clipped: int) -> None:
-        """A word on samples that are drawn at the edge."""
         if clipped:
             said = f"{self.ax_.get_title()}\n{clipped:,} lie farther out, drawn at the edge"
             self.ax_.set_title(said, fontsize="medium")
@@ -299,7 +289,6 @@ def scores(
 
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
-    """The scores that are given, or those of the rows that are given, or those in an SVDResult."""
     if X is not None and Z is not None:
         raise ValueError("give rows X or scores Z, not both")
     if Z is not None:
@@ -318,12 +307,10 @@ def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:
 
 
 def _axis(component: int, share: float | None) -> str:
-    """The label of an axis, such as "PC1 (12.3 %)"."""
     return f"PC{component}" if share is None else f"PC{component} ({percent(share)})"
 
 
 def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:
-    """The mean of the numbers in each cell, shape (bins, bins), masked where there are none."""
     known = np.isfinite(numbers.values)
     counts = grid.count(points[known])
     sums = np.bincount(grid.cells(points[known]), weights=numbers.values[known], minlength=counts.size)
@@ -331,7 +318,6 @@ def _means(grid: Grid, points: Panel, numbers: Scale) -> Any:
 
 
 def _majority(grid: Grid, points: Panel, classes: Classes, counts: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """The colour of the most frequent class of each cell, the more opaque the more points, shape (bins, bins, 4)."""
     size, kinds = grid.bins**2, len(classes.names)
     votes = np.bincount(classes.codes * size + grid.cells(points), minlength=kinds * size)
     winners = votes.reshape(kinds, grid.bins, grid.bins).argmax(axis=0)

@@ -23,7 +23,6 @@ class Grid:
 
     @classmethod
     def around(cls, points: Panel, bins: int, reach: float = 6.0) -> "Grid":
-        """Over all points, but no farther than `reach` standard deviations from their mean."""
         mean, deviation = points.mean(axis=0), points.std(axis=0)
         low = np.maximum(points.min(axis=0), mean - reach * deviation)
         high = np.minimum(points.max(axis=0), mean + reach * deviation)
@@ -31,17 +30,14 @@ class Grid:
         return cls((float(low[0]), float(high[0])), (float(low[1]), float(high[1])), bins)
 
     def cells(self, points: Panel) -> Counts:
-        """The number of the cell of each point: row times `bins` plus column."""
         columns, rows = (self._places(points[:, axis], limits) for axis, limits in enumerate((self.x, self.y)))
         return rows * self.bins + columns
 
     def outside(self, points: Panel) -> int:
-        """How many points lie outside."""
         low, high = np.array([self.x, self.y]).T
         return int(np.any((points < low) | (points > high), axis=1).sum())
 
     def count(self, points: Panel) -> Counts:
-        """Points in each cell, shape (bins, bins): first row lowest."""
         return np.bincount(self.cells(points), minlength=self.bins**2).reshape(self.bins, self.bins)
 
     def _places(self, values: npt.NDArray[Any], limits: tuple[float, float]) -> Counts:
@@ -189,7 +185,6 @@ class ScoreRaster:
         return self._far
 
     def _note_farthest(self, points: Panel) -> None:
-        """Keep those rows, of all rows so far."""
         known, rows = self._far
         known, rows = np.vstack([known, points]), np.append(rows, np.arange(self.n, self.n + len(points)))
         far = _farthest(known / self._deviations)
@@ -200,19 +195,16 @@ class ScoreRaster:
 
 
 def farthest(points: Panel) -> tuple[Panel, Counts]:
-    """The `NAMED` points farthest from their middle, in units of their deviations, and which ones they are."""
     spread = points.std(axis=0)
     rows = _farthest((points - points.mean(axis=0)) / np.where(spread > 0, spread, 1))
     return points[rows], rows
 
 
 def _farthest(points: Panel) -> Counts:
-    """Which points are farthest from 0, the farthest first."""
     return np.argsort(-(points**2).sum(axis=1), kind="stable")[:NAMED]
 
 
 def finite(scores: Any) -> Panel:
-    """Real, finite scores in float64."""
     points = real(scores, "scores")
     wrong = int(np.count_nonzero(~np.isfinite(points)))
     if wrong:

@@ -33,7 +33,6 @@ _LOOK: Final = {
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Any]:
-    """The axes of a new figure, in inches, which belongs to no window; draw and save inside."""
     from matplotlib import style
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -47,7 +46,6 @@ def drawing(width: float, height: float) -> Iterator[Any]:
 
 
 def inline_svg(figure: Any, number: int, title: str) -> str:
-    """The element <svg>, with names of its parts that are unique in the page by the number."""
     out = io.StringIO()
     figure.savefig(out, format="svg", dpi=150)
     text = out.getvalue()
@@ -61,7 +59,6 @@ def inline_svg(figure: Any, number: int, title: str) -> str:
 
 
 def _fitting(tag: str, prefix: str) -> str:
-    """A tag with the colours of the page, and names that no other figure has."""
     for sentinel, colour in _INK.items():
         tag = tag.replace(sentinel, colour)
     tag = re.sub(r'\bid="', f'id="{prefix}', tag)

@@ -121,7 +121,6 @@ class ScreeDisplay:
         return self
 
     def _cumulative(self, at: Vector) -> Any:
-        """The running sum, on an axis of its own from 0 to 1."""
         ax = self.ax_.twinx()
         ax.plot(at, self.cumulative, "o-" if len(at) <= BARS else "-", color=ORANGE, markersize=3, linewidth=1.3)
         if self.cumulative_bounds is not None:
@@ -313,7 +312,6 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
 
 
 def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
-    """An axis from 0, or a logarithmic one where a value dwarfs the others, with shares in percent."""
     there = values[values > ROUNDING * values.max(initial=0)]
     if is_dominated(there):
         ax.set_yscale("log", nonpositive="clip")
@@ -325,17 +323,14 @@ def _scaled(ax: Any, values: Vector, *, in_percent: bool) -> None:
 
 
 def _in_percent(share: float, place: int | None = None) -> str:
-    """A share at a mark of an axis."""
     return f"{100 * share:.6f}".rstrip("0").rstrip(".") + " %"
 
 
 def _left(share: Vector) -> Vector:
-    """The relative error where a share of the squares is explained."""
     return np.asarray(np.sqrt(np.maximum(1 - share, 0)))
 
 
 def _error_bars(ax: Any, at: Vector, values: Vector, bounds: Band) -> None:
-    """The bounds where they are wide enough to be seen."""
     spread = np.maximum([values - bounds[0], bounds[1] - values], 0)
     seen = spread.max(axis=0) > 5e-3 * np.max(values, initial=0)
     if seen.any():
@@ -343,7 +338,6 @@ def _error_bars(ax: Any, at: Vector, values: Vector, bounds: Band) -> None:
 
 
 def _errors_of(fit: Fit, X: Any) -> Vector:
-    """The relative errors of given rows, from their norms and the squares of their scores."""
     if not fit.is_estimator:
         raise ValueError("rows beside a result need an estimator, which knows its shift; got an SVDResult: use PCA")
     model = fit.model

@@ -72,7 +72,6 @@ _ARGUMENT: Final = re.compile(r"(\w+)=('[^']*'|[^,()]+(?:\([^()]*\))?)")
 
 
 def settings_of(model: Any) -> dict[str, dict[str, str]]:
-    """The settings of an estimator in words: those that were chosen, and those that are as they were."""
     if not hasattr(model, "get_params"):
         return {"chosen": {}, "usual": {}}
     now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
@@ -84,7 +83,6 @@ def settings_of(model: Any) -> dict[str, dict[str, str]]:
 
 
 def setting(name: str, value: Any) -> str:
-    """The value of a setting."""
     if (said := VALUES.get(name, {}).get(str(value))) is not None:
         return said
     if isinstance(value, list | tuple) and name == "preprocess":
@@ -95,7 +93,6 @@ def setting(name: str, value: Any) -> str:
 
 
 def solver(made: Any) -> str:
-    """A solver, or another frozen value, by what it is called and what it was given."""
     text = " ".join(str(made).split())
     found = _MADE.fullmatch(text)
     name, given = (text, "") if found is None else found.groups()
@@ -106,7 +103,6 @@ def solver(made: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A setting or a fact as text, of bounded length."""
     if value is None:
         return "not given"
     if isinstance(value, bool | np.bool_):

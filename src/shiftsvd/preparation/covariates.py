@@ -171,7 +171,6 @@ class LearnedGroups:
         return LearnedGroups(self.groups, self.means[:, places])
 
     def _places(self, labels: Any, m: int) -> Panel:
-        """One row for each label, which must be known."""
         labels = _labels(labels, m)
         if unseen := set(labels) - set(self.groups):
             few = ", ".join(sorted(map(repr, unseen))[:5])
@@ -355,7 +354,6 @@ class LearnedCovariates:
         return LearnedCovariates(self.mean[places], self.centre, self.coefficients[:, places])
 
     def _off(self, values: Any, m: int) -> Panel:
-        """The covariates about their centre."""
         C = _design(values, m)
         if C.shape[1] != len(self.centre):
             raise ValueError(f"covariates must have {len(self.centre)} columns, as in fit, got {C.shape[1]}")
@@ -363,7 +361,6 @@ class LearnedCovariates:
 
 
 def _labels(labels: Any, m: int) -> list[Any]:
-    """One label for each of m rows, none of them missing."""
     if labels is None:
         raise ValueError("GroupMeans needs the group of every row: GroupMeans(labels), or fit(X, groups=labels) of PCA")
     array = np.asarray(unmasked("groups", labels, "give these rows a label of their own"))
@@ -377,7 +374,6 @@ def _labels(labels: Any, m: int) -> list[Any]:
 
 
 def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
-    """1 where a row is in a group, shape (rows, groups)."""
     needed, limit = 3 * 8 * len(labels) * len(groups), limit_of(None)
     if limit is not None and needed > limit:
         raise ValueError(
@@ -392,7 +388,6 @@ def _one_hot(labels: list[Any], groups: tuple[Any, ...]) -> Panel:
 
 
 def _design(values: Any, m: int) -> Panel:
-    """A finite design matrix of m rows in double precision."""
     if values is None:
         raise ValueError("Covariates needs a design matrix: Covariates(values), or fit(X, covariates=values) of PCA")
     C = np.asarray(unmasked("covariates", values))
@@ -411,7 +406,6 @@ def _design(values: Any, m: int) -> Panel:
 
 
 def _basis(C: Panel, centre: Vector, w: Vector) -> tuple[Panel, Panel]:
-    """L with ``L^H diag(w) L = I`` that spans ``D = C - 1 centre^T``, and T with ``L = D T``."""
     D, root = C - centre, np.sqrt(w)[:, None]
     eps = max(C.shape) * float(np.finfo(np.float64).eps)
     norms = np.linalg.norm(root * D, axis=0)

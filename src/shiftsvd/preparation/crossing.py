@@ -101,7 +101,6 @@ def cross(
 
 
 def _both(setting: Any) -> tuple[Any, Any]:
-    """A setting for X and one for Y."""
     if not isinstance(setting, tuple):
         return setting, setting
     if len(setting) != 2:
@@ -112,7 +111,6 @@ def _both(setting: Any) -> tuple[Any, Any]:
 
 
 def _check_labels(X: Any, Y: Any) -> None:
-    """Refuse frames and labelled arrays whose rows have other labels, or the same in another order."""
     x, y = _labels(X), _labels(Y)
     if x is None or y is None or len(x) != len(y) or x.equals(y):
         return
@@ -127,7 +125,6 @@ def _check_labels(X: Any, Y: Any) -> None:
 
 
 def _labels(F: Any) -> Any | None:
-    """The labels of the rows of a frame of pandas or an array of xarray, if it has any."""
     index = getattr(F, "index", None)
     if hasattr(index, "equals"):
         return index

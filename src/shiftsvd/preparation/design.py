@@ -56,7 +56,6 @@ class Design:
 
     @property
     def width(self) -> int:
-        """Columns of the matrix."""
         return sum(max(size, 1) for size in self.sizes)
 
     def of(self, column: Lookup) -> Panel:
@@ -77,7 +76,6 @@ class Design:
         return np.concatenate(parts, axis=1)
 
     def _affordable(self, m: int) -> None:
-        """Refuse a matrix that would not fit beside what is made of it."""
         needed, limit = 3 * 8 * m * self.width, limit_of(None)
         if limit is not None and needed > limit:
             raise ValueError(
@@ -86,7 +84,6 @@ class Design:
 
 
 def _texts(name: str, values: Column) -> list[str]:
-    """Labels as texts, a whole number the same in every type; none may be missing."""
     items = values.tolist()
     if missing := sum(item is None or type(item).__name__ == "NAType" or item != item for item in items):
         raise ValueError(f"{name!r} must have a label for every row, {missing} of {len(items)} have none")
@@ -94,12 +91,10 @@ def _texts(name: str, values: Column) -> list[str]:
 
 
 def _levels(name: str, values: Column) -> list[str]:
-    """The labels that there are, in order."""
     return sorted(set(_texts(name, values)))
 
 
 def _one_hot(name: str, values: Column, levels: Iterable[str]) -> Panel:
-    """1 where a row has a label."""
     place = {label: j for j, label in enumerate(levels)}
     texts = _texts(name, values)
     if unseen := sorted(set(texts) - place.keys()):
@@ -114,7 +109,6 @@ def _one_hot(name: str, values: Column, levels: Iterable[str]) -> Panel:
 
 
 def _numbers(name: str, values: Column) -> Column:
-    """The values of a column in double precision; refused where one is no finite number."""
     if values.dtype.kind not in "fiub":
         raise ValueError(f"{name!r} must be numbers, as in the rows that were learned from, got {values.dtype}")
     numbers = values.astype(np.float64)

@@ -56,13 +56,11 @@ class Preparation:
     tol: float = TOL
 
     def check(self, n: int) -> None:
-        """Refuse what cannot be a shift or a scale of n columns, before anything is known of them."""
         n = width(self.entries, n)
         check_shift(self.shift, n)
         check_scale(self.scale, n, self.ddof)
 
     def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
-        """What is subtracted from these rows and what they are divided by; moments that are not known are taken."""
         weights = self.weights
         changed = learn_all(self.entries, A, weights, self.tol)
         B = changed.B
@@ -89,12 +87,10 @@ class Own:
 
     @cached_property
     def known_moments(self) -> Moments:
-        """The moments, which are taken where they are not known."""
         return self.B.moments(self.weights) if self.moments is None else self.moments
 
     @cached_property
     def errors(self) -> Vector | float:
-        """Bounds of the norms of the columns of what B errs by; a read, where entries were rounded."""
         errors, rounded = self.changed.errors, self.changed.rounded
         if rounded is None:
             return errors
@@ -104,7 +100,6 @@ class Own:
 
     @cached_property
     def in_units(self) -> tuple[Moments, Moments, Vector | int]:
-        """Moments, those of the shift and the units, as `moments_in_units` gives them for the operator's own data."""
         return moments_in_units(self.B, self.S, self.known_moments, self.weights)
 
 
@@ -138,19 +133,16 @@ class Prepared:
 
     @cached_property
     def of_own(self) -> Operator:
-        """The operator of the rows that this was learned from, made once."""
         assert self.own is not None
         rows = None if self.own.weights is None else np.sqrt(self.own.weights)
         return self._scaled(self.own.B, self.own.S, rows)
 
     def _scaled(self, B: Operator, S: Operator | None, rows: Vector | None = None) -> Operator:
-        """``diag(rows) (B - S) diag(1 / scale)``."""
         B = B if S is None else B - S
         cols = None if self.scale is None else 1 / self.scale
         return B if rows is None and cols is None else Scaled(B, rows, cols)
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """What is added back to m rows."""
         return self.shift.points(m, data)
 
     @cached_property
@@ -167,19 +159,16 @@ class Prepared:
 
     @property
     def total_variance(self) -> tuple[float, int]:
-        """(the total variance of its own rows over ``4^unit``, unit)."""
         squares, unit = self.total_squares
         return squares / (self.count - 1), unit
 
     @property
     def column_means(self) -> Vector:
-        """The means of the columns of its own rows."""
         assert self.own is not None
         return self.own.known_moments.mean
 
     @property
     def off(self) -> Off | None:
-        """What its own rows are off by after transformations, in units of the scale."""
         assert self.own is not None
         if not self.entries:
             return None
@@ -191,6 +180,5 @@ class Prepared:
 
     @property
     def count(self) -> float:
-        """How many rows its own are: the sum of their weights."""
         assert self.own is not None
         return float(self.own.A.shape[0]) if self.own.weights is None else float(self.own.weights.sum())

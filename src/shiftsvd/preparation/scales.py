@@ -20,7 +20,6 @@ LEAST_SIZE = 2.0**-300  # of the entries of a column whose squares are summed as
 
 
 def moments_after(A: Operator, S: Operator | None, moments: Moments, weights: Vector | None = None) -> Moments:
-    """Moments of the columns of ``A - S``; one read, or none where S is the same for all rows."""
     low = None if S is None else as_low_rank(S)
     mu = low.row_vector() if low is not None else None
     if moments.M2 is not None and (S is None or mu is not None):
@@ -71,7 +70,6 @@ def squares_in_units(after: Moments, scale: Vector | None, e: Vector | int, B: O
 
 
 def _in_range(moments: Moments) -> bool:
-    """Whether the squares of every column are numbers with all their digits; columns of zeros are left out."""
     squares = np.zeros(1) if moments.M2 is None else moments.M2
     size = np.maximum(np.abs(moments.mean), np.sqrt(squares))
     seen = (size > LEAST_SIZE) | (size == 0)
@@ -79,7 +77,6 @@ def _in_range(moments: Moments) -> bool:
 
 
 def _squares(A: Operator, weights: Vector | None) -> Vector | None:
-    """Squared column norms; of a few columns by products with the identity, where A knows no better."""
     squares, n = A.column_squares(weights), A.shape[1]
     if squares is not None or n > MOST_COLUMNS:
         return squares
@@ -89,12 +86,10 @@ def _squares(A: Operator, weights: Vector | None) -> Vector | None:
 
 
 def check_scale(scale: Any, n: int, ddof: int) -> None:
-    """Refuse what cannot be a scale of n columns, before anything is known of them."""
     resolve_scale(scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=ddof)
 
 
 def is_named(scale: Any) -> bool:
-    """Whether the scale comes from the moments of the columns."""
     return scale is True or isinstance(scale, str)
 
 
@@ -127,7 +122,6 @@ def resolve_scale(
 
 
 def _deviations(after: Moments, before: Moments, ddof: int, exponents: Vector | int, rows: int) -> Vector:
-    """Standard deviations times ``2^exponents``, 1 for columns without variance."""
     variance = after.variance(ddof)
     # Rounding leaves of a constant column a few units of each entry about its mean; of products with a shift of a rank
     # above 1, as many as there are rows, as scikit-learn judges. Weights do not count here: they may sum to 1e12.

@@ -138,17 +138,14 @@ class Plain:
     rows: bool = False
 
     def of(self, A: Operator, data: Any = None) -> LowRank | None:
-        """The shift of the rows of A; one read where they have means of their own."""
         m, n = A.shape
         S = repeated(self.mean, m) if np.any(self.mean) else None
         return LowRank(row_moments(A).mean, np.ones(n)).merge(S) if self.rows else S
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """The vector; the own means of rows are not known."""
         return self.mean[None]
 
     def at(self, places: Any) -> "Plain":
-        """The vector for the columns at these places."""
         return Plain(self.mean[places], self.rows)
 
 
@@ -160,23 +157,19 @@ class Fixed:
     S: Operator
 
     def of(self, A: Operator, data: Any = None) -> Operator:
-        """The matrix that is subtracted, after a look whether its shape is that of A."""
         if not isinstance(self.S, Operator):
             raise TypeError(f"resolve of a shift must return a LowRank, got {type(self.S).__name__}")
         check_same_shape(A, self.S)
         return self.S
 
     def at(self, places: Any) -> "Fixed":
-        """Refuse columns in another order: a matrix says nothing of rows that it was not made for."""
         raise ValueError("a shift that is a matrix says nothing of rows whose columns are in another order")
 
     def points(self, m: int, data: Any = None) -> Panel:
-        """The matrix that is subtracted, formed, (m, n)."""
         return self.S.matmat(np.eye(self.S.shape[1]))
 
 
 def plain(name: str, moments: Moments) -> Plain:
-    """The shift of that name."""
     if name == "rows":
         return Plain(np.zeros_like(moments.mean), rows=True)
     # X - 1 mu^T - rho 1^T + g 1 1^T, where g is the mean of both: that of mu is left to rho.
@@ -184,12 +177,10 @@ def plain(name: str, moments: Moments) -> Plain:
 
 
 def of_each_row(shift: Any) -> bool:
-    """Whether every row loses its own mean."""
     return isinstance(shift, str) and shift in ("rows", "both")
 
 
 def check_shift(shift: Any, n: int) -> None:
-    """Refuse what cannot be a shift of n columns, before anything is known of them."""
     if isinstance(shift, str):
         if shift not in NAMES:
             raise ValueError(f"shift must be {SHIFTS}, got {shift!r}")
@@ -200,7 +191,6 @@ def check_shift(shift: Any, n: int) -> None:
 def learn_shift(
     shift: Any, A: Operator, moments: Moments | None, weights: Vector | None = None
 ) -> tuple[Operator | None, Learned]:
-    """What is subtracted from A, None if nothing is, and what does the same to other rows."""
     n = A.shape[1]
     check_shift(shift, n)
     learned: Learned
@@ -217,6 +207,5 @@ def learn_shift(
 
 
 def needs_moments(shift: Any, scale: Any) -> bool:
-    """Whether the moments of the columns are needed to know shift and scale."""
     named = isinstance(shift, str) or (isinstance(shift, Shift) and not isinstance(shift, Operator))
     return named or is_named(scale)

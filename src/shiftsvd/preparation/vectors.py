@@ -9,7 +9,6 @@ from shiftsvd.numerics.panels import unmasked
 
 
 def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
-    """A finite numeric vector of the given length, in double precision."""
     vector = np.asarray(unmasked(name, values))
     if vector.dtype.kind not in "fciub" or vector.shape != (size,):
         raise ValueError(
@@ -23,7 +22,6 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
 
 
 def row_weights(sample_weight: Any, m: int) -> Vector | None:
-    """Frequencies of the rows, checked."""
     if sample_weight is None:
         return None
     weights = np.asarray(unmasked("sample_weight", sample_weight))

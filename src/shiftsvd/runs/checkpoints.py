@@ -139,7 +139,6 @@ class _Reads:
         self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
-        """The next record of a broken run, if it got that far and nothing has happened to the file."""
         file = self._file()
         if kind_of(file) is None:
             return None
@@ -166,11 +165,9 @@ class _Reads:
         return record
 
     def _damaged(self, file: Path, why: str) -> None:
-        """Name a record that cannot be taken."""
         warnings.warn(f"{file} is damaged ({why}); this read is made again", stacklevel=2)
 
     def keep(self, what: str, record: Record) -> None:
-        """Write what a read gave to a file of its own, which is complete or not there."""
         content = io.BytesIO()
         arrays: dict[str, Any] = {"what": np.array(what), **record}
         np.savez(content, **arrays)
@@ -178,17 +175,14 @@ class _Reads:
         self.number += 1
 
     def clear(self) -> None:
-        """The run is over: nothing is left to resume."""
         for file in sorted(self.home.iterdir()):  # run.json last: without it records are those of nobody
             if re.fullmatch(FILES, file.name) and kind_of(file) in ("a file", "a link"):
                 file.unlink(missing_ok=True)
 
     def _digest(self, content: bytes | memoryview) -> bytes:
-        """The checksum of a record, which holds for this version and this place in the run alone."""
         return blake2b(content, digest_size=DIGEST, person=b"%d %d" % (VERSION, self.number)).digest()
 
     def _write(self, file: Path, *content: bytes | memoryview) -> None:
-        """A file, complete or not there."""
         part = stage_of(file)
         try:
             with part.open("xb") as out:
@@ -208,12 +202,10 @@ class _Reads:
             raise OSError(f"{room}; make room and repeat the command, or leave the checkpoint out") from None
 
     def _file(self) -> Path:
-        """Where the next record is."""
         return self.home / f"read-{self.number:05}.npz"
 
 
 def _refuse_others(home: Path) -> set[Path]:
-    """Return the files in the folder of a checkpoint; raise ValueError if they are of something else."""
     if kind_of(home) is not None and not home.is_dir():
         raise NotADirectoryError(f"{home} is not a folder; name a new folder")
     there = _listed(home) - {*files_of(home / LOCK), *left_stages(home, FILES)}
@@ -226,7 +218,6 @@ def _refuse_others(home: Path) -> set[Path]:
 
 
 def _listed(home: Path) -> set[Path]:
-    """Return what is in a folder, nothing if it is not there."""
     try:
         return set(home.iterdir())
     except FileNotFoundError:
@@ -234,19 +225,16 @@ def _listed(home: Path) -> set[Path]:
 
 
 def _foreign(home: Path, *others: str) -> str:
-    """Return the message for the checkpoint of another run."""
     why = ", ".join(others) or "other data, settings, seed, machine or versions"
     return f"{home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
 
 
 def _software() -> dict[str, str]:
-    """What the last bits of a read depend on besides data and settings."""
     versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
     return versions | {"kernels": instruction_set(), "machine": platform.machine()}
 
 
 def _others(known: dict[str, Any]) -> list[str]:
-    """Return what made a checkpoint, where it differs from what runs now."""
     by = known.get("by")
     if not isinstance(by, dict):
         return []
@@ -254,7 +242,6 @@ def _others(known: dict[str, Any]) -> list[str]:
 
 
 def _known(file: Path) -> dict[str, Any]:
-    """Return what a checkpoint states about its run, nothing if the file is none of ours."""
     try:
         known = json.loads(file.read_text()) if file.is_file() else {}
     except (OSError, ValueError):

@@ -9,7 +9,6 @@ _ALLOWED: ContextVar[bool] = ContextVar("shiftsvd_allow_external", default=False
 
 @contextmanager
 def external_files(allowed: bool) -> Iterator[None]:
-    """Let the files that are opened here reach other files; what is allowed around stays allowed."""
     before = _ALLOWED.set(allowed or _ALLOWED.get())
     try:
         yield
@@ -18,5 +17,4 @@ def external_files(allowed: bool) -> Iterator[None]:
 
 
 def external_allowed() -> bool:
-    """Whether files that are opened now may reach other files."""
     return _ALLOWED.get()

@@ -30,7 +30,6 @@ _folders: list[str] = []
 
 
 def slack_of(limit: int) -> int:
-    """Bytes that a command may take beyond its limit: a tenth, to which predictions hold, and what it is itself."""
     return limit // 10 + _OWN
 
 
@@ -53,7 +52,6 @@ def keep_memory(memory_limit: int | str | None, files: str) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """Make a folder that is removed at the end, also where the keeper ends the process."""
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
         _folders.append(folder)
         _discard(_folders)
@@ -65,7 +63,6 @@ def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def _keep_in_python(limit: int, line: str) -> None:
-    """Watch from a thread of Python, which waits while a library holds the GIL."""
     if _STATM.exists():
         Thread(target=_watch, args=(_anonymous() + limit, line), daemon=True).start()
 
@@ -82,13 +79,11 @@ def _watch(most: int, line: str) -> None:
 
 
 def _anonymous() -> int:
-    """Bytes of resident memory that are no file's and not shared."""
     _, resident, shared, *_ = map(int, _STATM.read_text().split())
     return (resident - shared) * _PAGE
 
 
-def _leave(folders: Sequence[str]) -> None:
-    """The watcher in Python reads the list itself."""
+def _leave(folders: Sequence[str]) -> None: ...
 
 
 _native = getattr(best, "_compiled", None)

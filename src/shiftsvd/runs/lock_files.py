@@ -34,7 +34,6 @@ def made(file: Path) -> Iterator[None]:
 
 
 def known(file: Path) -> dict[str, Any]:
-    """What the holder of a lock wrote into its file, as far as it can be read; nothing is followed, nor waited for."""
     with suppress(OSError, ValueError):
         handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(handle, "rb") as text:
@@ -44,7 +43,6 @@ def known(file: Path) -> dict[str, Any]:
 
 
 def myself() -> dict[str, str | int]:
-    """What others are told of this process."""
     return {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -55,7 +53,6 @@ def myself() -> dict[str, str | int]:
 
 
 def _told(ask: Any) -> str:
-    """What the system says; nothing where it does not."""
     try:
         return str(ask())
     except OSError:
@@ -63,7 +60,6 @@ def _told(ask: Any) -> str:
 
 
 def _make(file: Path) -> bool:
-    """Make the file, whole on the disk; False where there is one, also a link to nothing."""
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except FileExistsError:
@@ -80,7 +76,6 @@ def _make(file: Path) -> bool:
 
 
 def _remove_left(file: Path) -> bool:
-    """Remove what a process left that has ended; one at a time, so that nobody removes what another has just made."""
     guard = guard_of(file)
     if not _left(file) or not _make(guard):
         return False
@@ -93,12 +88,10 @@ def _remove_left(file: Path) -> bool:
 
 
 def guard_of(file: Path) -> Path:
-    """A file that is there while somebody removes another that was left."""
     return file.with_name(f"{file.name}-removing")
 
 
 def _left(file: Path) -> bool:
-    """Whether the process that made it has certainly ended."""
     holder, here = known(file), myself()
     pid = holder.get("pid")
     if (

@@ -38,7 +38,6 @@ def held(lock: Path, what: Path) -> Iterator[None]:
 
 
 def _is_free(lock: Path) -> bool:
-    """Whether the name of a lock belongs to nothing, or to a lock: it names its holder, or is empty after a kill."""
     kind = kind_of(lock)
     try:
         return kind is None or (kind == "a file" and b'"pid"' in (lock.read_bytes() or b'"pid"'))
@@ -47,17 +46,14 @@ def _is_free(lock: Path) -> bool:
 
 
 def files_of(lock: Path) -> set[Path]:
-    """What stands in the folder of a lock for it."""
     return {lock, _soft(lock), guard_of(_soft(lock))}
 
 
 def _soft(lock: Path) -> Path:
-    """A file that is there while somebody works, where the file system has no locks."""
     return lock.with_name(f"{lock.name}-file")
 
 
 def _enter(stack: ExitStack, lock: Path) -> None:
-    """Take the lock, in a folder that is made for it."""
     for tries in range(_TRIES):
         lock.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -69,7 +65,6 @@ def _enter(stack: ExitStack, lock: Path) -> None:
 
 
 def _enter_there(stack: ExitStack, lock: Path) -> None:
-    """Take the lock of the file system, or make a file in its place where there is none."""
     try:
         stack.enter_context(_of_system(lock))
     except (OSError, NotImplementedError) as error:
@@ -82,7 +77,6 @@ def _enter_there(stack: ExitStack, lock: Path) -> None:
 
 @contextmanager
 def _of_system(lock: Path) -> Iterator[None]:
-    """The lock of the file system, which a kill releases."""
     taken = _file_lock(lock)
     taken.acquire(timeout=0)
     try:
@@ -97,12 +91,10 @@ def _of_system(lock: Path) -> Iterator[None]:
 
 
 def _file_lock(lock: Path) -> Any:
-    """The lock of filelock; where there is none it says so, and does not make a file that others would take from it."""
     return FileLock(lock, thread_local=False, fallback_to_soft=False)
 
 
 def _busy(lock: Path, what: Path) -> str:
-    """Who holds a lock, as far as is known."""
     soft = _soft(lock)
     holder = known(soft) or known(lock)
     named = {"pid", "host", "since"} <= set(holder)

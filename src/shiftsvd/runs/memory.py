@@ -16,7 +16,6 @@ MOST = 2**14  # bytes that are read of what the system tells: all of a process, 
 
 
 def parse_bytes(size: int | float | str) -> int:
-    """Bytes from a number or a text such as "800MB" or "1.5GB"."""
     if isinstance(size, str):
         text = size.strip().upper().removesuffix("B").removesuffix("I")
         unit = text[-1:] if text[-1:] in _UNITS else ""
@@ -30,7 +29,6 @@ def parse_bytes(size: int | float | str) -> int:
 
 
 def shown_bytes(n_bytes: float, digits: int = 3) -> str:
-    """A size as people write it, such as "1.26 kB" or "30.3 MB"."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n_bytes >= factor:
             size = f"{n_bytes / factor:.{digits}g}"
@@ -39,7 +37,6 @@ def shown_bytes(n_bytes: float, digits: int = 3) -> str:
 
 
 def beyond(needed: float, limit: int) -> str:
-    """What is needed, rounded up so that it is enough as a limit, beside the limit, with digits to tell them apart."""
     for digits in range(3, 9):
         unit = 10.0 ** (math.floor(math.log10(max(needed, 1))) + 1 - digits)
         enough = math.ceil(needed / unit) * unit if unit > 1 else needed
@@ -49,7 +46,6 @@ def beyond(needed: float, limit: int) -> str:
 
 
 def available_memory() -> int | None:
-    """Bytes of memory that are free to use now, if the system tells."""
     try:
         (free,) = _kilobytes("/proc/meminfo", "MemAvailable")
         return None if free is None else free * 1024
@@ -59,7 +55,6 @@ def available_memory() -> int | None:
 
 
 def limit_of(memory_limit: int | str | None) -> int | None:
-    """Bytes that may be taken: the limit, else half of the available memory, if the system tells."""
     if memory_limit is not None:
         return parse_bytes(memory_limit)
     free = available_memory()
@@ -70,12 +65,10 @@ _most_by_default: list[int] = [2**63 - 1]
 
 
 def limit_by_default(limit: int) -> None:
-    """Have the default limit of this process pass this one nowhere, however much memory others give back."""
     _most_by_default[:] = [limit]
 
 
 def spare(needed: float, memory_limit: int | str | None) -> bool:
-    """Whether a copy that would be welcome may be made."""
     limit = limit_of(memory_limit)
     return limit is None or needed <= limit
 
@@ -88,12 +81,10 @@ class OverLimit(ValueError):
         self.needed, self.limit, self.what, self.fewer = needed, limit, what, fewer
 
     def beside(self, held: int) -> "OverLimit":
-        """Count what is held in both: for callers whose own limit includes the data."""
         return OverLimit(self.needed + held, self.limit + held, self.what, self.fewer)
 
 
 def affordable(needed: int, memory_limit: int | str | None, what: str, fewer: str = "components") -> None:
-    """Refuse a step that would pass the memory limit (default: half of the available memory)."""
     limit = limit_of(memory_limit)
     if limit is not None and needed > limit:
         raise OverLimit(needed, limit, what, fewer)
@@ -120,14 +111,12 @@ class MemoryWatch:
         self._start, self._largest = _of_process("VmRSS", "VmHWM")
 
     def growth(self) -> int | None:
-        """Bytes by which the peak is above the start; None where an earlier peak hides it."""
         (peak,) = _of_process("VmHWM")
         if self._start is None or self._largest is None or peak is None or peak <= self._largest:
             return None
         return (peak - self._start) * 1024
 
     def passed(self) -> int:
-        """Bytes by which the peak since the start is above what there is now; 0 where it is not known."""
         (now,), growth = _of_process("VmRSS"), self.growth()
         if now is None or growth is None or self._start is None:
             return 0
@@ -135,13 +124,11 @@ class MemoryWatch:
 
 
 def peak_bytes() -> int | None:
-    """The most memory that this process has had, where the system tells."""
     (peak,) = _of_process("VmHWM")
     return None if peak is None else peak * 1024
 
 
 def own_bytes() -> int | None:
-    """Return the memory that this process has for itself, without files such as libraries, where the system tells."""
     (own,) = _of_process("RssAnon")
     return None if own is None else own * 1024
 
@@ -160,7 +147,6 @@ def release() -> None:
 
 
 def _of_process(*names: str) -> list[int | None]:
-    """Lines of the process status."""
     try:
         return _kilobytes("/proc/self/status", *names)
     except OSError:
@@ -168,7 +154,6 @@ def _of_process(*names: str) -> list[int | None]:
 
 
 def _kilobytes(path: str, *names: str) -> list[int | None]:
-    """The numbers in some lines of a file of the system; the others are not parsed, since each fit asks three times."""
     file = os.open(path, os.O_RDONLY)
     try:
         text = b"\n" + os.read(file, MOST)

@@ -27,7 +27,6 @@ DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it
 
 
 def _no_folder(path: Path) -> bool:
-    """Recognise no folder as an output that may be replaced."""
     return False
 
 
@@ -49,7 +48,6 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
 
 
 def _refuse_folder(path: Path, force: bool) -> None:
-    """Raise if the folder of an output is none, cannot be written to, or is a link to nothing."""
     folder = next(parent for parent in path.absolute().parents if kind_of(parent) is not None)
     if folder == path.absolute().parent and not folder.exists():
         if not force:
@@ -75,16 +73,13 @@ class Outputs:
         self._refuse()
 
     def part(self, path: Path) -> Path:
-        """Where to write what will be at `path`; the name is the same."""
         return self._stages[path.parent] / path.name
 
     def leave_out(self, path: Path) -> None:
-        """Leaves out one of the files that were announced."""
         self._paths.remove(path)
         self.part(path).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
-        """Make a folder for the parts of each folder, with a name that nobody can know before; lock what will be."""
         with ExitStack() as undone:
             undone.callback(self._undo)
             for folder in dict.fromkeys(path.parent for path in self._paths):
@@ -101,13 +96,11 @@ class Outputs:
         return self
 
     def _refuse(self) -> None:
-        """Raise if an output exists that may not be replaced."""
         refuse(self._paths, self._force, self._recognised)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Rename everything, or remove everything."""
         try:
             if kind is None:
                 self._refuse()  # other programs may have written them during the run
@@ -123,7 +116,6 @@ class Outputs:
             raise OSError(f"{where} cannot be written: {error.strerror}; what was there before is there still")
 
     def _publish(self, folder: Path) -> None:
-        """Moves the files of a folder into place, a new folder at once, and waits until the disk has them."""
         stage = self._stages[folder]
         settle_folder(stage)
         if not folder.exists():
@@ -137,26 +129,21 @@ class Outputs:
         settle_folder(folder.parent)
 
     def _in(self, folder: Path) -> list[Path]:
-        """The files of one folder."""
         return [path for path in self._paths if path.parent == folder]
 
     def _lock(self, path: Path) -> None:
-        """Be the only one who makes a file or folder of this name."""
         self._locks.enter_context(held(lock_of(path), path))
 
     def _stage(self, folder: Path, locked: Path) -> None:
-        """A folder beside what is locked, whose name it has; those that killed runs left are removed first."""
         remove_stages(locked.parent, re.escape(locked.name))
         self._stages[folder] = stage_of(locked)
         self._stages[folder].mkdir()
 
     def _make_parents(self, folder: Path) -> None:
-        """What a new folder will be in."""
         self._made += [parent for parent in folder.parents if not parent.exists()]
         folder.parent.mkdir(parents=True, exist_ok=True)
 
     def _undo(self) -> None:
-        """Remove parts and locks, and folders that were made here, unless something is in them."""
         for stage in self._stages.values():
             shutil.rmtree(stage, ignore_errors=True)
         self._locks.close()
@@ -166,7 +153,6 @@ class Outputs:
 
 
 def _free(folder: Path) -> None:
-    """Remove the lock and the stages of a folder that appeared while or after a run was killed."""
     lock = lock_of(folder) if folder.name else folder
     if lock.is_file():
         with suppress(OSError), held(lock, folder):  # unless it is another run's
@@ -174,7 +160,6 @@ def _free(folder: Path) -> None:
 
 
 def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:
-    """Write every file, or none."""
     with Outputs(files, force) as outputs:
         for path, content in files.items():
             outputs.part(path).write_bytes(content)

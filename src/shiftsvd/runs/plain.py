@@ -10,15 +10,12 @@ _IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
 
 
 def plain(text: str) -> str:
-    r"""One line of text without anything that steers a terminal: ``\x1b`` is written as one writes it in Python."""
     return _ANY.sub(_written, text)
 
 
 def plain_lines(text: str) -> str:
-    """A text without what steers terminals, but with its line ends and tabs."""
     return _IN_LINES.sub(_written, text)
 
 
 def _written(found: re.Match[str]) -> str:
-    """A character as one types it."""
     return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")

@@ -18,7 +18,6 @@ PAUSE: Final = 0.5
 
 @contextmanager
 def progress(kind: str = "auto", quiet: bool = False) -> Iterator[Listener]:
-    """A listener of one of the `KINDS`; "auto" draws bars where stderr is a terminal and not `quiet`."""
     if kind == "json":
         yield JsonLines(sys.stderr)
     elif (kind == "always" or (kind == "auto" and not quiet and sys.stderr.isatty())) and _threads_start():
@@ -29,7 +28,6 @@ def progress(kind: str = "auto", quiet: bool = False) -> Iterator[Listener]:
 
 
 def _threads_start() -> bool:
-    """Whether the system starts threads; bars are drawn by one, and where it cannot start they hide the cursor."""
     try:
         Thread(target=int).start()
     except RuntimeError:  # can't start new thread
@@ -39,7 +37,6 @@ def _threads_start() -> bool:
 
 @contextmanager
 def _bars() -> Iterator[Listener]:
-    """A line for each stage, gone when all is done: the worst error so far first, a bar as wide as there is room."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
     from rich.table import Column
@@ -74,7 +71,6 @@ class JsonLines:
         self._told: dict[str, tuple[int, float]] = {}  # stage: whole units done, and when that was said
 
     def __call__(self, event: Event) -> None:
-        """Write the event, unless the last line is only a moment ago."""
         now, whole = time.monotonic(), math.floor(event.done + 1e-6)  # shares of a pass add up to it but for rounding
         before, when = self._told.get(event.stage, (-1, 0.0))
         if whole == before and now - when < PAUSE:

@@ -25,7 +25,6 @@ _KINDS: Final = {
 
 
 def kind_of(path: Path) -> str | None:
-    """Return what a path itself is (links are not followed), None if nothing has this name."""
     try:
         return _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "no file")
     except (FileNotFoundError, NotADirectoryError):
@@ -33,12 +32,10 @@ def kind_of(path: Path) -> str | None:
 
 
 def lock_of(path: Path) -> Path:
-    """Return the name of the lock of a file or folder, beside it."""
     return path.with_name(f".{path.name}.{MARK}-lock")
 
 
 def stage_of(path: Path) -> Path:
-    """Return a new name beside a path, for what will be renamed to it."""
     return path.with_name(f".{path.name}.{MARK}-{token_hex(8)}")
 
 
@@ -55,7 +52,6 @@ def left_stages(folder: Path, names: str) -> list[Path]:
 
 
 def remove_stages(folder: Path, names: str) -> None:
-    """Remove the stages that `left_stages` finds; put back what a kill in the middle of `rename` left in one."""
     for path in left_stages(folder, names):
         if kind_of(path) == "a folder":
             for before in path.glob(f"*{BEFORE}"):
@@ -85,7 +81,6 @@ def replaceable(path: Path, by_folder: bool = False) -> str | None:
 
 
 def rename(part: Path, path: Path) -> None:
-    """Rename a finished file or folder; what is `replaceable` by it is replaced."""
     kind = replaceable(path, part.is_dir())
     if kind is None or not part.is_dir():
         part.replace(path)
@@ -100,7 +95,6 @@ def rename(part: Path, path: Path) -> None:
 
 
 def settle(part: Path) -> None:
-    """Flush a file, or all files of a folder, to the disk before it gets its name: a crash must leave no empty file."""
     for each in part.rglob("*") if part.is_dir() else (part,):
         if each.is_file():
             with each.open("rb+") as file:
@@ -108,7 +102,6 @@ def settle(part: Path) -> None:
 
 
 def settle_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, where the system allows folders to be opened and flushed."""
     try:
         handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except PermissionError:  # of a folder that cannot be listed, and of all folders of Windows

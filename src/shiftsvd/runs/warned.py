@@ -50,12 +50,10 @@ class ValuesNotice(ValuesWarning, Notice):
 
 
 def notice(message: str) -> None:
-    """A `Notice` at the line that `warn` finds."""
     warn(message, Notice)
 
 
 def warn_once(message: str) -> None:
-    """What a process says the first time only, by the line of ours that says it: in loops nobody reads it again."""
     caller = sys._getframe(1)
     place = caller.f_code.co_filename, caller.f_lineno
     if place not in said:
@@ -64,7 +62,6 @@ def warn_once(message: str) -> None:
 
 
 def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
-    """A `UserWarning` at the nearest line that is neither of this library nor of what calls and wraps it."""
     message, prefixes = plain_lines(message), _own()
     if sys.version_info >= (3, 12):
         warnings.warn(message, category, stacklevel=2, skip_file_prefixes=prefixes)
@@ -73,13 +70,11 @@ def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
 
 
 def _own() -> tuple[str, ...]:
-    """Where the files are that users do not read."""
     files = (getattr(sys.modules.get(name), "__file__", None) or "" for name in BETWEEN)
     return (HERE, *(file.removesuffix("__init__.py") for file in files if file))
 
 
 def _depth(frame: FrameType | None, prefixes: tuple[str, ...]) -> int:
-    """The `stacklevel`, seen from this frame, of the first one outside of those files; of the outermost at most."""
     depth = 1
     while frame is not None and frame.f_back is not None and frame.f_code.co_filename.startswith(prefixes):
         frame, depth = frame.f_back, depth + 1

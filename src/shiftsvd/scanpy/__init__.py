@@ -218,7 +218,6 @@ def pca(
 
 
 def _look(how: tuple[Transform, ...], A: Operator, marked: bool = False) -> None:
-    """Warn of logarithms where counts are needed, and tell of raw counts that nothing is done to."""
     if how:
         warn_unless_counts(how, A, marked)
     else:
@@ -228,7 +227,6 @@ def _look(how: tuple[Transform, ...], A: Operator, marked: bool = False) -> None
 def _design(
     adata: Any, covariates: tuple[str, ...], groups: tuple[str, ...], zero_center: bool, obsm: str | None
 ) -> Design | None:
-    """What is known of the cells that are regressed out; None where nothing is."""
     if not covariates + groups:
         return None
     if not zero_center or obsm is not None:
@@ -239,7 +237,6 @@ def _design(
 
 
 def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...], C: Panel | None) -> _Fit:
-    """Components, scores and variances of a matrix, less what covariates of its rows explain."""
     model.n_components = _number(model.n_components, A)
     model.preprocess = tuple(Known(step) for step in steps) or None
     model.shift = model.shift if C is None else Covariates()
@@ -258,7 +255,6 @@ def _fit(model: PCA, A: Operator, dtype: npt.DTypeLike, steps: tuple[Step, ...],
 
 
 def _number(k: Any, A: Operator) -> int:
-    """How many components there are to be."""
     least, told = min(A.shape), f"{A.shape[0]} cells x {A.shape[1]} genes"
     if k is None and least < 2:
         raise ValueError(f"without n_comps there must be at least 2 cells and 2 genes, got {told}")
@@ -269,7 +265,6 @@ def _number(k: Any, A: Operator) -> int:
 
 
 def _array(X: Any, mask: Any, resources: Resources) -> Operator:
-    """The matrix that is no AnnData object, or the genes of it that are in the mask."""
     if mask is not None and not _left_out(mask):
         X = indexable(X)
         X = X[:, np.flatnonzero(booleans(mask, X.shape[1]))]
@@ -279,7 +274,6 @@ def _array(X: Any, mask: Any, resources: Resources) -> Operator:
 def _operator(
     adata: Any, layer: str | None, obsm: str | None, columns: Places | None, resources: Resources
 ) -> Operator:
-    """The matrix that was asked for."""
     if obsm is None:
         return matrix_of(adata, layer, columns, resources)
     if layer is not None:
@@ -290,7 +284,6 @@ def _operator(
 
 
 def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
-    """The mask by either of its spellings."""
     if use_highly_variable is None:
         return mask
     if not _left_out(mask):
@@ -299,12 +292,10 @@ def _mask(mask: Any, use_highly_variable: bool | None) -> Any:
 
 
 def _left_out(mask: Any) -> bool:
-    """Whether a mask is the default."""
     return isinstance(mask, str) and mask == _IF_THERE
 
 
 def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
-    """The mask, or None."""
     if _left_out(mask):
         return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
     if mask is not None and obsm is not None:
@@ -313,7 +304,6 @@ def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
 
 
 def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: str | None) -> dict[str, Any]:
-    """The settings, by scanpy's names; those that scanpy does not have only where they are not its own way."""
     named = isinstance(mask, str) and mask == "highly_variable"
     params = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": mask}
     others = {"layer": layer, "obsm": obsm, "scale": scale or None}
@@ -321,7 +311,6 @@ def _params(zero_center: bool, scale: bool, mask: Any, layer: str | None, obsm: 
 
 
 def _write(adata: Any, fit: _Fit, columns: Places | None, keys: Keys, params: dict[str, Any]) -> None:
-    """Writes all results into AnnData, where scanpy puts them."""
     told = {"params": params, "variance": fit.variance, "variance_ratio": fit.ratio}
     adata.obsm[keys.obsm] = fit.scores
     if "obsm" in params:

@@ -20,12 +20,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 def is_annotated(data: Any) -> bool:
-    """Whether this is an AnnData object, without importing anndata."""
     return all(hasattr(data, name) for name in ("obsm", "varm", "uns", "var_names"))
 
 
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
-    """Cells x genes; of the genes those at the places `columns`, which ascend."""
     if adata.isbacked and layer is None:
         return _backed(adata, columns, resources)
     if layer is not None and layer not in adata.layers:
@@ -37,12 +35,10 @@ def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: 
 
 
 def logged(adata: Any, layer: str | None) -> bool:
-    """Whether scanpy has marked the matrix as logarithms; of layers it says nothing."""
     return layer is None and "log1p" in adata.uns
 
 
 def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operator:
-    """X in its file, or in memory where it takes up to half of the memory limit."""
     if adata.is_view:
         raise ValueError("a view of a backed AnnData object cannot be written to; call .to_memory() of it first")
     opened = read_file(Path(adata.filename), "h5ad", "X", resources.memory_limit)
@@ -54,7 +50,6 @@ def _backed(adata: Any, columns: Places | None, resources: Resources) -> Operato
 
 
 def indexable(X: Any) -> Any:
-    """X as something that gives some of its columns by an index."""
     X = from_frame(X) if is_frame(X) else X
     if hasattr(X, "matmat"):
         raise TypeError(f"mask_var must be left out for an operator, which has no columns to choose; got {X!r}")
@@ -65,7 +60,6 @@ def indexable(X: Any) -> Any:
 
 
 def mask_of(adata: Any, mask: Any) -> Mask:
-    """Which genes are in a mask: a column of `var`, a Series that names the genes, or values in their order."""
     if not isinstance(mask, str):
         return booleans(_in_order(mask, adata.var_names), adata.n_vars)
     if mask not in adata.var:
@@ -74,7 +68,6 @@ def mask_of(adata: Any, mask: Any) -> Mask:
 
 
 def _in_order(mask: Any, genes: Any) -> Any:
-    """A Series in the order of the genes, if its index holds just their names."""
     if not hasattr(mask, "reindex") or len(mask) != len(genes) or not (mask.index.is_unique and genes.is_unique):
         return mask
     places = mask.index.get_indexer(genes)
@@ -82,7 +75,6 @@ def _in_order(mask: Any, genes: Any) -> Any:
 
 
 def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
-    """A mask as an array of its own."""
     values = np.array(unmasked("mask_var", mask, "fill them with True or False"))
     if values.dtype == object:
         values = _from_objects(values, told)
@@ -94,7 +86,6 @@ def booleans(mask: Any, n_vars: int, told: str = "it") -> Mask:
 
 
 def _from_objects(values: Any, told: str) -> Any:
-    """Objects as booleans, if that is what they are: a column with gaps is no column of booleans for pandas."""
     if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
         raise ValueError(
             f"mask_var must be true or false for every gene, but {told} misses {gaps} of {values.size}; "
@@ -104,7 +95,6 @@ def _from_objects(values: Any, told: str) -> Any:
 
 
 def places_of(adata: Any, names: Any, of: str, max_absent: float) -> Places:
-    """Where the genes of these names are; -1 for those that are absent, of which a share may be; `of` is their use."""
     if not 0 <= max_absent < 1:
         raise ValueError(f"max_absent must be a share of the genes, at least 0 and below 1, got {max_absent!r}")
     for whose, known in (("the new cells", adata.var_names), ("the reference", names)):

@@ -14,7 +14,6 @@ _KEPT: Final = "design"  # where it is in ``uns["pca"]``
 
 
 def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One name or several."""
     names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
     if not all(isinstance(name, str) for name in names):
         raise ValueError(f"{what} must be a column of obs or a list of them, got {given!r:.80}")
@@ -22,8 +21,6 @@ def names_of(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def obs_column(adata: Any) -> Callable[[str], Column]:
-    """What looks columns of obs up; categories are labels also where they are numbers."""
-
     def column(name: str) -> Column:
         if name not in adata.obs:
             raise ValueError(f"covariates and groups must be columns of obs, got {name!r}; obs has {list(adata.obs)}")
@@ -36,27 +33,23 @@ def obs_column(adata: Any) -> Callable[[str], Column]:
 
 
 def _numbers(series: Any) -> Column:
-    """Numbers as NumPy has them; NaN for what is missing in columns that mark it otherwise."""
     if isinstance(series.dtype, np.dtype):
         return np.asarray(series)
     return np.asarray(series.to_numpy(np.float64, na_value=np.nan))
 
 
 def kept_design(design: Design, learned: LearnedCovariates) -> dict[str, Any]:
-    """The columns, their labels and the coefficients of the genes as ``uns`` holds them."""
     tensors: dict[str, Any] = {}
     text = json.dumps(code((design, learned), "design", tensors))
     return {"text": text, **tensors}
 
 
 def write_design(adata: Any, key: str, design: Design, learned: Any) -> None:
-    """Keeps the design in ``uns``, where `project` finds it for other cells."""
     adata.uns[key][_KEPT] = kept_design(design, learned)
     adata.uns[key]["params"]["covariates"] = ", ".join(design.names)
 
 
 def read_design(reference: Any, key: str, n_genes: int) -> tuple[Design, LearnedCovariates] | None:
-    """What was regressed out of the genes of a reference, if anything."""
     kept = dict(reference.uns.get(key, {}).get(_KEPT, {}))
     if not kept:
         return None

@@ -41,15 +41,12 @@ class Known(Transform):
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
-        """Whether zeros stay zeros."""
         return self.step.fitted.how.keeps_zeros
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """What is known already."""
         return self.step.own, self.step.R
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """What becomes of entries."""
         return self.step.fitted.how.entry(x, r, c, known, table)
 
 
@@ -61,7 +58,6 @@ def learned(
     margins: MarginsName | None,
     tol: float,
 ) -> tuple[Step, ...]:
-    """Transformations, each learned from what those before it made of all genes, or of A, the genes in the mask."""
     steps: list[Step] = []
     for each in how:
         if steps:
@@ -76,7 +72,6 @@ def learned(
 
 
 def _of_all(how: Transform, margins: MarginsName | None) -> bool:
-    """Whether sums of cells go over all genes: scanpy's library sizes do, its residuals do not."""
     if margins not in ("all", "mask", None):
         raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
     return margins == "all" or (margins is None and isinstance(how, LogNormalize | OfEntry))
@@ -85,13 +80,11 @@ def _of_all(how: Transform, margins: MarginsName | None) -> bool:
 def with_selection(
     how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
 ) -> tuple[Transform, ...]:
-    """Transformations with a selection of genes among them: behind those whose sums go over all genes."""
     n_all = next((number for number, each in enumerate(how) if not _of_all(each, margins)), len(how))
     return (*how[:n_all], Select(places), *how[n_all:])
 
 
 def transformed(steps: tuple[Step, ...], A: Operator) -> Operator:
-    """The cells that they were learned from, the genes in the mask."""
     for step in steps:
         A = step.own.of(A, step.R)
     return A
@@ -107,7 +100,6 @@ class Entries(NamedTuple):
     def of_cells(
         self, A: Operator, adata: Any, layer: str | None, genes: Any, order: Places, max_absent: float
     ) -> Operator:
-        """A, the counts of new cells, transformed; its columns are the `genes` in the mask, in this order."""
         if self.n_all:
             places = places_of(adata, self.genes, "that sums of cells go over", max_absent)
             there = np.flatnonzero(places >= 0)
@@ -122,14 +114,12 @@ class Entries(NamedTuple):
 
 
 def kept_entries(fitted: tuple[Fitted, ...], n_all: int, genes: Any) -> dict[str, Any]:
-    """What was learned as ``uns`` holds it: arrays, and a text that tells them apart."""
     tensors: dict[str, Any] = {}
     text = json.dumps(code(fitted, "fitted", tensors))
     return {"text": text, "n_all": n_all, "genes": np.array(genes, object), **tensors}
 
 
 def write_entries(adata: Any, key: str, steps: tuple[Step, ...], columns: Places | None, computed_on: str) -> None:
-    """Put what was learned into ``uns``; residuals as scanpy tells them."""
     n_all = sum(step.of_all for step in steps)
     genes = adata.var_names if n_all or columns is None else adata.var_names[columns]
     adata.uns[key][_KEPT] = kept_entries(tuple(step.fitted for step in steps), n_all, genes)
@@ -139,14 +129,12 @@ def write_entries(adata: Any, key: str, steps: tuple[Step, ...], columns: Places
 
 
 def told_residuals(last: Fitted, computed_on: str) -> dict[str, Any]:
-    """What scanpy tells of its residuals; nothing of other transformations."""
     if not isinstance(last.how, PearsonResiduals):
         return {}
     return {"theta": last.how.theta, "clip": float(last.known[0]), "computed_on": computed_on}
 
 
 def read_entries(reference: Any, key: str, genes: Any) -> Entries | None:
-    """What was learned, if anything, if it was of genes by these names: `genes` are those in the mask."""
     kept = dict(reference.uns.get(key, {}).get(_KEPT, {}))
     if not kept:
         return None

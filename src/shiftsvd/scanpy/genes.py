@@ -149,13 +149,11 @@ def highly_variable(
 
 
 def as_scanpy(found: Ranking) -> dict[str, Vector]:
-    """The columns that scanpy writes into ``var``, in its order and precision."""
     names = [name for name in WRITTEN[found.asked.flavor] if name in found.columns]
     return {name: found.columns[name].astype(np.float32) if name in SINGLE else found.columns[name] for name in names}
 
 
 def _given(data: Any, layer: str | None, batch: Any, resources: Resources) -> tuple[Operator, Any, Any, float]:
-    """(the matrix, names of genes, labels of batches, natural logarithm of the base of logarithms)."""
     if is_annotated(data):
         base = dict(data.uns.get("log1p", {})).get("base")
         labels = _column(data, batch) if isinstance(batch, str) else batch
@@ -172,7 +170,6 @@ def _given(data: Any, layer: str | None, batch: Any, resources: Resources) -> tu
 
 
 def _column(adata: Any, name: str) -> Any:
-    """A column of `obs`."""
     if name not in adata.obs:
         raise ValueError(f"batch must be a column of obs or an array, got {name!r}; obs has {list(adata.obs)}")
     return np.asarray(adata.obs[name])

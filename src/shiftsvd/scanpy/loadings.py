@@ -30,18 +30,15 @@ class Keys(NamedTuple):
 
 
 def keys_of(key_added: str | None) -> Keys:
-    """Scanpy's names, or one for all."""
     return Keys("X_pca", "PCs", "pca") if key_added is None else Keys(key_added, key_added, key_added)
 
 
 def write_loadings(adata: Any, key: str, pca: PCA, rows: Any) -> None:
-    """Put the components of the genes at `rows` into ``varm``; the other genes have zeros."""
     for name, values in kept_loadings(pca, adata.n_vars, rows, key).items():
         adata.varm[name] = values
 
 
 def kept_loadings(pca: PCA, n_genes: int, rows: Any, key: str) -> dict[str, Panel]:
-    """The loadings of all genes and how each is treated, as ``varm`` holds them."""
     V = np.zeros((n_genes, pca.n_components_), pca.components_.dtype)
     V[rows] = pca.components_.T
     treated = np.zeros((n_genes, 3))
@@ -52,7 +49,6 @@ def kept_loadings(pca: PCA, n_genes: int, rows: Any, key: str) -> dict[str, Pane
 
 
 def read_loadings(reference: Any, key: str, uns: str) -> Loadings:
-    """The components in ``varm``, if they are still those that were written."""
     params = reference.uns.get(uns, {}).get("params", {})
     if "obsm" in params:
         raise ValueError(
@@ -70,12 +66,10 @@ def read_loadings(reference: Any, key: str, uns: str) -> Loadings:
 
 
 def _treated(key: str) -> str:
-    """Where the shift, the scale and the sum of the loadings of each gene are."""
     return f"{key}_shift_scale"
 
 
 def _check_sums(V: Panel, sums: Vector, key: str) -> None:
-    """Refuse loadings that something else has written since: scanpy leaves the shift and the scale of ours."""
     others = np.abs(V.sum(axis=1) - sums) > _ROUNDING * np.abs(V).sum(axis=1)
     if others.any():
         raise ValueError(

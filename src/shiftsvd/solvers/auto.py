@@ -77,7 +77,6 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
 
 
 def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit: int | str | None) -> list[Solver]:
-    """The solvers that keep to the memory limit; the one that takes least where none does."""
     if memory_limit is None:
         return solvers
     peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]
@@ -86,12 +85,10 @@ def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit
 
 
 def asked_for(A: Operator, k: int | float) -> int:
-    """How many components there may be: all, where a share of the variance says how many."""
     return min(A.shape) if isinstance(k, float) else int(k)
 
 
 def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
-    """The solvers that can be meant, and their costs."""
     work = Work.of(A)
     count = int(0.1 * work.n) + 1 if isinstance(k, float) else int(k)
     costs: dict[Solver, Cost] = {}
@@ -107,14 +104,12 @@ def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
 
 
 def _squares_pay(A: Operator, exact: Cost, k: int | float) -> bool:
-    """Whether squares save time where `Exact` is quick: of dense data in memory, which are read twice at worst."""
     work = Work.of(A)
     at_hand = not work.sparse and work.costs.gram_reads == 1 and not (work.costs.file_bytes or work.costs.square_bytes)
     return at_hand and k < work.n and exact.seconds - work.gram(0).seconds >= SAVED
 
 
 def check_solver(solver: Any, k: Any) -> None:
-    """Refuse what is neither a solver nor its name, or cannot find so many components, before anything is read."""
     if isinstance(solver, Solver):
         solver.check_share(k)
     elif solver in BY_NAME:
@@ -127,7 +122,6 @@ def check_solver(solver: Any, k: Any) -> None:
 def solver_named(
     solver: "str | Solver", A: Operator, k: int | float, tol: float, memory_limit: int | str | None = None
 ) -> Solver:
-    """A solver from its name; a solver stays what it is."""
     if isinstance(solver, Solver):
         return solver
     if solver == "auto":
@@ -240,7 +234,6 @@ def estimate(
 
 
 def _probed(foreseen: Estimate, A: Operator, k: int | float, tol: float) -> Estimate:
-    """The same with what a probe tells: passes, and seconds of this machine, in the reason too."""
     solver, (seconds, pace) = foreseen.solver, timed_pass(A, k)
     expected = counted_passes(A, solver, k) or foreseen.n_passes
     costs = {type(each): cost for each, cost in _costs(A, k, tol).items()}
@@ -255,6 +248,5 @@ def _probed(foreseen: Estimate, A: Operator, k: int | float, tol: float) -> Esti
 
 
 def _tell(solver: Solver, A: Operator, k: int | float, seconds: dict[type[Solver], float]) -> None:
-    """Why a solver was chosen: what it takes beside the others."""
     told = ", ".join(f"{kind.__name__} {each:.2g} s" for kind, each in seconds.items())
     object.__setattr__(solver, "reason", f"short side {min(A.shape)}, {A.costs.stored:,} numbers, k={k}: {told}")

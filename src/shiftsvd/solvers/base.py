@@ -203,7 +203,6 @@ class Solver(ABC):
         return F
 
     def _result(self, A: Operator, k: int, factors: Factors, tol: float) -> SVDResult:
-        """k components with their signs, rank and certificate."""
         known = factors.certificate
         left = _leading(factors.U, (slice(None), slice(k)), A)
         right = _leading(factors.Vh, (slice(k), slice(None)), A)
@@ -227,7 +226,6 @@ class Solver(ABC):
 
 
 def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
-    """The leading vectors of a factor in the dtype of the data; a lazy one is made in the threads of this fit."""
     if not callable(F):
         return np.asarray(F[part], A.dtype)
     n_threads = A.costs.n_threads or given_threads()
@@ -240,7 +238,6 @@ def _leading(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
 
 
 def _warn(known: Certificate, last: float, missed: float | None) -> None:
-    """Name the components that did not converge, and up to where values may have been missed."""
     told = []
     if len(known.late):
         told.append(_unconverged(known.value_errors, known.late) + known.remedy)
@@ -250,7 +247,6 @@ def _warn(known: Certificate, last: float, missed: float | None) -> None:
 
 
 def _doubts(info: Info, last: float, tol: float) -> str:
-    """Which components a certificate does not hold for, and what may have been missed."""
     assert info.value_errors is not None
     late = np.flatnonzero(~(info.value_errors <= tol))
     told = _unconverged(info.value_errors, late) if len(late) else ""
@@ -260,7 +256,6 @@ def _doubts(info: Info, last: float, tol: float) -> str:
 
 
 def _unconverged(errors: Vector, late: Vector) -> str:
-    """The components that did not converge, and the bound of their errors."""
     return (
         f"{len(late)} components did not converge: {_ranges(late + 1)}; "
         f"their relative errors are bounded by {errors[late].max():.1e} (see info.value_errors). "
@@ -268,38 +263,32 @@ def _unconverged(errors: Vector, late: Vector) -> str:
 
 
 def _missable(missed: float | None, last: float) -> str:
-    """Up to where values may have been missed, whose last one is known."""
     level = missed if missed is None or last == 0 else missed / last
     above = "any value" if level is None else f"values up to {level:.3g}{' sigma_k' if last else ''}"
     return f"{above} may have been missed (see info.missed_below)"
 
 
 def _ranges(numbers: Vector) -> str:
-    """Ascending integers as "1-4, 7"."""
     runs = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
     return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def _is_share(k: int | float) -> bool:
-    """Whether k is a share of the variance, not a number of components."""
     return isinstance(k, float) and 0 < k < 1
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:
-    """Refuse a k that is no number of components."""
     m, n = shape
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= min(m, n):
         raise ValueError(f"k must be an integer in 1..{min(m, n)} for a {m} x {n} matrix, got {k!r}")
 
 
 def check_tol(tol: Any) -> None:
-    """Refuse what is no relative accuracy."""
     if not isinstance(tol, int | float | np.floating) or not 0 <= tol < 1:
         raise ValueError(f"tol must be at least 0 and less than 1, got {tol}; it is a relative accuracy, such as 1e-4")
 
 
 def components_for(squares: Vector, share: float, total: float | None = None) -> int:
-    """The fewest components whose part of the sum of squares exceeds `share`."""
     total = float(squares.sum()) if total is None else total
     if total <= 0:
         return 1

@@ -55,7 +55,6 @@ DENSE_BYTES, DENSE_BLOCKS = 2**23, 3
 
 
 def surroundings(A: Operator, columns: int) -> int:
-    """Bytes that a fit takes beside its solver, whose widest panel has so many columns: threads, blocks in work."""
     costs = tall(A).costs
     beside = FIXED + costs.working_bytes + columns * costs.column_bytes
     if costs.stored < A.shape[0] * A.shape[1]:
@@ -87,17 +86,14 @@ def vector_bytes(A: Operator, k: int, shift: Any, is_weighted: bool) -> int:
 
 
 def tall(A: Operator) -> Operator:
-    """A, or its adjoint, whichever has the long side as its rows: what solvers multiply."""
     return A if A.shape[0] >= A.shape[1] else A.H
 
 
 def wide(A: Operator) -> Operator:
-    """A, or its adjoint, whichever has the short side as its rows."""
     return A if A.shape[0] < A.shape[1] else A.H
 
 
 def long_vectors(A: Operator, k: int) -> int:
-    """Bytes of k right vectors while they are made orthonormal, where they are the long ones."""
     return 0 if A.shape[0] >= A.shape[1] else int(8 * 2.2 * k * A.shape[1])
 
 
@@ -111,18 +107,15 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, A: Operator) -> "Work":
-        """The work of a matrix: its sides, whichever is long, and its entries."""
         m, n = max(A.shape), min(A.shape)
         size = 4 if A.dtype in (np.float32, np.complex64) else 8
         return cls(m, n, size, tall(A).costs)
 
     @property
     def sparse(self) -> bool:
-        """Whether less is stored than there are entries."""
         return self.costs.stored < self.m * self.n
 
     def product(self, columns: float, size: int | None = None) -> float:
-        """Seconds of fused products with so many columns in all."""
         size = size or self.size
         if not self.sparse:
             return 4 * self.costs.stored * columns * THIN[size] / THREADS
@@ -130,36 +123,29 @@ class Work(NamedTuple):
         return self.costs.stored * columns * SPARSE[size] * misses / THREADS
 
     def reading(self, n_passes: float) -> float:
-        """Seconds to bring the data in so often, beside the products."""
         formed = 0.0 if self.sparse else self.costs.stored * FORM / THREADS
         return (formed + self.costs.file_bytes * FILE) * n_passes
 
     def sending(self) -> float:
-        """Seconds to form an n x n matrix, one part after the other, beside the arithmetic."""
         return self.costs.square_bytes * FILE
 
     def lanczos(self, k: int, block: int, columns: int) -> Cost:
-        """Block Lanczos with a basis of at most so many columns."""
         steps = np.ceil((5.0 * k + 100) / block) + 4
         done = min(steps * block, 1.5 * self.n + block)
         algebra = done / block * (self.orthogonalisation(block, columns) + STEP) + 4 * self.check(min(columns, done))
         return Cost(self.product(done + k) + self.reading(steps + 1) + algebra, float(steps + 1))
 
     def orthogonalisation(self, block: int, columns: int) -> float:
-        """Seconds to make a block orthogonal to a basis of so many columns."""
         return 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS
 
     def check(self, columns: float) -> float:
-        """Seconds for the Ritz values and vectors of so many columns."""
         return 10 * columns**3 * BLAS[8]
 
     def steps_per_check(self, block: int, columns: int) -> float:
-        """How many steps, of a product and what comes of it, take as long as a check."""
         step = self.product(block) + self.reading(1) + self.orthogonalisation(block, columns)
         return self.check(columns) / step
 
     def gram(self, k: int) -> Cost:
-        """A formed Gram matrix."""
         if self.sparse:
             form = self.costs.gram_pairs * SPARSE_PAIR * (3.0 if 8 * self.n**2 > GRAM_CACHE else 1.0)
         else:
@@ -168,6 +154,5 @@ class Work(NamedTuple):
         return Cost(form / THREADS + solve + self.product(k) + 2 * self.costs.file_bytes * FILE + self.sending(), 2.0)
 
     def exact(self) -> Cost:
-        """A QR factorization of everything."""
         qr = 2.0 * self.m * self.n**2 * LAPACK / THREADS
         return Cost(qr + 12 * self.n**3 * LAPACK + self.costs.file_bytes * FILE + self.sending(), 1.0)

@@ -73,11 +73,9 @@ class Exact(Solver):
         return f"Exact(tol={self.tol!r})" if self.tol > 0 else "Exact()"
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A or of its adjoint, whichever is tall."""
         return self._tall(A, k) if A.shape[0] >= A.shape[1] else self._tall(A.H, k).H
 
     def _tall(self, A: Operator, share: int | float) -> Factors:
-        """A is m x n with m >= n."""
         n, squared = A.shape[1], self.tol > 0 and not self.certify and share != A.shape[1]
         factors = self._of_squares(A, share) if squared else None
         if factors is not None:
@@ -97,7 +95,6 @@ class Exact(Solver):
         )
 
     def _of_squares(self, A: Operator, share: int | float) -> Factors | None:
-        """All values from the eigenvalues of ``A^H A``; None where rounding might take too much of a value."""
         G = gram_matrix(A)
         theta, Z = np.linalg.eigh(G)
         theta, V = np.maximum(theta[::-1], 0), Z[:, ::-1]
@@ -112,15 +109,12 @@ class Exact(Solver):
         return Factors(U, S, V.conj().T, 1, len(theta), 1, missed_below=missed, rest=float(np.sqrt(rest)), eps=eps)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """One pass: the second one, where squares turn out not to do, is not foreseen."""
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """One pass, or two where squares turn out not to do."""
         return 1, 2 if self.tol > 0 else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Blocks in flight, their triangles, and the long factor if asked for."""
         m, n = max(A.shape), min(A.shape)
         threads, size = A.costs.n_threads or default_threads(), min(max(QR_ENTRIES, 2 * n * n), m * n)
         count = -(-m * n // size)
@@ -133,6 +127,5 @@ class Exact(Solver):
 
 
 def _triangle(A: Operator) -> Panel:
-    """R of the QR of A, square."""
     R, n = triangle(A), A.shape[1]
     return R if len(R) >= n else np.vstack([R, np.zeros((n - len(R), n), R.dtype)])

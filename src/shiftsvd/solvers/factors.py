@@ -31,17 +31,14 @@ class Factors(NamedTuple):
 
     @property
     def H(self) -> "Factors":
-        """The factors of the conjugate transpose."""
         return self._replace(U=_adjoint(self.Vh), Vh=_adjoint(self.U))
 
 
 def _adjoint(F: Lazy) -> Lazy:
-    """The conjugate transpose, as lazy as F, on the host."""
     return (lambda: on_host(F()).conj().T) if callable(F) else F.conj().T
 
 
 def long_factor(A: Operator, V: Panel) -> Panel:
-    """U of ``A V = U diag(S)``, where A multiplies; a lazy array where the rows of A are spread over a cluster."""
     lazy: Panel | None = lazy_basis(A, V)
     if lazy is not None:
         return lazy
@@ -51,7 +48,6 @@ def long_factor(A: Operator, V: Panel) -> Panel:
 
 
 def rounding(A: Operator, eps: float) -> float:
-    """What products of unit `eps` leave of a number that should be 0, relative to the largest value."""
     # Single precision products leave noise that grows like the root of the length, not like the length:
     # max(m, n) eps would call a tenth of sigma_1 zero on a million rows.
     double = float(np.finfo(np.float64).eps) * max(A.shape)
@@ -78,7 +74,6 @@ def rank_floor(A: Operator, first: float, eps: float | None = None) -> float:
 
 
 def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) -> float:
-    """What products of unit `eps` do to a value by the shift of A, or by what they cancel: they round at its level."""
     shift = shift_of(A)
     size = (shift.frobenius_norm() if shift else 0.0) + cancelled(A)
     # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).

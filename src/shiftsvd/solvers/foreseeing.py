@@ -23,7 +23,6 @@ FLATTENS: Final = 0.6
 
 
 def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
-    """Seconds of a product as wide as a step of block Lanczos, and how often the seconds of the model that is."""
     tall = A if A.shape[0] >= A.shape[1] else A.H
     block, work = BlockLanczos().shape(k, A).block, Work.of(A)
     V = np.ones((tall.shape[1], block), A.dtype)
@@ -50,7 +49,6 @@ def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
 
 
 def _passes(A: Operator, solver: BlockLanczos, k: int, count: int) -> int | None:
-    """The passes of a fit of so many rows, evenly spread."""
     places = np.unique(np.linspace(0, A.shape[0] - 1, count).astype(np.intp))
     if len(places) < max(k, 2):
         return None

@@ -84,15 +84,12 @@ class Gram(Solver):
         self._leading()  # which checks the settings that both have
 
     def _leading(self) -> BlockLanczos:
-        """What finds the leading eigenvalues where they are few."""
         return BlockLanczos(self.tol, missed_tol=self.missed_tol, miss_probability=self.miss_probability)
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A or of its adjoint, whichever is tall."""
         return self._tall(A, k, rng) if A.shape[0] >= A.shape[1] else self._tall(A.H, k, rng).H
 
     def _tall(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """A is m x n with m >= n."""
         A = fused(A, np.inf)
         n = A.shape[1]
         G = gram_matrix(A)
@@ -117,20 +114,16 @@ class Gram(Solver):
         return reading.factors(A, budget.n_passes, n)
 
     def _few(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:
-        """The leading components of ``G = A^H A`` by block Lanczos."""
         run = self._leading().run(Formed(G), k, rng, A)
         return run().factors(A, 1 + run.products.budget.n_passes, len(G))
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """Two passes: one forms the matrix, one reads the components."""
         return 2.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """One or two passes: the one that forms the matrix may do for the components."""
         return 2 if self.last_pass else 1, 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """The Gram matrix, the partial sums of the threads, and the panels that form it and of the last pass."""
         n, widest = min(A.shape), max(k, tall(A).costs.square_columns)
         threads = A.costs.n_threads or default_threads()
         # Of a file one thread more works, each on a block whose own parts are added up, and one block waits.
@@ -139,7 +132,6 @@ class Gram(Solver):
 
 
 def _eigenpairs(G: Panel, count: int) -> tuple[Vector, Panel]:
-    """So many of the largest eigenvalues of G, descending, none below 0, and their vectors."""
     n = len(G)
     theta, Z = np.zeros(0), G
     if count < n:  # in a unit of G: what this routine takes for small is not relative to anything
@@ -162,19 +154,15 @@ class Formed(Operator):
 
     @cached_property
     def costs(self) -> Costs:
-        """The costs of a formed Gram matrix: no data are read for a product."""
         return Costs.of(self, gram_reads=0)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``G V``, G being the Gram matrix that was formed."""
         product = np.zeros(V.shape, np.result_type(self.G, V))
         subtract_product(product, self.G, -V)
         return product
 
     def matmat(self, V: Panel) -> Panel:
-        """Refuse the product, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")
 
     def rmatmat(self, W: Panel) -> Panel:
-        """Refuse the product of the adjoint, which the Gram matrix alone cannot give."""
         raise NotImplementedError("only the Gram matrix is known")

@@ -84,15 +84,12 @@ class HermitianLanczos:
     max_passes: int | None = None
 
     def __call__(self, A: Operator, k: int, rng: Generator) -> Eigenpairs:
-        """The k largest eigenvalues of A, a Hermitian operator of shape (n, n), and their vectors."""
         return _Run(self, A, k, rng)()
 
     def block(self, n: int) -> int:
-        """Columns of a product."""
         return min(self.block_size or BLOCK, n)
 
     def basis_columns(self, k: int, n: int) -> int:
-        """Columns of the basis before it is restarted."""
         b = self.block(n)
         return min(max(self.max_basis or 2 * k + 12 * b, k + 8 * b), n)
 
@@ -113,7 +110,6 @@ class _Run:
         self.lowest = np.inf
 
     def __call__(self) -> Eigenpairs:
-        """Steps and checks until everything has converged and a probe has found nothing new."""
         for _ in range(max(2, 2 * self.k // self.b)):
             self._step()
         while True:
@@ -126,15 +122,12 @@ class _Run:
                 return self._pairs(ritz, Z)
 
     def _missing(self, ritz: Ritz) -> bool:
-        """Whether more may have been missed than is allowed."""
         return self.missed.lacks(ritz.needs(self.k, self._allowed(ritz), self.missed.seen))
 
     def _converged(self, ritz: Ritz) -> bool:
-        """Whether all bounds are within the tolerance, or all residuals rounding."""
         return bool(np.all((self._errors(ritz) <= self.solver.tol) | (ritz.r[: self.k] <= ritz.noise())))
 
     def _allowed(self, ritz: Ritz) -> float:
-        """Up to where an eigenvalue may have been missed."""
         relative = allowed(ritz, self.k, max(self.solver.tol, MISSED_TOL))
         # Of values that are not positive, nothing relative can be asked.
         if ritz.theta[self.k - 1] > ritz.noise():
@@ -142,7 +135,6 @@ class _Run:
         return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
     def _step(self) -> None:
-        """One product, after a restart if the basis has no room for what comes of it."""
         basis, end = self.basis, self.basis.size + self.basis.width
         if self._at_end():
             return
@@ -152,18 +144,15 @@ class _Run:
         basis.extend(self._product(basis.block))
 
     def _product(self, V: Panel) -> Panel:
-        """``A V`` in the precision of the basis, counted as a pass."""
         self.n_passes += 1
         return np.asarray(self.A.matmat(V), self.basis.B.dtype)
 
     def _check(self) -> tuple[Ritz, Panel]:
-        """The Ritz values of the basis and their vectors within it."""
         theta, Z, E = self.basis.values()
         self.lowest = min(self.lowest, float(theta[-1]))
         return Ritz(theta, E, self.A.costs.eps, self.missed.level, known=self.missed.limit(self.k)), Z
 
     def _restart(self, ritz: Ritz, Z: Panel) -> None:
-        """Keep the leading half of the Ritz vectors."""
         self._estimate(ritz, Z)
         keep = min(max(self.k + self.b, (self.columns - 2 * self.basis.width) // 2), self.basis.size)
         self.columns = max(self.columns, min(keep + 2 * self.basis.width + 4 * self.b, self.n))
@@ -172,7 +161,6 @@ class _Run:
             self.missed.forget()
 
     def _probe(self, ritz: Ritz, Z: Panel) -> None:
-        """Let a fresh random block look for what is orthogonal to the basis, if errors are small enough for that."""
         self._estimate(ritz, Z)
         needs = ritz.needs(self.k, self._allowed(ritz), self.missed.seen)
         count = ritz.ready(self.k, needs)
@@ -187,14 +175,12 @@ class _Run:
         self.missed.learn(probe, kept, self.k, needs)
 
     def _errors(self, ritz: Ritz) -> Vector:
-        """Bounds of the relative errors of the square roots; where there is none, residuals over the largest."""
         theta, noise = ritz.theta[: self.k], ritz.noise()
         first = max(float(np.abs(ritz.theta).max(initial=0)), TINY)
         rounded = noise / (2 * np.maximum(theta, max(noise, TINY)))
         return np.where(theta > noise, ritz.errors(self.k) + rounded, (ritz.r[: self.k] + noise) / first)
 
     def _estimate(self, ritz: Ritz, Z: Panel) -> None:
-        """The sum of the negative eigenvalues, while the basis still begins with the random block."""
         if self.negative is None:
             weights = np.sum(np.abs(Z[: self.b]) ** 2, axis=0) * self.n / self.b
             whole = self.basis.size >= self.n
@@ -202,12 +188,10 @@ class _Run:
             self.negative = float(below.sum() if whole else below @ weights)
 
     def _at_end(self) -> bool:
-        """Whether the basis spans everything, or the passes are used up."""
         used_up = self.n_passes >= self.limit or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _pairs(self, ritz: Ritz, Z: Panel) -> Eigenpairs:
-        """The eigenpairs that were found, with bounds and with what can have been missed."""
         self._estimate(ritz, Z)
         k, whole = self.k, self.basis.size >= self.n
         if whole:

@@ -41,7 +41,6 @@ class Off(NamedTuple):
 def known_to(
     off: Off, solver: Solver, A: Operator, k: int | float, rng: int | Generator | None, tol: float
 ) -> SVDResult:
-    """Components of A, which may be off by something, each to `tol` with what that adds."""
     own: Any = solver
     asked, share = getattr(solver, "tol", tol), 1 - SHARE if off.error else 1.0
     stricter = replace(own, tol=share * asked) if hasattr(solver, "tol") else solver
@@ -79,7 +78,6 @@ def off_by(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVD
 
 
 def _vectors(sines: Vector, S: Vector, missed: float | None, error: float) -> Vector:
-    """Bounds for single vectors where their gap allows one; 1 where it does not."""
     below = np.append(S[1:], S[-1] if missed is None else missed)
     above = np.append(np.inf, S[:-1])
     gap = np.minimum(above - S, S - below) - 2 * error

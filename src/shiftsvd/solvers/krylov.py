@@ -53,14 +53,12 @@ class Basis:
         single: bool = False,
         near: Panel | None = None,
     ) -> "Basis":
-        """An empty basis where the panel `near` lies, or on the host; memory is taken as it is filled."""
         held = np.result_type(np.complex64 if dtype.kind == "c" else np.float32) if single else dtype
         B = room(np.empty((n, 0)) if near is None else near, capacity, held)
         return cls(B, np.zeros((capacity, capacity), dtype), rng)
 
     @classmethod
     def around(cls, V: Panel, theta: Vector, R: Panel, rng: Generator) -> "Basis":
-        """The basis of orthonormal Ritz vectors V with residuals R: the next block is what these span."""
         n, k = V.shape
         basis = cls.of(n, min(2 * k, n), V.dtype, rng)
         basis.B[:, :k], basis.size, basis.last = V, k, k
@@ -74,21 +72,17 @@ class Basis:
 
     @property
     def block(self) -> Panel:
-        """Q, of shape (n, width)."""
         return self.B[:, self.size : self.size + self.width]
 
     @property
     def single(self) -> bool:
-        """Whether B is held in single precision."""
         return self.B.dtype != self.H.dtype
 
     @property
     def room(self) -> int:
-        """Columns that are left."""
         return int(self.B.shape[1]) - self.size - self.width
 
     def reserve(self, columns: int) -> None:
-        """Room for so many columns in all."""
         have = self.B.shape[1]
         if columns > have:
             B = room(self.B, columns, self.B.dtype)
@@ -96,14 +90,12 @@ class Basis:
             self.B, self.H = B, np.pad(self.H, (0, columns - have))
 
     def begin(self, Q: Panel) -> None:
-        """Start from the span of Q."""
         self.size = self.last = 0
         self.width = Q.shape[1]
         self.B[:, : self.width] = orth(Q)
         self.H[:] = 0
 
     def set_aside(self, columns: int) -> Panel:
-        """Let Q wait, and put in its place X of ``P Omega = X R``: normal entries, P orthogonal to B; gives R."""
         n, end = self.B.shape[0], self.size
         self.aside = self.block.copy(), self._border(np.eye(end, dtype=self.H.dtype))
         Omega = self._normal(min(columns, n - end))
@@ -119,7 +111,6 @@ class Basis:
         return inner(F, Omega)
 
     def take_back(self) -> None:
-        """Put beside the next block what is new in the one that waited; residuals are told in terms of both."""
         assert self.aside is not None
         D, C = self.aside
         self.aside = None
@@ -137,7 +128,6 @@ class Basis:
         self.C, self.width, self.last = border, self.width + Q.shape[1], self.size
 
     def extend(self, W: Panel) -> None:
-        """Take in ``W = G Q``; the part of it that is new becomes the next block."""
         self.scale = self.scale or float(np.max(lengths(W), initial=0))
         W, unit = self._scaled(W)
         old, end = self.size, self.size + self.width
@@ -166,26 +156,21 @@ class Basis:
         # The next projection finds these again; a check before it needs nothing but C.
 
     def values(self) -> tuple[Vector, Panel, Panel]:
-        """(Ritz values, descending; their vectors within B; their residuals within Q, which cost nothing)."""
         theta, Z = np.linalg.eigh(self.H[: self.size, : self.size])
         theta, Z = theta[::-1], Z[:, ::-1]
         return theta, Z, self._border(Z)
 
     def residuals(self, Z: Panel) -> Panel:
-        """``G B Z - B H Z``."""
         return np.asarray(self.block @ self._border(Z))
 
     def _border(self, Z: Panel) -> Panel:
-        """The coordinates within Q of the residuals of B Z."""
         return np.asarray(self.C @ Z[self.size - self.last : self.size])
 
     def vectors(self, Z: Panel) -> Panel:
-        """``B Z`` for orthonormal Z, orthonormal in double precision."""
         out = self._times(Z)
         return orth(out.astype(self.H.dtype)) if self.single else out
 
     def coupling(self, V: Panel, W: Panel, count: int) -> float:
-        """The norm of what ``W = G V`` has along the first columns of B, but not along V."""
         R = W - V @ inner(V, W)
         size = float(np.max(lengths(R), initial=0))
         if size == 0:
@@ -193,15 +178,12 @@ class Basis:
         return float(np.linalg.norm(inner(self.B[:, :count], (R / size).astype(self.B.dtype)), 2)) * size
 
     def _times(self, Z: Panel) -> Panel:
-        """``B Z``, in the precision of B."""
         return times(self.B[:, : self.size], Z)
 
     def _held(self, W: Panel) -> Panel:
-        """A copy of W in the precision of B."""
         return W.astype(self.B.dtype)
 
     def _scaled(self, W: Panel) -> tuple[Panel, float]:
-        """W divided by a unit, and the unit: what is much less than 1 would be lost in single precision."""
         unit = 2.0 ** int(np.frexp(self.scale)[1]) if self.single else 1.0
         if W.dtype != self.B.dtype or not to_spare(W, self.B):
             W = (W / unit).astype(self.B.dtype)
@@ -210,14 +192,12 @@ class Basis:
         return W, unit
 
     def _project(self, W: Panel, end: int, start: int = 0) -> Panel:
-        """Subtract from W, in place, what it has in common with these columns of B; gives the coefficients."""
         B = self.B[:, start:end]
         part = inner(B, W)
         subtract_product(W, B, part)
         return part
 
     def restart(self, theta: Vector, Z: Panel) -> None:
-        """Thick restart: keep the Ritz vectors Z and the next block (Wu & Simon 2000)."""
         kept, width = Z.shape[1], self.width
         border = self._border(Z)
         Q = self.block.copy()
@@ -229,12 +209,10 @@ class Basis:
         self.C, self.size, self.last = border, kept, kept
 
     def dropped(self) -> float:
-        """The length up to which what a product adds is taken for rounding."""
         return self._rounding * self.scale
 
     @property
     def _rounding(self) -> float:
-        """What rounding leaves of a column of length 1 that should be 0."""
         return SINGLE_ROUNDING if self.single else _column_rounding(self.B)
 
     def _next(self, W: Panel, squares: Panel, noise: float) -> Panel:
@@ -286,7 +264,6 @@ class Basis:
             self._project(W, end)
 
     def _fresh(self, end: int, columns: int) -> Panel:
-        """Random orthonormal directions orthogonal to the first `end` columns of B."""
         F = self._normal(columns)
         for _ in range(2):
             F = self._held(orth(F))
@@ -294,12 +271,10 @@ class Basis:
         return orth(F)
 
     def _normal(self, columns: int) -> Panel:
-        """A block of standard normal entries, complex ones for a complex basis."""
         shape = self.B.shape[0], columns
         F: Panel = self.rng.standard_normal(shape)
         return sent(self.B, F if self.H.dtype.kind == "f" else (F + 1j * self.rng.standard_normal(shape)) / np.sqrt(2))
 
 
 def _column_rounding(W: Panel) -> float:
-    """What rounding leaves of a column of length 1 that should be 0."""
     return len(W) * float(np.finfo(np.float64).eps)

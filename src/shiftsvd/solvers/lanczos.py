@@ -120,12 +120,10 @@ class BlockLanczos(Solver):
                 raise ValueError(f"{name} must be a positive integer or None, got {value!r}")
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A or of its adjoint, whichever has the basis on its columns."""
         own = (A.shape[0] >= A.shape[1]) != self.on_long_side(A, k)
         return self._factors(A, k, rng) if own else self._factors(A.H, k, rng).H
 
     def _factors(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A by a basis of its row space."""
         B = fused(A, self._expected_steps(k))
         run = self.run(B, k, rng, B)
         return run().factors(A, run.products.budget.n_passes, run.products.widest)
@@ -194,7 +192,6 @@ class BlockLanczos(Solver):
         return few and 8 * max(A.shape) * shape.room <= A.costs.long_bytes
 
     def _shape(self, k: int | float, A: Operator, columns: tuple[int, int]) -> Shape:
-        """The shape for blocks of some columns, the fewest and the most that products are at their best with."""
         least, most = columns
         width = most if isinstance(k, float) else int(np.clip((2 * k - 1) // 16 * 16, least, most))
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
@@ -219,20 +216,16 @@ class BlockLanczos(Solver):
         return A.costs.gram_in_single and self.tol >= residual_rounding(SINGLE) * roundings
 
     def _expected_steps(self, k: int | float) -> float:
-        """Products that a run is likely to take: what decides whether it pays to sort the data first."""
         return 12.0 if isinstance(k, float) else 6.0 + 4 * k / (self.block_size or BLOCK)
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """Passes that the model of costs foresees, for the block and the basis of these settings."""
         shape = self.shape(k, A)
         return Work.of(A).lanczos(k, shape.block, shape.columns).n_passes * self._reads(A, k)
 
     def _reads(self, A: Operator, k: int) -> int:
-        """Reads of the data in a step."""
         return 1 if self.on_long_side(A, k) else passes_per_step(tall(A))
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """Passes of a steep spectrum, and of noise; evenly spaced values take more (benchmarks/claims/passes.py)."""
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
         whole = -(-n // block) + 1  # the basis holds everything, which is read off
         least = min(-(-k // block) + QUICKEST, whole)
@@ -242,7 +235,6 @@ class BlockLanczos(Solver):
         return least * reads, max(least, min(most, whole + JUDGED) if columns == n else most) * reads
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """The basis and the panels of the last reading on the short side; the right vectors where they are long."""
         side = max if self.on_long_side(A, k) else min
         n, b, _, _, room = side(A.shape), *self.shape(k, A)
         threads = A.costs.n_threads or default_threads()

@@ -35,29 +35,23 @@ class Missed:
 
     @property
     def used_up(self) -> bool:
-        """Whether there have been as many probes as may be."""
         return self.n_probes >= PROBES
 
     def forget(self) -> None:
-        """Forgets all levels, since the basis was restarted."""
         self.level = np.inf
 
     def limit(self, k: int) -> float:
-        """What the (k+1)-th eigenvalue is at most, by all probes so far."""
         return min((mu for count, mu in self._proven if count <= k), default=np.inf)
 
     def lacks(self, needs: Needs) -> bool:
-        """Whether any of these, at most `count` eigenvalues above mu, is not proven yet."""
         return not all(self.limit(count) <= mu for count, mu in needs)
 
     def probe(self, basis: Basis, noise: float) -> Probe:
-        """A fresh random block that looks for what is orthogonal to the basis; the rounding of products is `noise`."""
         self.n_probes += 1
         self.seen += self.columns
         return Probe(basis, self.columns, self.probability * 0.5**self.n_probes, noise)
 
     def learn(self, probe: Probe, ritz: Ritz, k: int, needs: Needs) -> Ritz:
-        """End a probe of the basis whose values are `ritz`; gives them with the level that holds beside them."""
         probe.end()
         self.level = probe.level
         above = replace(ritz, level=self.level)
@@ -66,7 +60,6 @@ class Missed:
 
 
 def reduced(basis: Basis, ritz: Ritz, Z: Panel, count: int) -> Ritz:
-    """Keep so many vectors in the basis: what a probe is orthogonal to."""
     if count == len(ritz.theta):
         return ritz
     basis.restart(ritz.theta[:count], Z[:, :count])

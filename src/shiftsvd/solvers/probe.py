@@ -47,7 +47,6 @@ class Chain:
         self.known = np.inf  # the least level of fewer products: everything above it stays excluded
 
     def add(self, A: Panel, B: Panel) -> None:
-        """Add a product ``G X_j = X_{j-1} B_{j-1}^H + X_j A + X_{j+1} B``; X_{j+1} may be narrower than X_j."""
         self.parts.append((A, B))
         self.spread = max(self.spread, float(np.linalg.norm(A, 2)), float(np.linalg.norm(B, 2)) if B.size else 0.0)
         t, Z = np.linalg.eigh(self._projected())
@@ -57,7 +56,6 @@ class Chain:
         self.last = B @ Z[len(Z) - B.shape[1] :]  # B E^H Z: (width of X', size of T)
 
     def _projected(self) -> Panel:
-        """Return the block tridiagonal matrix T."""
         size, hi = sum(len(A) for A, _ in self.parts), 0
         T = np.zeros((size, size), self.parts[0][0].dtype)
         for A, B in self.parts:
@@ -118,12 +116,10 @@ class Chain:
 
 
 def _norms(X: Panel) -> Vector:
-    """Return upper bounds of the spectral norms of these matrices, at most the fourth root of their rows too large."""
     return np.asarray(np.sqrt(np.linalg.norm(X @ _adjoint(X), axis=(-2, -1))))
 
 
 def _adjoint(X: Panel) -> Panel:
-    """Return the conjugate transposes of these matrices."""
     return X.conj().swapaxes(-1, -2)
 
 
@@ -148,11 +144,9 @@ class Probe:
 
     @property
     def block(self) -> Panel:
-        """What is to be multiplied next."""
         return self.basis.block
 
     def take(self, product: Panel) -> None:
-        """Take in ``G`` times the block."""
         basis, old = self.basis, self.basis.size
         basis.reserve(min(old + 2 * basis.width, basis.B.shape[0]))
         basis.extend(product)
@@ -160,11 +154,9 @@ class Probe:
         self.level, self.top = self._chain.level(self._rounding(), COARSE), self._chain.top
 
     def end(self) -> None:
-        """Go on with the block that the basis had before."""
         whole = self._chain.level(self._rounding())
         self.basis.take_back()
         self.level = self.top + self.noise if self.basis.size == self.basis.B.shape[0] else whole
 
     def _rounding(self) -> float:
-        """What rounding of products, or dropping directions of the basis, may hide from the chain."""
         return max(self.noise, self.basis.dropped())

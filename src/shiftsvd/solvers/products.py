@@ -35,12 +35,10 @@ class Budget:
     used: int = 0
 
     def spend(self, reads: int) -> None:
-        """Count a product that reads the data so often."""
         self.n_passes += reads
         self.used += max(reads, 1)
 
     def allows(self, reads: int) -> bool:
-        """Return whether so many reads are left."""
         return self.used + reads <= self.limit + 1
 
 
@@ -71,16 +69,13 @@ class Products:
 
     @property
     def eps(self) -> float:
-        """Rounding unit of the products."""
         return self.G.costs.gram_eps if self.precise else SINGLE
 
     def noise(self, first: float) -> float:
-        """What rounding was seen to do in single precision, or leaders do; `first` is the first value."""
         drowned = max(self.leader, self.cancelled)
         return residual_rounding(self.eps) * drowned * first if self.precise else self.measured
 
     def __call__(self, V: Panel) -> Panel:
-        """``G V``, in single precision, unless from the first product on that cannot hold it."""
         self.n_steps += 1
         if not self.precise:
             with np.errstate(over="ignore", invalid="ignore"):  # what leaves the range is seen by what comes of it
@@ -91,12 +86,10 @@ class Products:
         return in_dtype(self._gram(V.astype(self.dtype, copy=False)), self.dtype)
 
     def _gram(self, V: Panel) -> Panel:
-        """Multiply ``G V``, and count its reads."""
         self.budget.spend(self.G.costs.gram_reads)
         return self.G.gram(V)
 
     def _measured(self, V: Panel, W: Panel) -> bool:
-        """Whether single precision holds the product W; what rounding did to it is measured on two columns."""
         least, most = SINGLE_RANGE
         if not least < largest(W) < most:
             return False
@@ -112,6 +105,5 @@ class Products:
         self._compare(V @ C, W @ C)
 
     def _compare(self, V: Panel, W: Panel) -> None:
-        """Take down how far W is from ``G V``; takes a product of two columns."""
         off = norms(self._gram(V) - W)
         self.measured = max(self.measured, UNLUCKY * float(off.max()))

@@ -83,12 +83,10 @@ class RandomizedSVD(Solver):
             raise ValueError('finish="last" needs n_iter >= 1: without an iteration there is no last product')
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """The factors of A or of its adjoint, whichever is tall."""
         k = int(k)
         return self._tall(A, k, rng) if A.shape[0] >= A.shape[1] else self._tall(A.H, k, rng).H
 
     def _tall(self, A: Operator, k: int, rng: Generator) -> Factors:
-        """A is m x n with m >= n; Q is on the long side, Z on the short one."""
         ell, q = self._sizes(A.shape, k)
         normalize = NORMALIZERS[self.power_iteration_normalizer]
         Y = self.sketch.apply(A, ell, rng)
@@ -105,20 +103,16 @@ class RandomizedSVD(Solver):
         return Factors(lambda: Q @ Wh[:k].conj().T, S, V.conj().T, 2 * q + 2, ell)
 
     def _sizes(self, shape: tuple[int, int], k: int) -> tuple[int, int]:
-        """(columns of the sample, power iterations)."""
         q = auto_iterations(k, shape) if self.n_iter == "auto" else int(self.n_iter)
         return min(k + self.n_oversamples, *shape), q
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """The passes, which the settings fix."""
         return 2.0 * self._sizes(A.shape, k)[1] + (1 if self.finish == "last" else 2)
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Three panels on the long side, four on the short one."""
         ell, _ = self._sizes(A.shape, k)
         return 8 * ell * (6 * max(A.shape) + 4 * min(A.shape)) + surroundings(A, ell)
 
 
 def auto_iterations(k: int, shape: tuple[int, int]) -> int:
-    """scikit-learn's rule for the power iterations."""
     return 7 if k < 0.1 * min(shape) else 4

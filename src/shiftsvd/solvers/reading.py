@@ -25,7 +25,6 @@ class Reading(NamedTuple):
     certificate: Certificate
 
     def factors(self, A: Operator, n_passes: int, widest: int) -> Factors:
-        """What a solver returns; the long-side factor takes one more pass when it is asked for."""
         V = on_host(self.V)
         U = lambda: long_factor(A, V)  # noqa: E731
         return Factors(U, self.S, V.conj().T, n_passes, widest, 1, self.certificate, eps=A.costs.gram_eps)
@@ -119,7 +118,6 @@ def together(A: Operator, leaders: Ritz, V: Panel, square: float, rest: Reading,
 
 
 def _mixed(read_off: Vector, theta: Vector, r: Vector, others: Vector, noise: float) -> Vector:
-    """What the rounding of squares can do to values whose group goes on beyond those that were read off without it."""
     starts = groups(theta, (np.append(r, others) + noise) ** 2)[0]
     count = len(read_off)
     first = starts[np.searchsorted(starts, count - 1, side="right") - 1]
@@ -138,7 +136,6 @@ def _returned(A: Operator, S: Vector, sines: Vector) -> Vector:
 
 
 def _values(A: Operator, V: Panel, budget: Budget) -> tuple[Vector, Panel]:
-    """The singular values of A V, which have all their digits, and its right vectors; one pass."""
     budget.spend(1)
     double = A.costs.eps <= A.costs.gram_eps
     parts = (Y for _, Y in A.row_products(V)) if double else [matmat_in_double(A, V)]
@@ -177,7 +174,6 @@ def certified(
 
 
 def _joined(R: Panel, block: Panel | None, E: Panel) -> Panel:
-    """Coordinates of the residuals R and of those that have coordinates E along `block`."""
     along = np.zeros((len(E), R.shape[1]), R.dtype)
     if block is not None and block.shape[1]:
         R, block = R.copy(), in_dtype(block, R.dtype)

@@ -46,7 +46,6 @@ def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -
 
 
 def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
-    """The squares that k components of F leave over of A, whose own sum up to `square`; 0 where they are rounding."""
     known, S = F.info.frobenius_error, F.S[:k]
     if known is None:
         rest = square - float(S @ S)
@@ -58,7 +57,6 @@ def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
 
 
 def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
-    """The norm of ``A - (A V) V^H``, for factors whose long side has not been made."""
     there, wide = S > 0, callable(factors.Vh)
     short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
     B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
@@ -75,7 +73,6 @@ def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float 
 
 
 def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
-    """``||B - B V W^H||_F^2``, where B is A or, of a wide matrix, its adjoint."""
     if V.shape[1] == V.shape[0]:
         return float(np.linalg.norm(V - W)) ** 2  # nothing is left out
     squares = squares_beyond(B, V, W)
@@ -86,7 +83,6 @@ def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> flo
 
 
 def _turned(G: Panel, S: Vector) -> float:
-    """``||A V - U S||_F^2`` to first order, from ``G = (A V)^H A V``, where U is the basis of A V by its QR."""
     # Single products leave couplings of size eps sigma_1^2: the columns of A V are not quite orthogonal then.
     lengths = np.sqrt(np.maximum(np.diagonal(G).real, 0))
     coupled = np.minimum(np.abs(np.triu(G, 1)) / S[:, None], lengths)
@@ -94,28 +90,23 @@ def _turned(G: Panel, S: Vector) -> float:
 
 
 def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
-    """By how much rounding may change ``||A||^2 - ||S||^2``: that of the values, of the sum, and of the shift."""
     products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
     return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
 
 
 def _implicit(A: Operator) -> float:
-    """The square of the norm of the shift, or more, and of what products cancel."""
     shift = shift_of(A)
     return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
 
 
 def _size(F: Panel) -> float:
-    """The Frobenius norm of a factor of a shift; of one row that is repeated, by that row."""
     rows, times = (F[:1], len(F)) if F.strides[0] == 0 else (F, 1)
     return float(np.linalg.norm(rows) * np.sqrt(times))
 
 
 def _rounded(A: Operator, S: Vector) -> float:
-    """What the rounding of one factor to the precision of the data does to ``U S Vh``, as a root mean square."""
     return NEAREST * _unit(A) * float(np.linalg.norm(S))
 
 
 def _unit(A: Operator) -> float:
-    """The rounding unit of the data."""
     return float(np.finfo(A.dtype).eps)

@@ -31,7 +31,6 @@ Needs = list[tuple[int, float]]  # pairs (count, mu): at most so many eigenvalue
 
 
 def residual_rounding(eps: float) -> float:
-    """The relative rounding of residuals from products of unit `eps`."""
     return eps * (ROUNDING if eps < 1e-10 else ROUNDING_SINGLE)
 
 
@@ -68,26 +67,21 @@ class Ritz:
 
     @cached_property
     def squares(self) -> Vector:
-        """Squared norms of the residuals."""
         return np.asarray(np.sum(np.abs(self.E) ** 2, axis=0))
 
     @cached_property
     def r(self) -> Vector:
-        """Norms of the residuals."""
         return np.asarray(np.sqrt(self.squares))
 
     def noise(self) -> float:
-        """What rounding does to a value or a residual."""
         largest = max(abs(float(self.theta[0])), abs(float(self.theta[-1])))
         return max(residual_rounding(self.eps) * largest, self.measured)
 
     def loss(self, k: int) -> float:
-        """The relative rounding of the k-th value in these products, or of the last one that is not 0."""
         last = max(min(k, int(np.count_nonzero(self.theta > self.zero))), 1)
         return self.noise() / max(float(self.theta[last - 1]), TINY)
 
     def errors(self, k: int, S: Vector | None = None, inferring: bool = True) -> Vector:
-        """Bounds of the relative errors of the k largest singular values; without `inferring` those that are proven."""
         theta, noise = self.theta, self.noise()
         S = np.sqrt(np.where(theta[:k] > self.zero, theta[:k], 0)) if S is None else S
         limit = self.limit(k)
@@ -107,12 +101,10 @@ class Ritz:
         return relative_errors(S, theta[:k], bounds, max(ROUNDING * noise, self.zero))
 
     def inferred(self, k: int) -> float:
-        """What the largest eigenvalue orthogonal to the first vectors seems not to exceed, by the next value."""
         depth = max(self._depth(k), min(k, len(self.theta) - 1))
         return float(self.theta[depth] + AHEAD * self.r[depth] + self.noise())
 
     def _depth(self, k: int) -> int:
-        """How many values the inferred level lies below: of the Ritz values, the last two thirds tell little."""
         return min(k + BEYOND, len(self.theta) // 3)
 
     def angles(self, k: int, proven: bool = False) -> Vector:
@@ -125,23 +117,19 @@ class Ritz:
         return vector_bounds(self.theta, (self.r + noise) ** 2, k, self.limit(k), TURNING * noise, limits)
 
     def place(self, j: int) -> float:
-        """What the (j+1)-th eigenvalue is at most by the level alone, whatever was missed."""
         noise, least = self.noise(), float(self.theta[j]) if j < len(self.theta) else -np.inf
         return max(level(self.theta, self.E, self.level + noise, j), least) + noise
 
     def placed(self, S: Vector) -> Vector:
-        """Bounds of the relative errors of the singular values S, each at its place, whatever was missed."""
         grown = np.array([self.place(j) for j in range(len(S))]) - self.theta[: len(S)]
         return relative_errors(S, self.theta[: len(S)], grown, 0.0)
 
     def limit(self, k: int) -> float:
-        """What the (k+1)-th eigenvalue is at most; infinite where nothing is known of the rest."""
         if k not in self.limits:
             self.limits[k] = self._limit(k)
         return self.limits[k]
 
     def _limit(self, k: int) -> float:
-        """What `limit` gives, computed: the least level for the value after k that is proven or known."""
         if len(self.theta) == k and self.level == -np.inf:
             return -np.inf
         least = float(self.theta[k]) if len(self.theta) > k else -np.inf
@@ -149,24 +137,20 @@ class Ritz:
         return max(min(proven, self.known), least)
 
     def copies(self, k: int) -> tuple[int, int]:
-        """(size, end) of the largest group above that of the k-th value; more of the latter would change nothing."""
         ends = np.append(groups(self.theta, (self.r + self.noise()) ** 2)[0], len(self.theta))
         sizes = np.diff(ends)[ends[1:] < k]
         at = int(np.argmax(sizes)) if len(sizes) else 0
         return (int(sizes[at]), int(ends[at + 1])) if len(sizes) else (0, 0)
 
     def worst_of_group(self, k: int) -> Vector:
-        """For each of the first k values, the largest residual in its group of values."""
         starts = groups(self.theta, (self.r + self.noise()) ** 2)[0]
         worst = np.maximum.reduceat(self.r, starts)
         return np.asarray(worst[np.searchsorted(starts, np.arange(k), side="right") - 1])
 
     def at_most(self, count: int, mu: float, below: float) -> bool:
-        """Whether at most so many eigenvalues exceed mu, if nothing orthogonal to the vectors exceeds `below`."""
         return at_most(self.theta, self.E, below + self.noise(), count, mu - self.noise())
 
     def meets(self, needs: Needs, below: float) -> bool:
-        """Whether these pairs (count, mu) are shown if nothing orthogonal to the vectors exceeds `below`."""
         return all(self.at_most(count, mu, below) for count, mu in needs)
 
     def decided(self, needs: Needs, level: float, top: float) -> bool:
@@ -187,34 +171,28 @@ class Ritz:
         return [(k, mu), *more]
 
     def ready(self, k: int, needs: Needs) -> int | None:
-        """How many vectors a probe is to keep: as many as possible without those whose residuals stand against it."""
         size = len(self.theta)
         ripe = (K for K in (size, 2 * k, k + BEYOND, k) if K <= size and self.first(K).ripe(k, needs))
         return next(ripe, None)
 
     def ripe(self, k: int, needs: Needs) -> bool:
-        """Whether a probe could show these (count, mu), if it came half of the way down to the next values."""
         next_values = float(self.theta[min(k + BEYOND, len(self.theta)) - 1])
         return all(self.at_most(count, mu, (mu + min(mu, next_values)) / 2) for count, mu in needs)
 
     def first(self, count: int) -> "Ritz":
-        """The first `count` Ritz values alone; of what is orthogonal to their vectors nothing is known."""
         return replace(self, theta=self.theta[:count], E=self.E[:, :count], level=np.inf)
 
     def grown(self, noise: float) -> "Ritz":
-        """Ritz values with residuals larger by `noise`, which rounding of products may have hidden."""
         there = self.r > 1e-6 * noise
         longer = self.E * (1 + noise / np.where(there, self.r, np.inf))
         # Residuals of 0 are as long along a direction of their own.
         return replace(self, theta=self.theta + noise, E=np.vstack([longer, np.where(there, 0.0, noise)[None]]))
 
     def excess(self, k: int, tol: float, errors: Vector | None = None) -> Vector:
-        """How many times each error is above `tol`; where that is 0, each residual above rounding."""
         if tol > 0:
             return (self.errors(k) if errors is None else errors) / tol
         return self.r[:k] / (self.noise() + TINY)
 
 
 def allowed(ritz: Ritz, k: int, missed_tol: float) -> float:
-    """What may have been missed: ``sigma_k^2 (1 + missed_tol)^2``, or what is rounding."""
     return max(float(ritz.theta[k - 1]) * (1 + missed_tol) ** 2, 32 * ROUNDING * ritz.noise(), ritz.zero, TINY)

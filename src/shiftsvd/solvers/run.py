@@ -79,7 +79,6 @@ class Run:
         self.step_reads, self.last_reads = (max(A.costs.gram_reads, 1) for A in (products.G, source))
 
     def __call__(self) -> Reading:
-        """Steps and checks until all errors are small, probes until nothing can be missing, and a reading."""
         start = checked(self.solver.start, self.n, self.dtype)
         if not self.budget.allows(FIRST * self.step_reads + self.last_reads):
             self.products.precise = True
@@ -128,7 +127,6 @@ class Run:
                     return reading
 
     def _step(self) -> None:
-        """One product, after a restart if the basis has no room for what comes of it."""
         basis, end = self.basis, self.basis.size + self.basis.width
         if basis.size and end + basis.width > self.columns < self.n:
             self._keep(*self._check())
@@ -141,7 +139,6 @@ class Run:
         basis.extend(W)
 
     def _keep(self, ritz: Ritz, Z: Panel, k: int) -> None:
-        """Thick restart with the leading Ritz vectors; more room where that would not leave enough."""
         # Half of the basis: with fewer, the values beyond the k-th are too few to tell how far those are from the rest.
         half = (self.columns - 2 * self.basis.width) // 2
         keep = min(max(k + self.b, half), self.basis.size)
@@ -152,7 +149,6 @@ class Run:
             self.missed.forget()
 
     def _check(self) -> tuple[Ritz, Panel, int]:
-        """The Ritz values of the basis, their vectors, and how many of them are wanted."""
         if self.checked is not None and self.checked[0] == self.products.n_steps:
             return self.checked[1]
         theta, Z, E = self.basis.values()
@@ -166,16 +162,13 @@ class Run:
         return ritz, Z, k
 
     def _lacking(self, ritz: Ritz) -> float:
-        """What all Ritz values together lack of the share that is asked for; none where they have it."""
         return self.total * self.share - float(np.sum(np.maximum(ritz.theta, 0))) if self.share else 0.0
 
     def _needs(self, ritz: Ritz, k: int) -> Needs:
-        """What has to be shown: that no more than may be was missed."""
         most = allowed(ritz, k, max(self.solver.tol, self.solver.missed_tol))
         return ritz.needs(k, most, self.missed.seen)
 
     def _missing(self, ritz: Ritz, k: int) -> bool:
-        """Whether more may have been missed than is allowed."""
         return self.missed.lacks(self._needs(ritz, k))
 
     def _probe(self, ritz: Ritz, Z: Panel, k: int) -> "Found | None":
@@ -230,7 +223,6 @@ class Run:
         return self._read(replace(ritz, level=np.inf), found.V, k, found.block, found.product)
 
     def _read(self, ritz: Ritz, V: Panel, k: int, block: Panel, product: Panel | None = None) -> Reading:
-        """k components from V by one last product with the data, if that is not known."""
         # Single data are read in the precision that they were multiplied in, if that holds them; double ones in double.
         single = self._reads_in_single
         if single and product is None:
@@ -260,32 +252,27 @@ class Run:
 
     @property
     def _reads_in_single(self) -> bool:
-        """Whether components are read off products in single precision."""
         return self.source.dtype == np.float32 and self.products.eps > self.source.costs.gram_eps
 
     def _excess(self, ritz: Ritz, k: int) -> Vector:
-        """How many times the error of each component, once it is read off, is likely to be above the tolerance."""
         errors = ritz.errors(k)
         if self._reads_in_single:
             errors += ritz.noise() / (2 * np.maximum(ritz.theta[:k], TINY))
         return ritz.excess(k, self.solver.tol, errors)
 
     def _read_last(self, ritz: Ritz, Z: Panel, k: int) -> Reading:
-        """The components of the whole basis."""
         # The last components of all mix with what is left out, by rounding: then nothing is.
         read_off = self.n if self.basis.size == self.n and 2 * k > self.n else k
         ritz = replace(ritz, level=self.missed.level if self.basis.size < self.n else -np.inf)
         return self._read(ritz, self.basis.vectors(Z[:, :read_off]), k, self.basis.block)
 
     def _begin_in_double(self, Z: Panel, k: int) -> Panel:
-        """Begin again from what was found, which is given back, with products in double precision."""
         self.products.precise = True
         start = self.basis.vectors(Z[:, : k + self.b])
         self._begin(first_block(start, self.n, self.b, self.dtype, self.rng))
         return start
 
     def _begin(self, Q: Panel) -> None:
-        """Begin with a block and an empty basis, of the precision of the products."""
         self.checked = None
         self.missed.forget()
         Q = placed(self.products.G, Q.astype(self.dtype))
@@ -294,7 +281,6 @@ class Run:
         self.basis.begin(Q)
 
     def _stuck(self, ritz: Ritz, excess: Vector, history: list[tuple[float, float]]) -> bool:
-        """Whether the residuals that are too large are rounding already, or nearly so and no longer getting smaller."""
         k, late = len(excess), excess > 1
         if not late.any():
             return False
@@ -305,7 +291,6 @@ class Run:
         return bool(np.all(ritz.worst_of_group(k)[late] <= ritz.noise()))
 
     def _leaders(self, ritz: Ritz, k: int) -> int:
-        """How many leaders are to be set apart, since their squares drown the last value in rounding."""
         floor = max(self.solver.tol, LEAST_TOL)
         if self.share is not None or not self.products.precise or ritz.loss(k) <= SHARE * floor:
             return 0
@@ -336,20 +321,16 @@ class Run:
         return together(self.source, ritz.first(count), V, square, reading, self.solver.tol, self.budget)
 
     def _at_end(self) -> bool:
-        """Whether the basis spans everything, or the passes are used up."""
         used_up = not self._may_step() or self.missed.used_up
         return self.basis.size >= self.n or self.basis.width == 0 or used_up
 
     def _may_step(self) -> bool:
-        """Whether reads are left for one more product, and the reading after it."""
         return self.budget.allows(self.step_reads + self.last_reads)
 
     def _first_check(self, start: Panel | None) -> int:
-        """Steps until there can be anything to be seen: the basis holds all of a start, or twice what is wanted."""
         return -(-(2 * self.shape.wanted if start is None else start.shape[1]) // self.b) + 1
 
     def _total(self) -> float:
-        """The sum of all squared singular values."""
         norm = self.source.frobenius_norm()
         if norm is None:
             raise ValueError(

@@ -74,7 +74,6 @@ class ShiftedRandomizedSVD(Solver):
             raise ValueError(f"n_iter and n_oversamples must be at least 0, got {self}")
 
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:
-        """Lines 1 to 15, with X m x n, Xbar = X - mu 1^T, K samples and q = n_iter."""
         k, Xbar = int(k), A.H
         X, mu = take_apart(Xbar)
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *X.shape)
@@ -93,17 +92,14 @@ class ShiftedRandomizedSVD(Solver):
         return Factors(U, S, lambda: graded_basis(Yh @ U1[:, :k]).conj().T, 2 * self.n_iter + 2, K).H  # line 15
 
     def expected_passes(self, A: Operator, k: int) -> float:
-        """The passes, which the settings fix."""
         return 2.0 * self.n_iter + 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
-        """Omega or Y on the side of the samples, two panels on the side of the features."""
         K = min(2 * k if self.n_oversamples is None else k + self.n_oversamples, *A.shape)
         return 8 * K * (3 * A.shape[0] + 3 * A.shape[1]) + surroundings(A, K)
 
 
 def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
-    """(X, mu) of ``Xbar = X - mu 1^T``; mu is 0 where nothing was shifted."""
     dtype = panel_dtype(Xbar.dtype)
     if isinstance(Xbar, Scaled):
         # D (X - mu 1^T) W = D X W - (D mu) (W 1)^T: row weights change the ones, and line 6 has none of them.
@@ -122,5 +118,4 @@ def take_apart(Xbar: Operator) -> tuple[Operator, Vector]:
 
 
 def _described(shift: LowRank | None) -> str:
-    """What a shift is that is not ``1 mu^T``."""
     return "an operator" if shift is None else f"one of rank {shift.L.shape[1]}"

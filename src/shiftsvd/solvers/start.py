@@ -8,7 +8,6 @@ from shiftsvd.operators import Panel
 
 
 def checked(start: Panel | None, n: int, dtype: np.dtype[np.generic]) -> Panel | None:
-    """The columns of `start`, each scaled so that nothing overflows; of complex ones for real data, both parts."""
     if start is None:
         return None
     start = np.asarray(start)
@@ -23,7 +22,6 @@ def checked(start: Panel | None, n: int, dtype: np.dtype[np.generic]) -> Panel |
 
 
 def first_block(start: Panel | None, n: int, width: int, dtype: np.dtype[np.generic], rng: Generator) -> Panel:
-    """Random directions; random combinations of those that were given, if these are more than a block."""
     F: Panel = rng.standard_normal((n, width)).astype(dtype)
     if start is None:
         return F

@@ -65,7 +65,6 @@ class Scatter(ABC):
     slack: Vector
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What was pickled; memory that may not be written to, as joblib maps it, is copied: LAPACK would not ask."""
         if "slack" not in state:
             raise ValueError("An older shiftsvd pickled this stream without error bounds. Stream its rows again.")
         fixed = (name for name, value in state.items() if isinstance(value, np.ndarray) and not value.flags.writeable)
@@ -73,7 +72,6 @@ class Scatter(ABC):
 
     @property
     def columns(self) -> Panel:
-        """The columns of B that are set."""
         return self.B[:, : self.used]
 
     def add(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
@@ -90,7 +88,6 @@ class Scatter(ABC):
         return 1
 
     def _append(self, P: Panel) -> None:
-        """The columns of P beside those of B."""
         at_once = self.B.shape[1] // 2
         for lo in range(0, P.shape[1], at_once):
             part = P[:, lo : lo + at_once]
@@ -100,53 +97,42 @@ class Scatter(ABC):
             self.used += part.shape[1]
 
     @abstractmethod
-    def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
-        """``S += C^T diag(weights) C`` for many rows; how often C was read."""
+    def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int: ...
 
     @abstractmethod
-    def add_columns(self, P: Panel) -> None:
-        """``S += P P^T`` for a thin panel."""
+    def add_columns(self, P: Panel) -> None: ...
 
     @abstractmethod
-    def _make_room(self) -> None:
-        """Leave at most half of B in use, when `_append` finds no room for more columns."""
+    def _make_room(self) -> None: ...
 
     @abstractmethod
-    def same_kind(self, other: "Scatter") -> bool:
-        """Whether the sum of both can be kept as each of them is."""
+    def same_kind(self, other: "Scatter") -> bool: ...
 
     @abstractmethod
-    def added(self, other: Self) -> Self:
-        """The sum of two scatter matrices, as a new one, for `merge_pca`."""
+    def added(self, other: Self) -> Self: ...
 
     @abstractmethod
-    def refine(self, C: Operator, weights: Vector | None) -> int:
-        """Come nearer to S, which is that of the rows of C; how often they were read."""
+    def refine(self, C: Operator, weights: Vector | None) -> int: ...
 
     @abstractmethod
-    def leading(self, k: int, slip: Vector) -> ScatterPairs:
-        """The k leading eigenpairs of what is kept, of columns of C that err by `slip`, in the norm of each."""
+    def leading(self, k: int, slip: Vector) -> ScatterPairs: ...
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """Columns of the test matrix."""
+    def size(self) -> int: ...
 
 
 def is_dense(C: Operator) -> bool:
-    """Whether products of C read every entry, with the shift subtracted first."""
     return C.costs.stored >= C.shape[0] * C.shape[1]
 
 
 def _weighted(C: Operator, weights: Vector | None, rows: int) -> Iterator[Panel]:
-    """Blocks of rows of ``diag(sqrt(weights)) C``, in double precision."""
     roots = None if weights is None else np.sqrt(weights)[:, None]
     for lo, block in row_blocks(C, rows):
         yield block if roots is None else roots[lo : lo + len(block)] * block
 
 
 def _rows(C: Operator, weights: Vector | None) -> Panel:
-    """``diag(sqrt(weights)) C`` for a few rows, in double precision."""
     return np.concatenate(list(_weighted(C, weights, C.shape[0])))
 
 
@@ -186,16 +172,13 @@ class WholeScatter(Scatter):
 
     @classmethod
     def empty(cls, n: int) -> "WholeScatter":
-        """A scatter matrix (n, n) of no rows yet."""
         return cls(np.empty((n, _capacity(n)), order="F"), 0, np.zeros(n), np.zeros((n, n)))
 
     @staticmethod
     def bytes(n: int, n_threads: int) -> int:
-        """Memory at most: R and S, what is added to them with its parts, the columns that wait."""
         return 8 * n * ((n_threads + 9) * n + WAITING)
 
     def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
-        """Add a batch, in one read: the squares of sparse rows over the pairs of their entries, or the factor."""
         if is_dense(C):
             return self._factorize(C, weights)
         G = gram_matrix(C, weights).T  # symmetric, and by columns
@@ -204,7 +187,6 @@ class WholeScatter(Scatter):
         return 1
 
     def _factorize(self, C: Operator, weights: Vector | None) -> int:
-        """Fold dense rows into R, near which their own factor is, or else by Householder's reflections."""
         (m, n), step = C.shape, max(2 * C.shape[1], PIECE // C.shape[1])
         blocks, R, rounding = _weighted(C, weights, step), self.R, EPS / 2 * (m + 4 * n)
         if not R.any():
@@ -216,21 +198,17 @@ class WholeScatter(Scatter):
         return 2 if found is None and m >= n else 1
 
     def add_columns(self, P: Panel) -> None:
-        """Let columns wait until there are enough of them to be factorized together."""
         self._append(P)
 
     def _make_room(self) -> None:
-        """Fold the columns that wait into R."""
         if self.used:
             self._factorize(as_operator(self.columns.T), None)
         self.used = 0
 
     def same_kind(self, other: Scatter) -> bool:
-        """Whether the other one is whole, too."""
         return isinstance(other, WholeScatter)
 
     def added(self, other: "WholeScatter") -> "WholeScatter":
-        """The sum of two whole scatter matrices, which but for rounding is the same in any order."""
         both = deepcopy(self)
         if other.R.any():
             both.R = folded(self.R, other.R)
@@ -242,11 +220,9 @@ class WholeScatter(Scatter):
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
-        """Read nothing: a whole scatter matrix is exact already."""
         return 0
 
     def leading(self, k: int, slip: Vector) -> ScatterPairs:
-        """The k leading eigenpairs: from squares where these prove enough digits, else from a factor."""
         self._make_room()
         T = self.R.T @ self.R if self.S is None else self.R.T @ self.R + self.S
         n, lengths = len(T), np.sqrt(np.diagonal(T))
@@ -260,7 +236,6 @@ class WholeScatter(Scatter):
         return self._by_factor(k, lengths, slip)
 
     def _by_factor(self, k: int, lengths: Vector, slip: Vector) -> ScatterPairs:
-        """The k leading singular values of a factor F of the scatter matrix, which keeps what squares lose."""
         F, slack, n = self.R, self.slack, len(self.R)
         if self.S is not None:
             unit = np.where(lengths > 0, lengths, 1)
@@ -274,12 +249,10 @@ class WholeScatter(Scatter):
 
     @property
     def size(self) -> int:
-        """Columns of the test matrix: as many as features, since it is the identity."""
         return len(self.R)
 
 
 def _capacity(n: int) -> int:
-    """Columns that wait: enough for a factor of full rank, near which others are (`WholeScatter._factorize`)."""
     return max(WAITING, 2 * n)
 
 
@@ -327,7 +300,6 @@ def _factor_errors(values: Vector, F: Panel, known: Vector, slip: Vector, slack:
 
 
 def _root(G: Panel) -> tuple[Panel, float]:
-    """F with ``F^T F = G`` for a semidefinite G with entries up to 1, and what that is off by."""
     w, V = linalg.eigh(G, check_finite=False)
     return np.sqrt(np.maximum(w, 0))[:, None] * V.T, float(max(-w[0], 0)) + 2 * len(G) * EPS
 

@@ -59,17 +59,14 @@ class SketchedScatter(Scatter):
 
     @classmethod
     def empty(cls, n: int, ell: int, rng: Generator) -> "SketchedScatter":
-        """A sketch (n, ell) of the scatter matrix of no rows yet."""
         Omega, B = rng.standard_normal((n, ell)), np.empty((n, 2 * ell), order="F")
         return cls(B, 0, np.zeros(n), Omega, np.zeros((n, ell)))
 
     @staticmethod
     def bytes(n: int, ell: int) -> int:
-        """Memory at most: Omega, Y and B, and a search in a large batch."""
         return 8 * n * ell * (4 + 3 * BASIS)
 
     def add_rows(self, C: Operator, weights: Vector | None, squares: Vector) -> int:
-        """Add a batch: one read for the sketch, and some for the search for the directions of C among those of B."""
         ell, reads = self.size, 1
         if self.used > ell:
             self._make_room()
@@ -91,35 +88,29 @@ class SketchedScatter(Scatter):
         return reads
 
     def add_columns(self, P: Panel) -> None:
-        """Add thin columns to the sketch, and to the directions."""
         subtract_product(self.Y, P, -inner(P, self.Omega))
         self._append(P)
 
     def _make_room(self) -> None:
-        """Leave the `ell` leading directions of B: rotated to be orthogonal, and cut."""
         _, Z = np.linalg.eigh(inner(self.columns, self.columns))
         self._replace(self.columns @ Z[:, ::-1][:, : self.size])
 
     def _replace(self, B: Panel) -> None:
-        """Put other directions in the place of all."""
         self.used = B.shape[1]
         self.B[:, : self.used] = B
 
     def same_kind(self, other: Scatter) -> bool:
-        """Whether the other one has the same test matrix."""
         if not isinstance(other, SketchedScatter):
             return False
         return self.Omega is other.Omega or np.array_equal(self.Omega, other.Omega)
 
     def added(self, other: "SketchedScatter") -> "SketchedScatter":
-        """The sum of two sketches, which but for rounding is the same in any order, with nearly the same directions."""
         both = replace(self, B=self.B.copy(order="F"), Y=self.Y + other.Y, slack=self.slack + other.slack)
         both.eps = max(self.eps, other.eps)
         both._append(other.columns)
         return both
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
-        """Take one step of subspace iteration from all that was found, with one read; the sketch stays, and merges."""
         W = self.leading(2 * self.size, np.zeros(len(self.B))).vectors
         SW = C.gram(W, weights)
         values, vectors = nystrom(SW, W, C.costs.gram_eps * float(np.linalg.norm(SW)))
@@ -127,7 +118,6 @@ class SketchedScatter(Scatter):
         return 1
 
     def leading(self, k: int, slip: Vector) -> ScatterPairs:
-        """Leading eigenvectors of ``B B^T`` and of what the sketch knows of the rest."""
         rest = self.Y.copy()
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
         values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
@@ -138,7 +128,6 @@ class SketchedScatter(Scatter):
 
     @property
     def size(self) -> int:
-        """Columns of the test matrix, and directions that are kept."""
         return int(self.Omega.shape[1])
 
 
@@ -159,7 +148,6 @@ def nystrom(Y: Panel, Omega: Panel, rounding: float) -> tuple[Vector, Panel]:
 
 
 def krylov(times: Callable[[Panel], Panel], start: Panel, columns: int) -> tuple[Panel, Panel]:
-    """``(T W, W)`` for an orthonormal basis W of so many columns of `start`, ``T start``, ``T^2 start``..."""
     W = qr(start)[0][:, :columns]
     TW = new = times(W)
     while W.shape[1] < columns:

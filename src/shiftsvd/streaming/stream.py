@@ -90,7 +90,6 @@ class Stream:
 
     @classmethod
     def empty(cls, scatter: Scatter, scale: Vector | None = None) -> "Stream":
-        """A stream of no rows yet, with what is to gather its scatter."""
         n = len(scatter.B)
         return cls(scatter, scale, Moments(0.0, np.zeros(n), np.zeros(n)))
 
@@ -98,7 +97,6 @@ class Stream:
     def begin(
         cls, n: int, k: int, n_oversamples: int, scale: Vector | None, rng: Callable[[], Generator], memory_limit: Any
     ) -> "Stream":
-        """A stream before any rows, for n features and k components; `rng` draws the sketch where there is one."""
         ell, what = min(k + max(k, n_oversamples), n), f"streaming {k} components of {n} features"
         needed = WholeScatter.bytes(n, default_threads())
         if ell == n or (n <= max(WHOLE, 4 * ell) and spare(needed, memory_limit)):
@@ -108,7 +106,6 @@ class Stream:
         return cls.empty(SketchedScatter.empty(n, ell, rng()), scale)
 
     def update(self, A: Operator, weights: Vector | None = None) -> None:
-        """Add the rows of A, which is read before anything changes."""
         started = time.perf_counter()
         empty = weights is not None and not weights.any()
         moments = self.moments if empty else A.moments(weights)
@@ -127,7 +124,6 @@ class Stream:
         self.seconds += time.perf_counter() - started
 
     def merged(self, other: "Stream") -> "Stream":
-        """A stream of the rows of both; neither of them changes."""
         a, b = (np.ones(1) if one.scale is None else one.scale for one in (self, other))
         if not (np.array_equal(a, b) and self.scatter.same_kind(other.scatter)):
             raise ValueError(
@@ -142,7 +138,6 @@ class Stream:
         return both
 
     def refine(self, A: Operator, weights: Vector | None = None) -> None:
-        """Come nearer to the scatter matrix by reading all rows again."""
         started, count = time.perf_counter(), float(A.shape[0]) if weights is None else float(weights.sum())
         if A.shape[0] != self.n_rows or not np.isclose(count, self.moments.count, rtol=1e-9):
             raise ValueError(
@@ -153,7 +148,6 @@ class Stream:
         self.seconds += time.perf_counter() - started
 
     def spectrum(self, k: int, shift: Vector | None = None) -> StreamSpectrum:
-        """The k leading singular values and vectors of all rows minus `shift` (default: their mean)."""
         scatter, squares = self.scatter, self.moments.M2
         assert squares is not None
         if shift is not None:
@@ -180,7 +174,6 @@ class Stream:
         )
 
     def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
-        """What `PCA` stores of at most k components about a vector, or the mean; only the spectrum is approximate."""
         started, count, mean = time.perf_counter(), self.moments.count, self.moments.mean
         n = len(mean)
         k = min(k, self.n_rows, n)
@@ -205,7 +198,6 @@ class Stream:
         }
 
     def _account(self, found: StreamSpectrum) -> Info:
-        """What is known of the values: how far rounding and the part of the trace that was not seen can move them."""
         values, n = found.values, len(self.scatter.B)
         upper = np.sqrt((values + found.errors) ** 2 + found.unseen)
         # A value that cannot be told from 0 is reported as 0, and so is every one after it.
@@ -228,11 +220,9 @@ class Stream:
         )
 
     def _centred(self, A: Operator, mean: Vector) -> Operator:
-        """``(A - 1 mean^T) diag(1 / scale)``."""
         return Prepared(Plain(mean), self.scale).of(A)
 
     def _join(self, moments: Moments) -> None:
-        """The moments of more rows, and what lies between their mean and that of the others."""
         count, more = self.moments.count, moments.count
         if count and more:
             self.n_joined += 1
@@ -240,12 +230,10 @@ class Stream:
         self.moments = self.moments.merge(moments)
 
     def _column(self, delta: Vector, count: float) -> Panel:
-        """The column p with ``p p^T = count delta delta^T``, in units of the scale."""
         delta = np.sqrt(count) * delta
         return (delta if self.scale is None else delta / self.scale)[:, None]
 
     def _in_units(self, squares: Vector) -> Vector:
-        """Squares of columns in units of the scale."""
         return squares if self.scale is None else squares / self.scale**2
 
     def __repr__(self) -> str:
@@ -253,13 +241,11 @@ class Stream:
 
 
 def _raw_squares(moments: Moments) -> Vector:
-    """The squared norms of the columns before the mean is subtracted."""
     assert moments.M2 is not None
     return np.asarray(moments.M2 + moments.count * moments.mean**2)
 
 
 def _check_size(moments: Moments) -> None:
-    """Refuse rows whose squares leave the range of numbers: the scatter matrix is a sum of them."""
     assert moments.M2 is not None
     size = float(max(np.abs(moments.mean).max(), np.sqrt(moments.M2.max())))
     if size != 0 and not 1 / LARGEST < size < LARGEST:

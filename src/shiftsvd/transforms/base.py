@@ -514,7 +514,6 @@ class RowTerms:
     how: Transform
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """The terms, and none of columns."""
         return self.how.terms(x, c), ()
 
 
@@ -527,7 +526,6 @@ class EntryOf:
     table: Panel | None
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
-        """What stored entries become, less what zeros become in their place."""
         return self.how.entry(x, r, c, self.known, self.table)
 
 
@@ -538,7 +536,6 @@ class SumsOfEntries:
     how: Transform
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """Entries, and as often as their rows count entries and ones."""
         (x,) = self.how.terms(x, c)
         return (x,), (sum(r) * x, *(part * (x != 0) for part in r))
 
@@ -553,12 +550,10 @@ class Margins(NamedTuple):
 
     @property
     def shares(self) -> Vector:
-        """The shares of the columns in the sum of all; 0 where there is nothing."""
         return shares(self.columns)
 
 
 def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None = None) -> Margins:
-    """The margins of the entries of A; a read."""
     parts = weight_parts(weights)
     C = np.zeros((A.shape[1], 0)) if columns is None else columns
     r, c = generic.entry_sums(A, Terms(SumsOfEntries(how), parts, C))
@@ -568,42 +563,35 @@ def margins(how: Transform, A: Operator, weights: Vector, columns: Panel | None 
 
 
 def finite_sums(sums: Panel) -> Panel:
-    """Refuse sums of entries that leave the range of numbers."""
     if not np.isfinite(sums).all():
         raise ValueError("sums of rows or columns leave the range of numbers; give the data times a power of two")
     return sums
 
 
 def shares(x: Vector) -> Vector:
-    """``x`` over its sum along the first axis; 0 where that is 0."""
     total = x.sum(axis=0)
     return np.asarray(x / np.where(total > 0, total, 1))
 
 
 def units(*shape: int) -> float:
-    """What an entry loses relative to what it is made of; sums lose the root of their length (Higham & Mary 2019)."""
     return EPS * (OPERATIONS + float(np.sqrt(max(shape))))
 
 
 def held_as(A: Operator, tol: float) -> np.dtype[Any]:
-    """The precision of the changed entries of A."""
     return np.dtype(np.float32 if A.dtype == np.float32 and tol >= SINGLE else np.float64)
 
 
 def checked(A: Operator) -> Operator:
-    """Refuse an operator of complex numbers, which no transformation takes."""
     if A.dtype.kind == "c":
         raise ValueError(f"transformations are of real numbers, got {A!r}")
     return A
 
 
 def frequencies(weights: Any, A: Operator) -> Vector:
-    """How often each row counts."""
     return np.ones(A.shape[0]) if weights is None else np.asarray(unmasked("weights", weights), np.float64)
 
 
 def not_negative(x: Vector, how: Transform) -> None:
-    """Refuse negative entries, which the transformation does not take."""
     if x.size and x.min() < 0:
         raise ValueError(
             f"{type(how).__name__} takes numbers of at least 0, got {x.min():g}; give it counts, not what is centred"

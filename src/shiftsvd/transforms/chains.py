@@ -19,7 +19,6 @@ RANK, VECTORS = 16, 6
 
 
 def kept_bytes(how: tuple[Transform, ...], A: Operator, tol: float) -> int:
-    """Memory that transformed rows of A will take beside A: what is foreseen before anything is changed."""
     if not how:
         return 0
     # Two copies while one is made of another, in double precision; and L of what zeros become, of some rank.
@@ -40,7 +39,6 @@ class Own:
 
 
 def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, tol: float) -> Own:
-    """Transformations, each learned from what those before it have made."""
     if not how:
         return Own((), A)
     warn_unless_counts(how, checked(A))
@@ -69,7 +67,6 @@ def learn_all(how: tuple[Transform, ...], A: Operator, weights: Vector | None, t
 
 
 def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
-    """Transform other rows by what the steps have learned."""
     warn_unless_counts([each.how for each in fitted], checked(A) if fitted else A)
     for each, selection in stages(fitted):
         if selection is None:
@@ -81,7 +78,6 @@ def apply_all(fitted: tuple[Fitted, ...], A: Operator) -> Operator:
 
 
 def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Each step with the selection that follows it: columns are left out before their entries are changed."""
     for before, step, after in zip((None, *steps), steps, (*steps[1:], None), strict=False):
         selection = after if after is not None and after.selects and not step.selects else None
         if not step.selects or before is None or before.selects:
@@ -89,7 +85,6 @@ def stages(steps: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
-    """Which of n columns are left after all steps."""
     places = np.arange(n)
     for each in fitted:
         places = places[each.kept] if each.selects else places
@@ -97,7 +92,6 @@ def kept_of(fitted: Sequence[Fitted], n: int) -> Places:
 
 
 def width(how: Sequence[Transform], n: int) -> int:
-    """How many columns n of them become; refuses selections that n columns cannot have."""
     for each in how:
         n = each.n_columns(n)
     return n

@@ -56,45 +56,37 @@ class CLR(Transform):
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
-        """Whether nothing is subtracted from zeros."""
         return self.kind != "clr"
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Logarithms, and for the mean over what is not 0 how many there are."""
         not_negative(x, self)
         return (self._log(x), (x > 0).astype(np.float64))
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """The means, or what they divide by."""
         count = np.maximum(sums[:, 1:], 1) if self.kind == "robust" else len(fitted.columns)
         mean = sums[:, :1] / count
         return np.exp(-mean) if self.kind == "seurat" else mean
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """How many columns there are."""
         n = A.shape[1]
         fitted = Fitted(self, np.zeros((n, 0)), np.zeros(0), np.ones((n, 1)) if self.kind == "clr" else None)
         return fitted, fitted.rows(A)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """The logarithm; what is subtracted from all entries of a row is left to the zeros."""
         not_negative(x, self)
         if self.kind == "seurat":
             return np.asarray(np.log1p(x * r[0]))
         return np.where(x > 0, self._log(x) - r[0], 0) if self.kind == "robust" else self._log(x)
 
     def _log(self, x: Vector) -> Vector:
-        """The logarithm whose mean is taken; of zeros 0."""
         if self.kind != "robust":
             return np.log1p(x / (self.pseudocount if self.kind == "clr" else 1))
         with np.errstate(divide="ignore"):
             return np.where(x > 0, np.log(x), 0)
 
     def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
-        """The mean logarithms, which are subtracted from others, whatever becomes of zeros."""
         mean = -np.log(R) if self.kind == "seurat" else R
         return mean, np.ones((len(fitted.columns), 1))
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """Left factors of what zeros become: minus the mean logarithm of each row."""
         return np.negative(R)

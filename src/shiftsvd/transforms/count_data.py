@@ -34,7 +34,6 @@ EQUAL: Final = 5e-3  # relative: sums of rows that differ by less are the same, 
 
 
 def warn_of_logarithms(method: str, A: Operator, logged: bool = False) -> None:
-    """Warn if a method takes counts, and A looks like logarithms; `logged` where somebody said that of the data."""
     for sample in samples_of(A):
         if evidence := sample.logarithms(logged):
             warn(
@@ -46,7 +45,6 @@ def warn_of_logarithms(method: str, A: Operator, logged: bool = False) -> None:
 
 
 def warn_of_counts(A: Operator, remedy: str) -> None:
-    """Tell that A looks like raw counts, which most fits take logarithms of."""
     samples = samples_of(A)
     if samples and all(sample.raw_counts for sample in samples):
         largest = max(float(sample.x.max()) for sample in samples)
@@ -54,7 +52,6 @@ def warn_of_counts(A: Operator, remedy: str) -> None:
 
 
 def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = False) -> None:
-    """Warn if the first transformation takes counts, and A looks like logarithms; selections change no entries."""
     first = next((each for each in how if not each.selects), None)
     if first is not None and first.of_counts:
         warn_of_logarithms(type(first).__name__, A, logged)
@@ -83,16 +80,13 @@ class Sample:
 
     @cached_property
     def fractional(self) -> Vector:
-        """Which entries are no whole numbers."""
         return np.asarray(self.x != np.rint(self.x))
 
     @property
     def raw_counts(self) -> bool:
-        """Whether all are whole numbers above 0, and not only 1 and 2, as flags and genotypes are."""
         return len(self.x) >= FEW and not self.fractional.any() and self.x.min() > 0 and self.x.max() > 2
 
     def logarithms(self, logged: bool) -> str | None:
-        """What tells that these are logarithms of counts; None where nothing does."""
         x, share = self.x, float(np.mean(self.fractional)) if len(self.x) else 0.0
         if len(x) < FEW or x.min() < 0 or not 1 < x.max() < LARGEST or share < 0.1:
             return None
@@ -107,13 +101,11 @@ class Sample:
         return self._narrow(share)
 
     def _spread(self, y: Vector) -> float:
-        """How far the sums of rows are apart, relative to their median; infinite of fewer than three rows."""
         sums = np.bincount(self.i, y, minlength=self.shape[0])
         sums = sums[sums > 0]
         return float(np.ptp(sums) / np.median(sums)) if len(sums) > 2 else np.inf
 
     def _multiples(self, y: Vector) -> float:
-        """The share of fractional entries that are, as y, 2 to 10 times the least one of their row."""
         least = np.full(self.shape[0], np.inf)
         np.minimum.at(least, self.i, y)
         ratio = y / least[self.i]
@@ -121,7 +113,6 @@ class Sample:
         return float(np.mean(np.abs(told - np.rint(told)) < 0.03)) if len(told) >= FEW else 0.0
 
     def _narrow(self, share: float) -> str | None:
-        """Dense fractions whose columns vary less than counts can, as intensities of arrays do."""
         m, n = self.shape
         if m < 8 or share < 0.9 or len(self.x) < m * n / 2 or self._spread(self.x) < EQUAL or self.x.max() < 2:
             return None
@@ -132,7 +123,6 @@ class Sample:
 
 
 def samples_of(A: Operator) -> list[Sample]:
-    """A few stretches of rows, or of columns where the matrix is stored by columns; none of what cannot be read."""
     if isinstance(A, Adjoint):
         turned = DenseRows(A.A.X.T) if isinstance(A.A, DenseRows) and A.A.shift is None else None
         return samples_of(turned) if turned is not None else [_turned(sample) for sample in samples_of(A.A)]
@@ -145,13 +135,11 @@ def samples_of(A: Operator) -> list[Sample]:
 
 
 def _turned(sample: Sample) -> Sample:
-    """A sample of the adjoint."""
     return Sample(sample.x, sample.j, sample.i, sample.shape[::-1], False)
 
 
 @singledispatch
 def _stretch(A: Operator, lo: int, hi: int) -> Sample | None:
-    """The entries of some rows that are not 0; None where entries cannot be seen."""
     return None
 
 
@@ -175,7 +163,6 @@ def _(A: DiskRows, lo: int, hi: int) -> Sample | None:
 
 @_stretch.register
 def _(A: Reread, lo: int, hi: int) -> Sample | None:
-    """Of a Dask array its first rows alone: others may take long to make."""
     if lo or A.shift is not None:
         return None
     hi = min(hi, A.blocks()[0][1])

@@ -67,18 +67,15 @@ class LogNormalize(Transform):
             raise ValueError(f"max_fraction must be between 0 and 1, got {self.max_fraction!r}")
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Numbers of the columns that count, which are marked by 1."""
         not_negative(x, self)
         return (x * c[0] if c else x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """What the rows are multiplied by."""
         if self.size_factors is not None:
             raise ValueError("LogNormalize(size_factors=...) knows the rows it was given for; other rows have none")
         return _over(fitted.known[0], sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """The columns that count, and t."""
         counted = np.ones((A.shape[1], 1))
         if self.size_factors is not None:
             s = self.size_factors
@@ -96,7 +93,6 @@ class LogNormalize(Transform):
         return Fitted(self, counted, np.array([target])), _over(target, r[:, None])
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``log(1 + x t / r_i)``."""
         not_negative(x, self)
         return np.asarray(np.log1p(x * r[0]))
 
@@ -106,7 +102,6 @@ class Above:
     """Which entries exceed a number of their row."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """1 for those that do, of columns."""
         return (), ((x > r[0]).astype(np.float64),)
 
 
@@ -151,7 +146,6 @@ class TfIdf(Transform):
             raise ValueError(f'norm must be "l1", "l2" or None, got {self.norm!r}')
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """Absolute values or squares of the weights; counts, while nothing is known of the columns."""
         not_negative(x, self)
         if not c:
             return (x,)
@@ -161,11 +155,9 @@ class TfIdf(Transform):
         return squares_by_size(weight) if self.norm == "l2" else (np.abs(weight),)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """The inverse of the length of each row, in the norm that is asked for."""
         return _over(1.0, length_by_size(sums) if self.norm == "l2" else sums)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """idf of the columns."""
         df, plus = margins(self, A, weights).present, float(self.smooth_idf)
         some = np.where(df + plus > 0, df + plus, 1)
         idf = np.where(df + plus > 0, np.log((weights.sum() + plus) / some) + 1, 0)
@@ -174,13 +166,11 @@ class TfIdf(Transform):
         return fitted, fitted.rows(A)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """The weight over the length of the row."""
         not_negative(x, self)
         weight = self._weight(x, c)
         return weight * r[0] if r else weight
 
     def _weight(self, x: Vector, c: Quantities) -> Vector:
-        """``tf idf`` of stored entries: the frequency of a term in a document times the weight of the term."""
         with np.errstate(divide="ignore", invalid="ignore"):
             tf = np.where(x > 0, 1 + np.log(x), 0) if self.sublinear_tf else x
             return np.asarray(np.where(x > 0, tf * c[0], 0))
@@ -226,16 +216,13 @@ class BM25(Transform):
             raise ValueError(f"k1 must be a finite number above 0 and b in [0, 1], got {self.k1!r} and {self.b!r}")
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """What is summed over rows and columns: the counts, refused if negative."""
         not_negative(x, self)
         return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """What is added to counts."""
         return np.asarray(self.k1 * (1 - self.b + self.b * sums / fitted.known[0]))
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """idf of the columns, and the average length."""
         found = margins(self, A, weights)
         r, average = found.rows, weights @ found.rows / weights.sum()
         idf = np.log1p((found.absent + 0.5) / (found.present + 0.5))
@@ -243,7 +230,6 @@ class BM25(Transform):
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """The weight of a term in a document, by its count, the document's length and the term's rarity."""
         not_negative(x, self)
         return np.asarray(c[0] * (self.k1 + 1) * (x / np.where(x > 0, x + r[0], 1)))
 
@@ -300,21 +286,17 @@ class PMI(Transform):
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
-        """Whether only what is stored has a value."""
         return self.smoothing == 0
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """What is summed over rows and columns: the counts, refused if negative."""
         not_negative(x, self)
         return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """Smoothed sums, 1 where there is nothing."""
         r = sums + self.smoothing * len(fitted.columns)
         return np.where(r > 0, r, 1)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """Logarithms of the shares of columns."""
         found = margins(self, A, weights)
         r = found.rows
         smoothed = shares(found.columns + self.smoothing * weights.sum()) ** self.context_power
@@ -325,7 +307,6 @@ class PMI(Transform):
         return fitted, self.quantities(r[:, None], fitted)
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``log(1 + x / a)``, or without smoothing the value; 0 in columns without training counts."""
         not_negative(x, self)
         if self.smoothing:
             return np.log1p(x / self.smoothing)
@@ -334,19 +315,16 @@ class PMI(Transform):
         return np.maximum(value, 0) if self.positive else value
 
     def rounded_at(self, R: Panel, fitted: Fitted) -> tuple[Panel, Panel]:
-        """Logarithms of quotients of counts, which are differences of two."""
         if self.smoothing:
             return super().rounded_at(R, fitted)
         log_p = fitted.columns
         return np.ones_like(R), np.where(np.isfinite(log_p), 1 + np.abs(log_p), 0)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """``[log a - log r', 1]``."""
         return np.hstack([np.log(self.smoothing) - np.log(R), np.ones_like(R)])
 
 
 def squares_by_size(x: Vector) -> tuple[Vector, Vector, Vector]:
-    """Squares of small, medium and large numbers, each in a unit that keeps them in range (Blue 1978)."""
     size = np.abs(x)
     small, large = size < SMALL, size > LARGE
     medium = ~(small | large)
@@ -354,18 +332,15 @@ def squares_by_size(x: Vector) -> tuple[Vector, Vector, Vector]:
 
 
 def length_by_size(sums: Panel) -> Panel:
-    """The lengths of rows by the sums of `squares_by_size`."""
     small, medium, large = np.sqrt(sums).T
     return np.asarray(np.hypot(np.hypot(small / UNIT, medium), UNIT * large)[:, None])
 
 
 def _over(target: float, sums: Panel) -> Panel:
-    """``target / sums``, 1 where there is nothing."""
     return np.where(sums > 0, target / np.where(sums > 0, sums, 1), 1)
 
 
 def _median(values: Vector, weights: Vector) -> float:
-    """The median of values that are repeated as often as their weights say."""
     if not len(values):
         return 1.0
     order = np.argsort(values, kind="stable")

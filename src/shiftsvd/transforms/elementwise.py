@@ -28,17 +28,14 @@ class OfEntry(Transform):
 
     @property
     def keeps_zeros(self) -> bool:  # type: ignore[override]
-        """Whether f(0) is 0."""
         return self.at_zero == 0
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """f(0) for every column."""
         n = A.shape[1]
         right = None if self.keeps_zeros else np.full((n, 1), self.at_zero)
         return Fitted(self, np.zeros((n, 0)), np.zeros(0), right), np.zeros((A.shape[0], 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``f(x) - f(0)``: what stored entries become less what zeros become."""
         return np.asarray(self.value(x) - self.at_zero)
 
 
@@ -62,7 +59,6 @@ class Sqrt(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        """The square root of each entry, which must be at least 0."""
         not_negative(x, self)
         return np.sqrt(x)
 
@@ -86,7 +82,6 @@ class FreemanTukey(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        """``sqrt(x) + sqrt(x + 1)`` of each entry, which must be at least 0."""
         not_negative(x, self)
         return np.asarray(np.sqrt(x) + np.sqrt(x + 1))
 
@@ -110,7 +105,6 @@ class Anscombe(OfEntry):
     of_counts: ClassVar[bool] = True
 
     def value(self, x: Vector) -> Vector:
-        """``2 sqrt(x + 3/8)`` of each entry, which must be at least 0."""
         not_negative(x, self)
         return 2 * np.sqrt(x + 0.375)
 
@@ -142,7 +136,6 @@ class Binarize(OfEntry):
             raise ValueError(f"threshold must be a finite number of at least 0, got {self.threshold!r}")
 
     def value(self, x: Vector) -> Vector:
-        """1 where an entry is above the threshold, else 0."""
         return (x > self.threshold).astype(np.float64)
 
 
@@ -177,5 +170,4 @@ class Elementwise(OfEntry):
             raise ValueError(f"f must give one finite number for each zero of a vector, got {found!r} of two zeros")
 
     def value(self, x: Vector) -> Vector:
-        """f, in double precision."""
         return np.asarray(self.f(x), np.float64)

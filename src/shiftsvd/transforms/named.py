@@ -64,13 +64,11 @@ def named(text: str) -> Transform:
 
 
 def forms_of(cls: type[Transform]) -> dict[str, list[Form]]:
-    """What each setting of a class may be as a text; those are left out that only Python can give."""
     known = {field.name: _forms(field.type) for field in fields(cls)}
     return {name: forms for name, forms in known.items() if any(form is not FORMS[NoneType] for form in forms)}
 
 
 def _forms(kind: Any) -> list[Form]:
-    """How an annotation is written."""
     if get_origin(kind) is Literal:
         return [(word, {word: word}.__getitem__) for word in get_args(kind)]
     if get_origin(kind) in (Union, UnionType):
@@ -79,7 +77,6 @@ def _forms(kind: Any) -> list[Form]:
 
 
 def _read(what: str, forms: list[Form], text: str) -> Any:
-    """A value in the first form that it has."""
     for _, read in forms:
         try:
             return read(text)
@@ -89,7 +86,6 @@ def _read(what: str, forms: list[Form], text: str) -> Any:
 
 
 def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
-    """One transformation or several, by name or not, as a tuple, if they can follow each other."""
     several = () if how is None else (how,) if isinstance(how, Transform | str) else how
     if not isinstance(several, Sequence) or not all(isinstance(each, Transform | str) for each in several):
         raise ValueError(

@@ -50,7 +50,6 @@ class Ranks(Transform):
             raise ValueError(f"quantiles must be at least 2, or None, got {self.quantiles!r}")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """The values of each column, how many rows are below each, and how many have it."""
         (m, n), total = A.shape, float(weights.sum())
         counted = Values(Frequency(), weights[:, None], np.zeros((n, 0)))
         lines, values, counts = generic.entry_values(A, counted)
@@ -78,7 +77,6 @@ class Ranks(Transform):
         return Fitted(self, columns, np.array([total]), rank[:, None], None, table), np.zeros((m, 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """The rank less that of a zero."""
         assert table is not None
         start, end = c[0].astype(np.int64), c[1].astype(np.int64)
         values, below, counts = table.T
@@ -96,7 +94,6 @@ class Frequency:
     """How often each entry counts: as its row does."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Vector:
-        """The weight of the row."""
         return r[0]
 
 
@@ -114,7 +111,6 @@ def first_not_below(x: Vector, values: Vector, start: Vector, end: Vector) -> Ve
 
 
 def _by_halving(x: Vector, values: Vector, start: Vector, end: Vector) -> Vector:
-    """The place of each x among its values, in as many steps as the longest range has binary digits."""
     place, step = start, 1 << int((end - start).max(initial=0)).bit_length()
     while step:
         probe = place + step

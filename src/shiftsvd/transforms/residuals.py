@@ -26,16 +26,13 @@ class NullModel(Transform):
     of_counts: ClassVar[bool] = True
 
     def terms(self, x: Vector, c: Quantities) -> tuple[Vector, ...]:
-        """What is summed over rows and columns: the counts, refused if negative."""
         not_negative(x, self)
         return (x,)
 
     def quantities(self, sums: Panel, fitted: Fitted) -> Panel:
-        """The counts that a row would have in all columns."""
         return np.asarray(sums / fitted.known[-1])
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
-        """`known` for rows that have only these columns: its last number times their share of all rates."""
         rates = columns[:, 0]
         share = known[-1] * rates[places].sum() / rates.sum()
         if not share > 0:
@@ -43,7 +40,6 @@ class NullModel(Transform):
         return np.append(known[:-1], share)
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
-        """The roots of the sums of rows, for columns of the Poisson model, and for the binomial one."""
         return np.sqrt(R)
 
 
@@ -103,7 +99,6 @@ class PearsonResiduals(NullModel):
             positive("clip", self.clip, "a number above 0, or None")
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """The rates and overdispersion of the columns."""
         found = margins(self, A, weights)
         r, rates = found.rows, found.shares
         if self.log_rates is not None:
@@ -117,7 +112,6 @@ class PearsonResiduals(NullModel):
         return replace(fitted, known=np.array([clip, 1.0])), r[:, None]
 
     def _theta(self, A: Operator, r: Vector, rates: Vector, weights: Vector) -> Vector:
-        """The overdispersion theta of each column: given, or by the method of moments."""
         if not isinstance(self.theta, str):
             return of_columns("theta", self.theta, rates)
         parts = weight_parts(weights * r**2)
@@ -129,7 +123,6 @@ class PearsonResiduals(NullModel):
             return np.asarray(np.where(excess > 0, rates**2 * squares / excess, np.inf))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``clip((x - mu) / sd) + mu / sd``."""
         mu, clip = r[0] * c[0], known[0]
         deviation = np.sqrt(mu) * np.sqrt(1 + mu * c[1])  # mu^2 may be no number
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -140,7 +133,6 @@ class PearsonResiduals(NullModel):
         return change if mu.all() else np.where(mu > 0, change, 0)
 
     def stored_zeros(self) -> tuple[int, int]:
-        """The quantities whose product exceeds 1 where even a zero is cut off, and has to be stored."""
         return 0, 2
 
 
@@ -149,7 +141,6 @@ class Scatter:
     """Weighted squares of ``x - mu`` in the entries of a column, and the parts of ``w r^2`` of their rows."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> SumsOf:
-        """Terms of the sums that theta is found from."""
         row, weight, *parts = r
         return (), (weight * (x - row * c[0]) ** 2, *parts)
 
@@ -203,7 +194,6 @@ class DevianceResiduals(NullModel):
             object.__setattr__(self, "theta", own(self.theta))
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """The rates of the columns."""
         found = margins(self, A, weights)
         r, rates = found.rows, found.shares
         if self.model == "binomial":
@@ -220,7 +210,6 @@ class DevianceResiduals(NullModel):
         return _null_model(self, "deviance", np.stack([rates, 1 / theta], axis=1), r, tol), r[:, None]
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """``sign(x - mu) sqrt(D)`` less that of a zero."""
         mu = r[0] * c[0]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             d, half, zero = self._binomial(x, mu, r, c) if self.model == "binomial" else _counts(x, mu, c[1])
@@ -228,7 +217,6 @@ class DevianceResiduals(NullModel):
         return np.where(mu > 0, root + np.sqrt(2 * zero), 0)
 
     def _binomial(self, x: Vector, mu: Vector, r: Quantities, c: Quantities) -> tuple[Vector, Vector, Vector]:
-        """As `_counts`, of ``r_i`` counts of which x are of this column."""
         others = np.where(c[1] > 0, c[1], 1 - c[0])  # files of older versions do not hold them
         rest, expected = np.maximum(r[0] - x, 0), r[0] * others
         d = np.where(c[0] > 0.5, expected - rest, x - mu)  # the smaller numbers round less
@@ -236,7 +224,6 @@ class DevianceResiduals(NullModel):
 
 
 def _counts(x: Vector, mu: Vector, inverse: Vector) -> tuple[Vector, Vector, Vector]:
-    """(x - mu, half of the deviance of x, half of that of a zero); `inverse` is 1 / theta, 0 of the Poisson model."""
     d = x - mu
     return d, loss(x, mu, d, inverse), _over_log(mu * inverse, mu, inverse)
 
@@ -254,24 +241,20 @@ def loss(x: Vector, mu: Vector, d: Vector, inverse: Vector | float = 0.0) -> Vec
 
 
 def _over_log(y: Vector, linear: Vector, inverse: Vector | float) -> Vector:
-    """``log(1 + y) / inverse``, and what y is a multiple of where both are nothing beside 1."""
     return np.where(y > LINEAR, np.log1p(y) / inverse, linear)
 
 
 def _of_others(c: Vector) -> Vector:
-    """The share of all other columns, from sums without the column: 1 less its own share would cancel."""
     before, after = np.cumsum(np.r_[0, c[:-1]]), np.cumsum(np.r_[0, c[:0:-1]])[::-1]
     total = c.sum()
     return (before + after) / total if total > 0 else np.ones(len(c))
 
 
 def _log_of_rest(rates: Vector, others: Vector) -> Vector:
-    """``log(1 - p)``, by p or by ``1 - p``, whichever is smaller."""
     return np.where(rates > 0.5, np.log(np.where(others > 0, others, 1)), np.log1p(-np.minimum(rates, 0.5)))
 
 
 def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float) -> Fitted:
-    """What zeros become by the rates and one over theta of the columns: of rank 1 where that is 0."""
     rates, inverse = columns[:, 0], columns[:, 1]
     poisson = inverse == 0
     right = np.where(poisson, -np.sqrt(rates * (2 if name == "deviance" else 1)), 0)[:, None]
@@ -285,19 +268,16 @@ def _null_model(how: Transform, name: Any, columns: Panel, r: Vector, tol: float
 
 
 def positive(name: str, value: Any, rule: str) -> None:
-    """Refuse what is not above 0."""
     numbers = np.asarray(unmasked(name, value))
     if numbers.dtype.kind not in "fiu" or not np.all(numbers > 0):
         raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 
 def own(value: Any) -> float | Vector:
-    """A number, or a copy of a vector: what the caller does to his is his."""
     return np.array(value, np.float64) if np.ndim(value) else float(value)
 
 
 def of_columns(name: str, value: Any, like: Vector) -> Vector:
-    """A setting as a number for each column, where it is one number for all or a vector."""
     numbers = np.asarray(value, np.float64)
     if numbers.ndim and numbers.shape != like.shape:
         raise ValueError(f"{name} must be a number, or one for each of {len(like)} columns, got shape {numbers.shape}")

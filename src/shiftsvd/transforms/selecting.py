@@ -61,7 +61,6 @@ class Select(Transform):
         object.__setattr__(self, "places", places)
 
     def n_columns(self, n: int) -> int:
-        """How many of n columns stay, if these can be some of n."""
         if self.places.dtype == bool and len(self.places) != n:
             raise ValueError(f"places must be a mask of the {n} columns, got {len(self.places)} truth values")
         if self.places.dtype != bool and self.places[-1] >= n:
@@ -69,7 +68,6 @@ class Select(Transform):
         return int(self.places.sum()) if self.places.dtype == bool else len(self.places)
 
     def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
-        """A mark for each column that stays."""
         n = A.shape[1]
         self.n_columns(n)
         marks = np.zeros(n)
@@ -77,5 +75,4 @@ class Select(Transform):
         return Fitted(self, marks[:, None], np.zeros(0)), np.zeros((A.shape[0], 0))
 
     def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
-        """Entries that stay are as they were."""
         return x

@@ -64,12 +64,10 @@ class Smooth:
     tol: float
 
     def reaching(self, margins: Vector) -> "Smooth":
-        """The interpolation for rows of such margins, computed again where they exceed what it covers."""
         most = float(margins.max(initial=0))
         return self if most <= self.largest else replace(self, largest=most)
 
     def left(self, margins: Vector) -> Panel:
-        """L for rows of these margins, shape (m, s)."""
         nodes, mix = self.basis
         distinct, place = np.unique(margins, return_inverse=True)
         L = np.empty((len(distinct), mix.shape[1]))
@@ -82,16 +80,13 @@ class Smooth:
 
     @cached_property
     def right(self) -> Panel:
-        """R, shape (n, s)."""
         return self._of_columns(lambda M, mix: M @ mix)
 
     @property
     def right_sizes(self) -> Panel:
-        """The sizes of the sums that R is made of, shape (n, s): R rounds relative to these."""
         return self._of_columns(lambda M, mix: np.abs(M) @ np.abs(mix))
 
     def _of_columns(self, f: Callable[[Panel, Panel], Panel]) -> Panel:
-        """What f makes of the Lagrange polynomials at the margins of the columns, and of the basis."""
         nodes, mix = self.basis
         R, there = np.zeros((len(self.offsets), mix.shape[1])), np.flatnonzero(np.isfinite(self.offsets))
         for lo in range(0, len(there), AT_ONCE):
@@ -101,7 +96,6 @@ class Smooth:
 
     @cached_property
     def basis(self) -> tuple[Vector, Panel]:
-        """(q nodes, the s combinations of them), as few as the accuracy takes."""
         there = np.isfinite(self.offsets)
         lo, hi = float(self.offsets[there].min()), float(self.offsets[there].max())
         b = np.linspace(lo, hi, CHECKED)
@@ -118,7 +112,6 @@ class Smooth:
         return nodes, np.ascontiguousarray(V[:, : next(close, len(nodes))])
 
     def errors(self, margins: Vector, weights: Vector | None) -> Vector:
-        """Bounds of the norms of the columns of the weighted error, from a grid that is finer than the nodes."""
         out = np.zeros(len(self.offsets))
         there, rows = np.isfinite(self.offsets), margins > 0
         if not there.any() or not rows.any():
@@ -132,14 +125,12 @@ class Smooth:
         return out
 
     def _error(self, a: Vector, b: Vector) -> Panel:
-        """What interpolation errs by at these log margins."""
         nodes, mix = self.basis
         left = value(self.name, a[:, None] + nodes) @ mix
         return np.asarray(left @ (interpolation(nodes, b) @ mix).T - value(self.name, a[:, None] + b))
 
 
 def probes(x: Vector) -> tuple[Vector, Vector, int]:
-    """(points, which one stands for each x, how many of them tell its error): x itself where these are few."""
     distinct, place = np.unique(x, return_inverse=True)
     if len(distinct) <= CHECKED:
         return distinct, place, 1
@@ -164,7 +155,6 @@ def chebyshev(lo: float, hi: float, accuracy: float) -> Vector:
 
 
 def interpolation(nodes: Vector, b: Vector) -> Panel:
-    """The Lagrange polynomials of Chebyshev nodes at b, shape (len(b), q), by the barycentric formula."""
     q = len(nodes)
     w = (-1.0) ** np.arange(q) * np.sin((2 * np.arange(q) + 1) * np.pi / (2 * q))
     D = b[:, None] - nodes

@@ -53,16 +53,13 @@ class Anomalies:
     converged: bool = True
 
     def in_space(self, values: Panel, mode: Any = None) -> Any:
-        """Values of the cells, one row for each mode, or a single one, as a DataArray of the space."""
         full = fields.filled(np.atleast_2d(values), self.field.cells)
         return fields.labelled(full if mode is not None else full[0], self.da, self.field.space, mode)
 
     def in_time(self, Z: Panel, mode: Any) -> Any:
-        """Scores (m, k) as a DataArray along the samples."""
         return fields.labelled(fields.filled(Z.T, self.field.rows), self.da, self.field.over, mode)
 
     def subtracted(self) -> dict[str, Any]:
-        """What was removed, with what the field says of itself, and the weights."""
         mean = self.in_space(self.mean).assign_attrs(fields.told_of(self.da))
         plain = {"mean_field": mean, "weights": self.in_space(self.weights)}
         return plain | as_variables(self.removed, self.da, self.field, self.known)
@@ -91,7 +88,6 @@ def anomalies(da: Any, field: fields.Stacked, asked: Asked, rank: Any, rng: np.r
 
 
 def steps(da: Any, dim: Dim, what: str) -> Hashable:
-    """The one dimension along which samples follow each other in time; labels that do not are refused."""
     names = [dim] if isinstance(dim, str) or not isinstance(dim, Sequence) else list(dim)
     if len(names) != 1:
         raise ValueError(f"{what} needs one dimension of samples that follow each other, got dim={dim!r}")
@@ -106,7 +102,6 @@ def steps(da: Any, dim: Dim, what: str) -> Hashable:
 
 
 def all_there(rows: fields.Mask, what: str) -> None:
-    """Refuse samples without values, between which time would be cut out."""
     if absent := int(np.count_nonzero(~rows)):
         raise ValueError(
             f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
@@ -115,7 +110,6 @@ def all_there(rows: fields.Mask, what: str) -> None:
 
 
 def check_modes(n_modes: Any, most: int, what: str) -> None:
-    """Refuse what cannot be a number of modes."""
     whole = isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
     if not whole or not 1 <= n_modes <= most:
         raise ValueError(f"n_modes must be in 1..{most} for {what}, got {n_modes!r}")

@@ -16,7 +16,6 @@ _POLE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
 
 
 def cell_weights(da: Any, weights: Any, field: Stacked) -> Vector | None:
-    """The weight of each cell that is present."""
     if weights is None:
         return None
     if isinstance(weights, str):
@@ -35,7 +34,6 @@ def cell_weights(da: Any, weights: Any, field: Stacked) -> Vector | None:
 
 
 def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
-    """Weights of all cells, the missing ones too, in the shape of the space."""
     if hasattr(weights, "dims"):
         check_labelled(weights, "weights")
         if unknown := [dim for dim in weights.dims if dim not in field.space]:
@@ -58,7 +56,6 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
 
 
 def latitude_of(da: Any) -> Any:
-    """The coordinate of latitudes, in degrees: by what it says of itself, else by its name."""
     rules = (_says_latitude, _is_named_latitude, _may_be_latitude)
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]
     found = [coordinate for rule in rules for name, coordinate in known if rule(name, coordinate.attrs)]
@@ -77,15 +74,12 @@ def latitude_of(da: Any) -> Any:
 
 
 def _says_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether the CF conventions make a coordinate a latitude, by its standard name or units."""
     return attrs.get("standard_name") == "latitude" or str(attrs.get("units")).lower() in _NORTH
 
 
 def _is_named_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether a coordinate has one of the usual names of a latitude."""
     return name in ("lat", "latitude", "nav_lat")
 
 
 def _may_be_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """A y coordinate of centres, unless it is of a projection, in kilometres."""
     return name == "yc" and str(attrs.get("units", "degrees")).lower().startswith("degree")

@@ -162,7 +162,6 @@ def coupled(
 
 
 def _rank(asked: Asked, n_modes: Any, method: str, leading: Any) -> Any:
-    """The rank of the model that completes a field; checked."""
     asked.check()
     rank = n_modes if method == "mca" else leading
     if asked.missing == "em" and (isinstance(rank, bool) or not isinstance(rank, int | np.integer)):
@@ -172,7 +171,6 @@ def _rank(asked: Asked, n_modes: Any, method: str, leading: Any) -> Any:
 
 
 def _most(both: Sequence[fields.Stacked]) -> tuple[int, str]:
-    """How many pairs there can be, and of what."""
     m, (p, q) = len(both[0].X), (of.X.shape[1] for of in both)
     return min(m, p, q), f"{m} samples of {p} and {q} cells"
 
@@ -189,7 +187,6 @@ class Pairs:
 
 
 def _covariances(x: Anomalies, y: Anomalies, n_modes: int, given: dict[str, Any]) -> Pairs:
-    """The singular vectors of ``X^H Y``."""
     C, m = Product(x.A.H, y.A), x.A.shape[0]
     F = svd(C, n_modes, **given)
     U, V = F.U, F.Vh.conj().T
@@ -201,7 +198,6 @@ def _covariances(x: Anomalies, y: Anomalies, n_modes: int, given: dict[str, Any]
 
 
 def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given: dict[str, Any]) -> Pairs:
-    """Canonical correlations of the leading components of both fields."""
     m = x.A.shape[0]
     fits = [_leading(of.A, k, given) for of, k in zip((x, y), _pair(leading), strict=True)]
     P, correlations, Qh = np.linalg.svd(fits[0].U.T @ fits[1].U)
@@ -222,7 +218,6 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Any, given:
 
 
 def _leading(A: Operator, k: Any, given: dict[str, Any]) -> SVDResult:
-    """The leading components of a field, without those that are 0; in memory, those of a Dask array too."""
     most = min(A.shape)
     F = svd(A, k if isinstance(k, float) else min(k, most), **given)
     if F.info.rank == 0:
@@ -232,7 +227,6 @@ def _leading(A: Operator, k: Any, given: dict[str, Any]) -> SVDResult:
 
 
 def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
-    """The squared norm of the cross-covariances, and whether it is exact; without the modes it is estimated."""
     norm = C.frobenius_norm()
     if norm is not None:
         return norm**2, "exact"
@@ -242,7 +236,6 @@ def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, 
 
 
 def _dataset(x: Anomalies, y: Anomalies, found: Pairs, method: str) -> Any:
-    """The result with names and coordinates, and what was missing as NaN."""
     from xarray import DataArray
 
     k = found.scores[0].shape[1]
@@ -274,19 +267,16 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs, method: str) -> Any:
 
 
 def _norms(A: Operator) -> Vector:
-    """The lengths of the columns of anomalies; a read, where they are not known."""
     squares = A.column_squares()
     assert squares is not None  # all kinds that a field can be know them
     return np.sqrt(squares)
 
 
 def _over(values: Any, sizes: Any) -> Any:
-    """Values over sizes; 0 over 0 is 0, as of cells that do not vary."""
     return np.divide(values, sizes, out=np.zeros(np.shape(values)), where=np.broadcast_to(sizes, np.shape(values)) > 0)
 
 
 def _pair(setting: Any) -> tuple[Any, Any]:
-    """A setting for X and one for Y."""
     if isinstance(setting, tuple) and len(setting) != 2:
         raise ValueError(f"a tuple must have one setting for X and one for Y, got {len(setting)}")
     return setting if isinstance(setting, tuple) else (setting, setting)

@@ -11,11 +11,9 @@ class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray is optional, and 
     __slots__ = ()
 
     def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        """As that of xarray."""
         plain = {key: int(value) if isinstance(value, bool) else value for key, value in self.attrs.items()}
         return xarray.Dataset.to_netcdf(self.assign_attrs(plain), *args, **kwargs)
 
 
 def as_result(data: Any, **attrs: Any) -> Dataset:
-    """A Dataset with more attributes, truth values perhaps, that can be written."""
     return Dataset(data.data_vars, data.coords, {**data.attrs, **attrs})

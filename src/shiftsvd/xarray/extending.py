@@ -139,7 +139,6 @@ def extended(
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
-    """The lags, ascending, checked."""
     count = isinstance(lags, int | np.integer) and not isinstance(lags, bool)
     taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
@@ -152,7 +151,6 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
 
 
 def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
-    """The result with names and coordinates, and what was missing as NaN."""
     from xarray import concat
 
     from shiftsvd.xarray.dataset import Dataset

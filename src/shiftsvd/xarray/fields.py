@@ -56,7 +56,6 @@ class Stacked(NamedTuple):
 
 
 def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
-    """Refuse what is no DataArray of real numbers, or of other `kinds`."""
     xarray = optional("xarray", "xarray")
     if not isinstance(da, xarray.DataArray):
         raise TypeError(
@@ -68,14 +67,12 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
 
 
 def check_field(da: Any, name: str = "da") -> None:
-    """Refuse what is no field, or has a dimension of a name that the result needs."""
     check_labelled(da, name)
     if taken := [dim for dim in da.dims if dim in RESULTS]:
         raise ValueError(f"the name {taken[0]} is taken by the result; rename that dimension")
 
 
 def as_field(da: Any, name: str = "da") -> Any:
-    """The field, checked; numbers that are still packed as in a file (CF conventions) become those that they mean."""
     check_field(da, name)
     if not any(name in da.attrs for name in _PACKED):
         return da
@@ -108,14 +105,12 @@ def stacked(
 
 
 def tell_used(rows: Mask, over: Dims, where: str = "have values") -> None:
-    """Tell how many samples are used, where some have no values."""
     if (used := int(np.count_nonzero(rows))) < len(rows):
         along = ", ".join(map(str, over))
         notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
 
 
 def at_rows(field: Stacked, rows: Mask) -> Stacked:
-    """A field at some of its samples, without cells that have no values there; a read of a field with gaps."""
     keep = rows[field.rows]
     if keep.all():
         return field
@@ -128,12 +123,10 @@ def at_rows(field: Stacked, rows: Mask) -> Stacked:
 
 
 def matrix(da: Any, over: Dims, space: Dims) -> Any:
-    """The field as a matrix, samples x cells, lazy where the field is."""
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
 
 
 def at_once(**found: Any) -> dict[str, Any]:
-    """(dimensions, values) by name, computed: of a Dask array all in one read."""
     from xarray import Dataset
 
     known = Dataset(found).compute()
@@ -141,7 +134,6 @@ def at_once(**found: Any) -> dict[str, Any]:
 
 
 def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[Mask, Mask, int]:
-    """Which samples and which cells have values, and how many of theirs are missing; none may be with "error"."""
     missing = np.isnan(X)
     asked = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
     # What is infinite would be missing once a mean is subtracted. Without gaps the operator looks for it.
@@ -166,7 +158,6 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
 
 
 def filled(values: Vector, present: Mask) -> Vector:
-    """Rows of values with NaN where there are none."""
     if present.all():
         return values
     full = np.full((len(values), len(present)), np.nan, values.dtype)
@@ -193,5 +184,4 @@ def labelled(
 
 
 def told_of(da: Any, *names: str) -> dict[str, Any]:
-    """What the field says of itself, such as its units, and not of the numbers that it was stored as; or some of it."""
     return {key: told for key, told in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}

@@ -36,7 +36,6 @@ class Fitted:
 
 
 def fit_whole(X: Any, samples: Samples, applied: Vector | None, asked: Asked, model: PCA) -> Fitted:
-    """The fit of a field without gaps, of which nothing is copied."""
     given = whole(X, samples, applied, asked)
     m, n = given.A.shape
     model.set_params(shift=given.shift, scale=given.scale, missing="error")
@@ -47,7 +46,6 @@ def fit_whole(X: Any, samples: Samples, applied: Vector | None, asked: Asked, mo
 
 
 def fit_observed(X: Any, samples: Samples, applied: Vector | None, asked: Asked, model: PCA) -> Fitted:
-    """The fit of a field with gaps: of its anomalies."""
     seen = observed(X, samples, applied, asked)
     if asked.missing == "mean":
         A: Any = without_gaps(seen.Y, asked.resources)

@@ -40,14 +40,12 @@ def on_grid(known: Any, da: Any, space: Dims) -> Any:
 
 
 def is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether a coordinate is a longitude in degrees, by the CF conventions or its name."""
     units = str(attrs.get("units", "degrees")).lower()
     said = attrs.get("standard_name") == "longitude" or units in _EAST
     return said or (name.lower() in _NAMES and units.startswith("degree"))
 
 
 def _places(labels: Any, own: Any, around: bool) -> npt.NDArray[np.intp] | None:
-    """Where the labels are among the field's own ones; None where some are not, or not just once."""
     if not (labels.is_unique and own.is_unique):
         return None
     if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy does not know those of pandas
@@ -63,7 +61,6 @@ def _places(labels: Any, own: Any, around: bool) -> npt.NDArray[np.intp] | None:
 
 
 def _nearest(wanted: Vector, there: Vector, around: bool) -> tuple[npt.NDArray[np.intp], Vector]:
-    """The place of the label that is nearest to each one, and how far it is; on a circle of 360 if `around`."""
     order = np.argsort(there)
     if around:
         order = np.concatenate([order[-1:], order, order[:1]])

@@ -152,7 +152,6 @@ def hilbert(
 
 
 def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:
-    """The solver of a field of m steps, and its tolerance if it has none of its own."""
     if isinstance(solver, Solver):
         return solver, {}
     return (Gram(tol, last_pass=False), {}) if solver == "auto" and m <= FORMED else (solver, {"tol": tol})
@@ -172,6 +171,5 @@ def total_squares(C: Product) -> float:
 
 
 def _cells(A: Operator, columns: int) -> Iterator[Any]:
-    """Dense blocks of the columns of A, (m, about `columns`)."""
     for _, block in row_blocks(A.H, columns):
         yield block.conj().T

@@ -142,7 +142,6 @@ def joint(
 
 
 def _asked_of_each(names: list[str], own: Mapping[str, tuple[Any, Any]], shared: Mapping[str, Any]) -> dict[str, Asked]:
-    """How each field is to be prepared; of settings of its own there are values and defaults."""
     each = {what: _of_each(setting, names, default, what) for what, (setting, default) in own.items()}
     asked = {name: Asked(**{what: values[name] for what, values in each.items()}, **shared) for name in names}
     for settings in asked.values():
@@ -151,7 +150,6 @@ def _asked_of_each(names: list[str], own: Mapping[str, tuple[Any, Any]], shared:
 
 
 def _check_modes(n_modes: Any, shapes: list[tuple[int, int]], asked: Iterable[Asked]) -> None:
-    """Refuse what cannot be a number of modes, or a share."""
     m, n = shapes[0][0], sum(shape[1] for shape in shapes)
     if not isinstance(n_modes, float):
         check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
@@ -167,7 +165,6 @@ def _modes(
     how: tuple[Any, float, Any],
     resources: Resources,
 ) -> Any:
-    """The modes of anomalies, each field over the root of its variance."""
     m = next(iter(parts.values())).A.shape[0]
     squares = {name: _squares(of.A) for name, of in parts.items()}
     times = {name: _factor(factors[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
@@ -188,7 +185,6 @@ def _modes(
 
 
 def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, modes: Any) -> dict[str, Any]:
-    """What the result says of one field."""
     from xarray import DataArray
 
     explained = np.sum(np.abs(components) ** 2, axis=1) * S**2
@@ -201,21 +197,18 @@ def _part(of: Anomalies, components: Any, S: Any, times: float, squares: float, 
 
 
 def _squares(A: Operator) -> float:
-    """The sum of all squared anomalies; a read, where it is not known."""
     squares = A.column_squares()
     assert squares is not None  # all kinds that a field can be know them
     return float(squares.sum())
 
 
 def _factor(factor: Any, variance: float, name: str) -> float:
-    """What the anomalies of a field are multiplied by."""
     if not (np.isfinite(factor) and factor > 0):
         raise ValueError(f"factors must be positive numbers, that of {name} is {factor!r}; leave out the field instead")
     return float(factor / np.sqrt(variance)) if variance > 0 else float(factor)
 
 
 def _of_each(setting: Any, names: list[str], default: Any, what: str) -> dict[str, Any]:
-    """A setting of all fields, or of each by its name."""
     if not isinstance(setting, Mapping):
         return dict.fromkeys(names, setting)
     if unknown := [name for name in setting if name not in names]:

@@ -15,7 +15,6 @@ _FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Datase
 
 
 def anomalies_of(eofs: Any, da: Any, groups: Any, covariates: Any) -> tuple[Any, fields.Dims, fields.Mask]:
-    """(weighted anomalies of a field on the grid of the modes, its dimensions of samples, the cells that count)."""
     da = fields.as_field(da)
     space = eofs.mean_field.dims
     over = tuple(dim for dim in da.dims if dim not in space)
@@ -27,7 +26,6 @@ def anomalies_of(eofs: Any, da: Any, groups: Any, covariates: Any) -> tuple[Any,
 
 
 def multiplied(anomalies: Any, V: Panel, missing: str) -> Panel:
-    """Scores by a product, in one read; with "mean" what is missing has no anomaly."""
     found = fields.at_once(
         scores=(("row", "mode"), np.where(np.isfinite(anomalies), anomalies, 0) @ V.T),
         lost=("row", np.isnan(anomalies).sum(axis=1)),
@@ -47,7 +45,6 @@ def multiplied(anomalies: Any, V: Panel, missing: str) -> Panel:
 
 
 def samples_of(eofs: Any, da: Any, over: fields.Dims, groups: Any, covariates: Any) -> Samples:
-    """What is known of these samples: as it is said, or as the fit found it of the coordinates, or had it by labels."""
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
             raise ValueError(f"the fit had no {name}; leave them out")
@@ -67,8 +64,6 @@ def samples_of(eofs: Any, da: Any, over: fields.Dims, groups: Any, covariates: A
 
 
 def _removed(eofs: Any, space: fields.Dims, cells: fields.Mask) -> Removed:
-    """What the fit subtracted, as it is applied to a matrix of these cells."""
-
     def rows(name: str, dim: str) -> Panel:
         return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
@@ -80,19 +75,16 @@ def _removed(eofs: Any, space: fields.Dims, cells: fields.Mask) -> Removed:
 
 
 def _flat(values: Any, space: fields.Dims) -> Vector:
-    """Values of all cells in one row."""
     return np.asarray(values.transpose(*space).values, np.float64).ravel()
 
 
 def in_cells(values: Any, space: fields.Dims) -> tuple[Panel, fields.Mask]:
-    """Values of modes at the cells that are there, (modes, cells), and which those are; they may be lazy."""
     full = np.asarray(fields.matrix(values, ("mode",), space))
     cells = ~np.isnan(full[0])
     return full[:, cells], cells
 
 
 def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
-    """Whether these are modes of one field, without lags and real unless that is allowed."""
     if missing := [name for name in _FIT if name not in getattr(eofs, "data_vars", ())]:
         raise ValueError(f"eofs must be what shiftsvd.xarray.pca gives, but {', '.join(missing)} is missing")
     if "lag" in eofs.components.dims and not lags:
@@ -102,14 +94,12 @@ def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
 
 
 def check_variances(eofs: Any) -> None:
-    """Whether this is what `pca` gives, with the variances that pairs of patterns do not have."""
     check_fit(eofs)
     if "explained_variance" not in eofs:
         raise ValueError("eofs must be modes with variances of their own, got one side of pairs; find them by pca(da)")
 
 
 def with_modes(values: Any, name: str) -> Any:
-    """Components or scores with the dimension mode, of a single mode too."""
     if "mode" not in values.coords:
         raise ValueError(f"{name} must have the coordinate mode, got {values.dims}; choose modes by .sel(mode=[1])")
     return values if "mode" in values.dims else values.expand_dims("mode")

@@ -96,7 +96,6 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
 
 
 def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Panel]:
-    """Correlations of the columns of Z with those of X, (modes, cells), over what both have; two reads."""
     rows = np.asarray(~np.isnan(Z).any(axis=1))
     Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
     there = ~np.isnan(X) & rows[:, None]
@@ -125,7 +124,6 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
 
 
 def p_values(r: Vector, n: Vector) -> Vector:
-    """How likely uncorrelated normal pairs, n of them, have a correlation at least as large, of either sign."""
     from scipy.special import stdtr
 
     freedom = np.maximum(n - 2, 1e-3)

@@ -10,12 +10,10 @@ from shiftsvd.xarray.fields import Mask, Stacked, as_field, at_rows, tell_used
 
 
 def is_several(data: Any) -> bool:
-    """Whether these are several fields: a Dataset, a mapping, or a sequence that is no array."""
     return isinstance(data, Mapping) or (isinstance(data, Sequence) and not isinstance(data, str))
 
 
 def as_fields(data: Any) -> dict[str, Any]:
-    """Fields by their names, checked."""
     if not is_several(data):
         told = type(data).__name__
         raise TypeError(f"data must be a Dataset, or DataArrays in a list or by their names, got {told}")
@@ -34,7 +32,6 @@ def as_fields(data: Any) -> dict[str, Any]:
 
 
 def in_order(first: Any, other: Any, dim: Any, names: tuple[str, str]) -> Any:
-    """The other field with its samples in the order of the first, by their labels; both must have the same."""
     for name in [dim] if isinstance(dim, str) or not isinstance(dim, Sequence) else dim:
         if name not in first.dims or name not in other.dims:
             continue  # which stacking refuses
@@ -56,7 +53,6 @@ def in_order(first: Any, other: Any, dim: Any, names: tuple[str, str]) -> Any:
 
 
 def at_common(stacked: Sequence[Stacked]) -> list[Stacked]:
-    """The fields at the samples that all of them have values at."""
     rows: Mask = reduce(np.logical_and, (field.rows for field in stacked))
     if np.count_nonzero(rows) < 2:
         raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")

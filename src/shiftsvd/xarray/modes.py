@@ -175,7 +175,6 @@ def pca(
 
 
 def _check_modes(n_modes: Any, shape: tuple[int, int], missing: str) -> None:
-    """Refuse what cannot be a number of modes, or a share."""
     (m, n), whole = shape, isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
     if isinstance(n_modes, float | np.floating) and 0 < n_modes < 1:
         if missing == "em":
@@ -188,14 +187,12 @@ def _check_modes(n_modes: Any, shape: tuple[int, int], missing: str) -> None:
 
 
 def _units(da: Any, weights: Any, standardize: bool) -> str | None:
-    """The units of scores: those of the field, 1 where it is standardized, none where weights may have their own."""
     if not (weights is None or isinstance(weights, str)):
         return None
     return "1" if standardize else da.attrs.get("units")
 
 
 def _dataset(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples, units: str | None) -> Any:
-    """The result with names, coordinates and units, and what was missing as NaN."""
     from xarray import DataArray
 
     from shiftsvd.xarray.dataset import Dataset

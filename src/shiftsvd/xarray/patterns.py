@@ -75,6 +75,5 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
 
 
 def _told(maps: Any, long_name: str, units: str | None) -> Any:
-    """Maps, with what they are."""
     attrs = {"long_name": long_name} | ({} if units is None else {"units": units})
     return maps.transpose(*(["mode"] if "mode" in maps.dims else []), ...).rename("patterns").assign_attrs(attrs)

@@ -17,7 +17,6 @@ CORRECTED = 0.1
 
 
 def neighbours(da: Any, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
-    """Places of samples, in the order of the matrix, and of those that come next along the time."""
     time = time_of(da, over, along)
     places = np.arange(int(np.prod([da.sizes[dim] for dim in over]))).reshape([da.sizes[dim] for dim in over])
     axis = over.index(time)
@@ -26,7 +25,6 @@ def neighbours(da: Any, over: Dims, along: Hashable | None) -> tuple[Places, Pla
 
 
 def time_of(da: Any, over: Dims, along: Hashable | None) -> Hashable:
-    """Along which samples follow each other: as it is said, or what has times, or is called so, or the last."""
     if along is not None:
         if along not in over:
             raise ValueError(f"along must be a dimension of the samples, {over}, got {along!r}")

@@ -46,7 +46,6 @@ class Asked:
     resources: Resources
 
     def check(self) -> None:
-        """Refuse settings that cannot be, or cannot be together."""
         if self.missing not in get_args(MissingName):
             raise ValueError(f'missing must be "error", "mean" or "em", got {self.missing!r}')
         check_unused(self.missing, self.penalty, self.max_iter)
@@ -56,7 +55,6 @@ class Asked:
 
     @property
     def told(self) -> dict[str, str]:
-        """Which coordinate the groups were, if they were one: `project` finds those of other samples by it."""
         return {"groups": self.groups} if isinstance(self.groups, str) else {}
 
 
@@ -84,19 +82,16 @@ class Whole:
 
     @property
     def prepared(self) -> Prepared:
-        """The preparation, learned from the field: a pass for means, and one more for groups and covariates."""
         if self.learned is not None:
             return replace(self.learned, scale=self.scale)
         return Preparation(self.rule, self.scale).learn(self.A)
 
     @property
     def rule(self) -> Any:
-        """The rule of what is subtracted, with the covariates in it."""
         return self.shift if self.values is None else Covariates(self.values)
 
 
 def whole(X: Any, samples: Samples, applied: Vector | None, asked: Asked) -> Whole:
-    """What is to be done to a field without gaps; a read or more where it is standardized."""
     A = as_operator(X, **vars(asked.resources))
     shift: Any = Covariates() if samples.known else "mean" if asked.center else None
     given = Whole(A, shift, design(samples) if samples.known else None, scale_of(None, applied))
@@ -108,7 +103,6 @@ def whole(X: Any, samples: Samples, applied: Vector | None, asked: Asked) -> Who
 
 
 def removed_by(prepared: Prepared, samples: Samples, asked: Asked) -> Removed:
-    """What a preparation of a whole field subtracts."""
     learned: Any = prepared.shift
     if samples.known:
         return from_regression(samples, learned.mean, learned.centre, learned.coefficients)
@@ -141,14 +135,12 @@ class Observed:
     counts: Vector
 
     def off(self, added: Vector) -> tuple[Removed, Vector]:
-        """What is removed, and the mean of each cell, where values that stand for gaps add to its scaled means."""
         by = added * self.scale
         removed = replace(self.removed, means=self.removed.means + by)
         return removed, self.mean + by if removed.levels is not None else removed.means[0]
 
 
 def observed(X: Any, samples: Samples, applied: Vector | None, asked: Asked) -> Observed:
-    """The anomalies of what is there; three reads of a Dask array, when they are computed."""
     if not is_lazy(X):
         affordable(2 * X.nbytes, asked.resources.memory_limit, "anomalies of a field with gaps", "cells")
     mean, Y = _about_mean(X, asked.center)
@@ -175,7 +167,6 @@ class Filled:
 
 
 def filled_in(Y: Any, rank: int, asked: Asked, rng: np.random.Generator) -> Filled:
-    """Anomalies with what stands for the missing ones: none, or those of a model of this rank."""
     if asked.missing == "mean":
         return Filled(without_gaps(Y, asked.resources), {})
     biases: Literal["columns"] | None = "columns" if asked.center else None
@@ -187,12 +178,10 @@ def filled_in(Y: Any, rank: int, asked: Asked, rng: np.random.Generator) -> Fill
 
 
 def without_gaps(Y: Any, resources: Resources) -> Operator:
-    """Anomalies, of which the missing ones are 0."""
     return as_operator(np.where(np.isnan(Y), 0, Y), **vars(resources))
 
 
 def gaps_within(Y: Any, resources: Resources) -> Gaps:
-    """A matrix with gaps as a completion reads it: in memory where that takes up to half of the limit."""
     if not is_lazy(Y):
         return gaps_of(Y, **vars(resources))
     limit = limit_of(resources.memory_limit)
@@ -204,7 +193,6 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
 
 
 def deviation_of(prepared: Prepared, count: float) -> Vector:
-    """Roots of the sums of squares after the shift over `count`."""
     assert prepared.own is not None
     _, after, e = prepared.own.in_units
     assert after.M2 is not None
@@ -212,7 +200,6 @@ def deviation_of(prepared: Prepared, count: float) -> Vector:
 
 
 def scale_of(deviations: Vector | None, applied: Vector | None) -> Vector | None:
-    """What anomalies are divided by: deviations over weights; cells without variance are left as they are."""
     if deviations is None:
         return None if applied is None else 1 / applied
     divided = np.where(deviations > 0, deviations, 1)
@@ -220,7 +207,6 @@ def scale_of(deviations: Vector | None, applied: Vector | None) -> Vector | None
 
 
 def _about_mean(X: Any, center: bool) -> tuple[Vector, Any]:
-    """The means of what is observed of each cell, and the anomalies; two reads of a Dask array, when it is computed."""
     m, n = X.shape
     if not center:
         return np.zeros(n), X
@@ -230,5 +216,4 @@ def _about_mean(X: Any, center: bool) -> tuple[Vector, Any]:
 
 
 def _counts(X: Any) -> Any:
-    """How many values of each cell are observed."""
     return (~np.isnan(X)).sum(axis=0)

@@ -84,7 +84,6 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
 
 
 def _all_projected(eofs: Any, names: list[str], data: Any, groups: Any, covariates: Any) -> Any:
-    """The scores of several fields on modes of all of them, which are sums over the fields."""
     if "scores" not in eofs:
         raise ValueError(f'these modes are of {" and ".join(names)} each: project(side(eofs, "{names[0]}"), da)')
     given = as_fields(data)
@@ -97,7 +96,6 @@ def _all_projected(eofs: Any, names: list[str], data: Any, groups: Any, covariat
 
 
 def _regressed(anomalies: Any, V: Panel, eofs: Any) -> Panel:
-    """Scores by a regression of the values that there are on the modes, as `PCA` finds them of new rows with gaps."""
     there = fields.at_once(there=("row", (~np.isnan(anomalies)).sum(axis=1)))["there"] > 0
     scores = np.full((len(there), len(V)), np.nan)
     if there.any():

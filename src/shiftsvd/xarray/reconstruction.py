@@ -79,7 +79,6 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
 
 
 def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any, groups: Any, covariates: Any) -> Any:
-    """All fields that the modes make up, in one Dataset, on the coordinates that the modes have."""
     from shiftsvd.xarray.dataset import Dataset
 
     known = {"groups": groups, "covariates": covariates}
@@ -88,13 +87,11 @@ def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any, gro
 
 
 def _check_known(wanted: Any, of: Any, what: str) -> None:
-    """Refuse modes that are not there."""
     if unknown := sorted(set(np.asarray(wanted).tolist()) - set(of.mode.values.tolist())):
         raise ValueError(f"{what} must be of modes of eofs, {of.mode.values.tolist()}, got mode {unknown[0]}")
 
 
 def _given_back(eofs: Any, like: Any, groups: Any, covariates: Any) -> Any:
-    """What is added to the anomalies of the samples of `like`, labelled."""
     if "group_means" not in eofs and "slopes" not in eofs:
         return eofs.mean_field
     samples = samples_of(eofs, like, like.dims, groups, covariates)

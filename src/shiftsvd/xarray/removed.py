@@ -40,24 +40,20 @@ class Removed:
     names: tuple[str, ...] = ()
 
     def factors(self, samples: Samples) -> tuple[Panel, Panel]:
-        """L of shape (m, p) and R of shape (p, n): ``L R`` is subtracted from these samples."""
         L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
         return L, np.vstack([self.means, self.slopes])
 
 
 def mean_alone(mean: Vector) -> Removed:
-    """What is subtracted where nothing is known of the samples."""
     return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
 def design(samples: Samples) -> Panel:
-    """The matrix of what is known of each sample, for a regression with an intercept."""
     levels = samples.levels()
     return np.hstack([samples.numbers] if levels is None else [samples.one_hot(levels), samples.numbers])
 
 
 def from_regression(samples: Samples, mean: Vector, centre: Vector, coefficients: Panel) -> Removed:
-    """What a regression on `design` found, whose fit is ``mean + (design - centre) coefficients``."""
     levels, c = samples.levels(), len(samples.names)
     g = 0 if levels is None else len(levels)
     at_groups = np.eye(g) - centre[:g] if g else np.zeros((1, 0))
@@ -91,7 +87,6 @@ def from_observed(Y: Any, samples: Samples, mean: Vector) -> Removed:
 
 
 def as_variables(removed: Removed, da: Any, field: Stacked, known: Samples) -> dict[str, Any]:
-    """What is known of the samples of a field, and what of the field goes with it, with coordinates and units."""
     from xarray import DataArray
 
     parts, attrs = dict[str, Any](), told_of(da)
@@ -111,12 +106,10 @@ def as_variables(removed: Removed, da: Any, field: Stacked, known: Samples) -> d
 
 
 def _products(C: Panel) -> Panel:
-    """Products of all pairs of columns, (m, c^2)."""
     return (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
 
 
 def product(D: Panel, X: Any) -> Any:
-    """``D X`` in double precision, lazy where X is; of an array block by block of its columns."""
     if is_lazy(X):
         import dask.array as da
 
@@ -128,7 +121,6 @@ def product(D: Panel, X: Any) -> Any:
 
 
 def without(X: Any, factors: tuple[Panel, Panel], times: Vector | None = None, dtype: Any = None) -> Any:
-    """``(X - L R) diag(times)``, by default in the precision of X: a Dask array of one, else a new array."""
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
     if is_lazy(X):
         import dask.array as da

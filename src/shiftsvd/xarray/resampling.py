@@ -114,7 +114,6 @@ def bootstrap(
 
 
 def _check(n_samples: Any, level: Any, block: Any) -> None:
-    """Refuse what cannot be a number of fields, a level, or a length of blocks."""
     for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -123,7 +122,6 @@ def _check(n_samples: Any, level: Any, block: Any) -> None:
 
 
 def _block_length(eofs: Any, along: Hashable | None) -> int:
-    """What is best for the mean of a red series (Carlstein 1986), of the scores that resemble themselves most."""
     known = north(eofs, along=along)
     r = float(np.abs(known.autocorrelation.values).max())
     scores = with_modes(eofs.scores, "scores")
@@ -132,7 +130,6 @@ def _block_length(eofs: Any, along: Hashable | None) -> int:
 
 
 def _draws(da: Any, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator) -> list[Places]:
-    """Places of the samples of each drawn field: blocks of the time, begun anywhere that they fit."""
     time = time_of(da, over, along)
     n, axis = da.sizes[time], over.index(time)
     if block > n:
@@ -144,7 +141,6 @@ def _draws(da: Any, over: Dims, along: Any, block: int, count: int, rng: np.rand
 
 
 def _coordinates(Y: Any) -> tuple[Panel, Panel]:
-    """(B, Q): samples in coordinates of their space, ``Y = B (Y^T Q)^T`` with orthonormal ``Y^T Q``."""
     K = fields.at_once(K=(("i", "j"), Y @ Y.T))["K"]
     squares, vectors = np.linalg.eigh(K)
     kept = squares > squares[-1] * len(K) * np.finfo(np.float64).eps
@@ -153,7 +149,6 @@ def _coordinates(Y: Any) -> tuple[Panel, Panel]:
 
 
 def _modes_of(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
-    """Variances of the modes of a drawn field, their cosines with the known ones, and themselves, matched to these."""
     from scipy.linalg import eigh
     from scipy.optimize import linear_sum_assignment
 
@@ -167,15 +162,12 @@ def _modes_of(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
 
 
 def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
-    """Standard deviations of drawn components, (modes, cells); one read."""
     off = (found - found.mean(axis=0)) / np.sqrt(len(found) - 1)
     G = Q @ off.reshape(-1, off.shape[2]).T  # samples x (draws x modes)
     return np.asarray(_product(Y.T, G, len(found), found.shape[1])).T
 
 
 def _product(Y: Any, G: Panel, draws: int = 0, modes: int = 0) -> Panel:
-    """``Y G``; with `draws` the roots of its squares summed over them, (rows, modes). By blocks, or by Dask."""
-
     def squared(block: Any) -> Any:
         return np.sqrt(((block @ G).reshape(block.shape[0], draws, modes) ** 2).sum(axis=1)) if draws else block @ G
 
@@ -187,7 +179,6 @@ def _product(Y: Any, G: Panel, draws: int = 0, modes: int = 0) -> Panel:
 
 
 def _dataset(eofs: Any, variances: Panel, congruence: Panel, errors: Panel, level: float, block: int) -> Any:
-    """The result with its coordinates."""
     low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
     components = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
     found = {

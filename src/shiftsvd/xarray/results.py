@@ -12,20 +12,17 @@ from shiftsvd.xarray.anomalies import Anomalies
 
 
 def mode_labels(count: int) -> Any:
-    """The coordinate of modes, from 1."""
     from xarray import DataArray
 
     return DataArray(np.arange(1, count + 1), dims="mode", name="mode")
 
 
 def scores_of(F: SVDResult) -> Panel:
-    """``U S`` in the precision of the vectors, (m, k)."""
     U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
     return np.asarray(U * F.S.astype(U.real.dtype))
 
 
 def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
-    """What each mode explains, of m samples whose squared anomalies sum to `squares`."""
     from xarray import DataArray
 
     shares = S**2 / squares if squares > 0 else np.zeros(len(S))
@@ -34,7 +31,6 @@ def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
 
 
 def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float) -> Any:
-    """Modes of one field as `pca` gives them: components (k, n), scores (m, k)."""
     from shiftsvd.xarray.dataset import Dataset
 
     modes = mode_labels(len(S))
@@ -44,12 +40,10 @@ def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: flo
 
 
 def told_of_fit(info: Info, *of: Anomalies) -> dict[str, Any]:
-    """How modes came about; where all digits were computed there was nothing to converge but what stands for gaps."""
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
     filled = all(each.converged for each in of)
     return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
 
 
 def told_of_each(parts: Mapping[str, Anomalies]) -> dict[str, Any]:
-    """What is said of each of several fields alone, with the name of the field behind."""
     return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.said.items()}

@@ -88,7 +88,6 @@ def rotate(
     loadings = deviations[:, None] * found.components
 
     def in_space(values: Panel) -> Any:
-        """In the place of the components, with NaN where there are no values."""
         full = np.full((len(values), len(cells)), np.nan, first.components.dtype)
         full[:, cells] = values
         like = first.components.transpose("mode", *space)
@@ -115,5 +114,4 @@ def rotate(
 
 
 def _mixed(to_scores: Panel, Z: Vector) -> Vector:
-    """Rotated scores in the precision of the scores."""
     return np.asarray((to_scores @ Z).astype(Z.dtype))

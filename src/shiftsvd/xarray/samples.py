@@ -37,7 +37,6 @@ class Samples:
 
     @classmethod
     def of(cls, da: Any, over: Dims, groups: Any, covariates: Any) -> "Samples":
-        """What is said of the samples of a field: names of coordinates, or values with or without labels."""
         labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
         given = _listed(covariates)
@@ -46,11 +45,9 @@ class Samples:
 
     @property
     def known(self) -> bool:
-        """Whether there is anything."""
         return self.labels is not None or bool(self.names)
 
     def at(self, rows: Mask) -> "Samples":
-        """Of some samples, none of which may lack a label or a number."""
         labels = None if self.labels is None else self.labels[rows]
         if labels is not None and (missing := int(np.count_nonzero(_absent(labels)))):
             raise ValueError(f"groups must not hold missing labels, got {missing}; give them a label of their own")
@@ -63,7 +60,6 @@ class Samples:
         return Samples(labels, numbers, self.names)
 
     def levels(self) -> npt.NDArray[Any] | None:
-        """The groups that there are, in order."""
         if self.labels is None:
             return None
         if self.labels.dtype == object:  # of kinds that cannot be compared, perhaps
@@ -77,7 +73,6 @@ class Samples:
         return levels
 
     def one_hot(self, levels: Any) -> Panel:
-        """1 where a sample is in a group of these, (m, groups); one column of ones where there are no groups."""
         if levels is None:
             return np.ones((len(self.numbers), 1))
         assert self.labels is not None
@@ -99,7 +94,6 @@ class Samples:
 
 
 def aligned(da: Any, over: Dims, value: Any, what: str) -> npt.NDArray[Any]:
-    """A value for each sample of a field: a coordinate, labelled values by their labels, an array by positions."""
     if isinstance(value, str):
         try:
             value = da[value]
@@ -122,7 +116,6 @@ def aligned(da: Any, over: Dims, value: Any, what: str) -> npt.NDArray[Any]:
 
 
 def _places(value: Any, da: Any, dim: Hashable, what: str) -> Any:
-    """Where the samples of the field are among labelled values, which must have them all; None where they are alike."""
     labels, own = (each.indexes.get(dim) if dim in each.coords else None for each in (da, value))
     if labels is None or own is None or labels.equals(own):
         if value.sizes[dim] != da.sizes[dim]:
@@ -138,7 +131,6 @@ def _places(value: Any, da: Any, dim: Hashable, what: str) -> Any:
 
 
 def _listed(covariates: Any) -> list[tuple[str, Any]]:
-    """Covariates one by one, with names that differ."""
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
     several = list(_one_by_one(covariates))
@@ -151,7 +143,6 @@ def _listed(covariates: Any) -> list[tuple[str, Any]]:
 
 
 def _one_by_one(covariates: Any) -> Iterator[Any]:
-    """Each covariate: of a sequence, of the columns of an array with two dimensions, or the only one."""
     if covariates is None:
         return
     numbers = isinstance(covariates, Sequence) and all(np.isscalar(x) and not isinstance(x, str) for x in covariates)
@@ -164,7 +155,6 @@ def _one_by_one(covariates: Any) -> Iterator[Any]:
 
 
 def as_numbers(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
-    """Numbers as they are, and times as days."""
     if values.dtype.kind == "M":
         return np.where(np.isnat(values), np.nan, (values - np.datetime64(_EPOCH)) / np.timedelta64(1, "D"))
     if values.dtype.kind == "m":
@@ -179,5 +169,4 @@ def as_numbers(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
 
 
 def _absent(labels: npt.NDArray[Any]) -> Mask:
-    """Where labels are missing: None, NaN, NaT."""
     return np.array([label is None or label != label for label in labels.tolist()])

@@ -100,7 +100,6 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
 
 
 def _intervals(variances: Vector, n: Vector, r: Vector, level: float) -> tuple[Vector, Vector]:
-    """Where variances are in endless series, from those of red scores about their own means."""
     from scipy.special import chdtri
 
     share, freedom = np.array([of_variance(int(m), float(own)) for m, own in zip(n, r, strict=True)]).T
@@ -109,14 +108,12 @@ def _intervals(variances: Vector, n: Vector, r: Vector, level: float) -> tuple[V
 
 
 def _separated(variances: Vector, errors: Vector) -> Vector:
-    """Whether the variances next to each are further away than its error; below the last one nothing is known."""
     gaps = np.abs(np.diff(variances))
     nearest = np.minimum(np.append(np.inf, gaps), np.append(gaps, np.inf))
     return np.asarray(nearest > errors)
 
 
 def lag_one(Z: Vector, first: Places, second: Places) -> Vector:
-    """Correlation of columns with themselves one sample later, over the pairs that are there."""
     off = Z - np.nanmean(Z, axis=0)
     pairs, squares = off[first] * off[second], off * off
     with np.errstate(invalid="ignore"):  # series of one value have none
@@ -124,6 +121,5 @@ def lag_one(Z: Vector, first: Places, second: Places) -> Vector:
 
 
 def _mean(values: Vector) -> Vector:
-    """The mean over the rows of what is there; 0 where nothing is."""
     there = np.count_nonzero(~np.isnan(values), axis=0)
     return np.asarray(np.nansum(values, axis=0) / np.maximum(there, 1))

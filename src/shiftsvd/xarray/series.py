@@ -12,12 +12,10 @@ from shiftsvd.xarray.known import multiplied
 
 
 def follow_each_other(da: Any, over: fields.Dims) -> None:
-    """Refuse samples that do not follow each other along one dimension."""
     steps(da, over, "a mode in time")
 
 
 def of_sequences(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask) -> Panel:
-    """Scores of the sequences that begin at each step, (sequences, modes); NaN where a step has no values."""
     lags, k = components.lag.values, components.sizes["mode"]
     n = anomalies.shape[0] - int(lags.max())
     if n < 1:
@@ -28,7 +26,6 @@ def of_sequences(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask)
 
 
 def of_signals(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask) -> Panel:
-    """Scores of the analytic signal of a series, (steps, modes), which need values at every step."""
     V = np.asarray(fields.matrix(components, ("mode",), eofs.mean_field.dims))[:, cells]
     P = multiplied(anomalies, V.conj(), eofs.attrs.get("missing", "error"))
     all_there(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
@@ -37,5 +34,4 @@ def of_signals(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask) -
 
 
 def _means(eofs: Any) -> Panel:
-    """What the fit subtracted from scores, whose mean is 0 there."""
     return np.atleast_1d(eofs.score_means.values)

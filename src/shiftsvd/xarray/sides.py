@@ -11,7 +11,6 @@ Parts = Mapping[str, Mapping[str, Any]]  # DataArrays by the name of the field a
 
 
 def together(parts: Parts, shared: Mapping[str, Any], modes: Any, over: Dims, told: Mapping[str, Any]) -> Any:
-    """One Dataset: variables of fields as ``name_variable``, coordinates that differ as ``coordinate_name``."""
     from xarray import Dataset as Part
 
     from shiftsvd.xarray.dataset import Dataset
@@ -84,33 +83,27 @@ def side(result: Any, name: str) -> Any:
 
 
 def names_of(result: Any) -> list[str]:
-    """The fields that a result is of; none of a single one."""
     return list(json.loads(getattr(result, "attrs", {}).get("fields", "[]")))
 
 
 def renamed(result: Any, name: str, da: Any) -> Any:
-    """A field of one side with the names that its coordinates have in the result of all."""
     return da.rename(_of(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()}))
 
 
 def _of(da: Any, renamed: Mapping[str, str]) -> dict[str, str]:
-    """New names of what a DataArray has."""
     return {key: new for key, new in renamed.items() if key in da.coords or key in da.dims}
 
 
 def _differing(own: Mapping[str, Any], shared: set[Any]) -> list[Any]:
-    """Dimensions and coordinates that are not the same in all fields that have them."""
     keys = dict.fromkeys(key for part in own.values() for key in (*part.dims, *part.coords))
     return [key for key in keys if key not in shared and not _same([p for p in own.values() if key in _keys(p)], key)]
 
 
 def _keys(part: Any) -> set[Any]:
-    """Names of dimensions and coordinates."""
     return {*part.dims, *part.coords}
 
 
 def _same(parts: list[Any], key: Any) -> bool:
-    """Whether a dimension or coordinate is the same in all of these."""
     first = parts[0]
     return all(
         part.sizes.get(key) == first.sizes.get(key)

@@ -33,7 +33,6 @@ def on_workers(A: Operator) -> Operator:
 
 
 def _array(source: RowSource, blocks: list[Rows]) -> Any:
-    """A Dask array of these rows of a file; what goes to the workers is the path, and where to read."""
     name = f"shiftsvd-file-{uuid4().hex}"
     graph: dict[Any, Any] = {f"{name}-source": source}
     graph |= {(name, i, 0): (_rows, f"{name}-source", *rows) for i, rows in enumerate(blocks)}
@@ -43,5 +42,4 @@ def _array(source: RowSource, blocks: list[Rows]) -> Any:
 
 
 def _rows(source: RowSource, lo: int, hi: int) -> Any:
-    """Rows lo to hi of the file, read on a worker."""
     return source.read(lo, hi)

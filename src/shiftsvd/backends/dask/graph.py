@@ -39,7 +39,6 @@ class Chunks:
         self.numbers: dict[Rows, int] = {(int(lo), int(hi)): i for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo}
 
     def graph(self, name: str, own: list[Own], shared: Shared) -> tuple[Graph, list[Any]]:
-        """A graph with one task for each of `own`, and their keys; what they share is in it once."""
         before, chunks = self._loads
         key = f"{name}-shared"
         keys = [(name, i, 0) for i in range(len(own))]
@@ -48,7 +47,6 @@ class Chunks:
 
     @cached_property
     def _loads(self) -> tuple[Graph, dict[int, Any]]:
-        """What goes before the chunks, and each chunk: the task that loads it, its key, or where it is already."""
         graph = self.X.__dask_graph__()
         keys = {i: (self.X.name, i, 0) for i in self.numbers.values()}
         loads = dict(optimize(graph, list(keys.values())))
@@ -58,7 +56,6 @@ class Chunks:
 
 
 def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
-    """The task that loads a chunk, taken out of `loads` if nothing else needs it, so that it runs inside ours."""
     if key not in loads:
         return graph[key]  # a future: the chunk is on the cluster
     target = getattr(loads[key], "target", None)  # another name of a fused task
@@ -69,7 +66,6 @@ def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
 
 
 def _warn_of_data(loads: Graph) -> None:
-    """Say once, where there is a cluster, that an array made of one in memory is sent to it in every read."""
     client = getattr(get_scheduler(), "__self__", None)  # of Dask's own schedulers, which are functions, there is none
     held = 0 if client is None else sum(map(sizeof, loads.values()))
     if held > LARGE:
@@ -80,12 +76,10 @@ def _warn_of_data(loads: Graph) -> None:
 
 
 def named(what: str) -> str:
-    """A name for the tasks of one read."""
     return f"shiftsvd-{what}-{uuid4().hex}"
 
 
 def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    """The sum of `keys` by `merge`, added on the workers; a listener hears of it."""
     total = _tree(graph, name, keys, merge)
     with _Told(name, len(keys)) as told:
         (result,) = computed(graph, [total])
@@ -95,7 +89,6 @@ def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any],
 
 
 def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    """Put the sums of `keys` into the graph, and return the key of the total."""
     level = 0
     while len(keys) > 1:
         groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
@@ -113,14 +106,12 @@ class _Told(Callback):  # type: ignore[misc]
         self.name, self.n_blocks, self.any = name, n_blocks, False
 
     def _posttask(self, key: Any, *_: object) -> None:
-        """Tell the listener of a block where Dask says that the task of one is done."""
         if isinstance(key, tuple) and key[0] == self.name:
             self.any = True
             read_part(1 / self.n_blocks)
 
 
 def computed(graph: Graph, keys: list[Any]) -> tuple[Any, ...]:
-    """The results, from the caller's cluster if there is one, else from threads."""
     # A panel is in the graph once, on purpose: what a client scatters is lost with the worker that holds it.
     quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"} if "distributed" in sys.modules else {}
     with dask.config.set(quiet):

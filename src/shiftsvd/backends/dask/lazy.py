@@ -11,7 +11,6 @@ from shiftsvd.backends.dense import native_dtype
 
 
 def lazy_scores(estimator: Any, X: Any) -> Any:
-    """``estimator.transform(X)`` of a Dask array, as it is now, in the chunks of the rows of X."""
     operator = dask_operator(X)
     by_rows = operator.X if isinstance(operator, DaskRows) else X.rechunk({0: "auto", 1: -1})
     Z = _by_rows(estimator, by_rows, "transform", len(estimator.components_), native_dtype(X.dtype))
@@ -19,13 +18,11 @@ def lazy_scores(estimator: Any, X: Any) -> Any:
 
 
 def lazy_points(estimator: Any, Z: Any) -> Any:
-    """``estimator.inverse_transform(Z)`` of a Dask array, as it is now, in the chunks of the rows of Z."""
     dtype = np.result_type(Z.dtype, estimator.components_.dtype)
     return _by_rows(estimator, Z.rechunk({1: -1}), "inverse_transform", estimator.n_features_in_, dtype)
 
 
 def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> Any:
-    """What a method gives of each chunk; what it is fitted to goes to the workers once, and may change afterwards."""
     frozen = dask.delayed(estimator, pure=False, traverse=False)
     settings = {"dtype": dtype, "chunks": (X.chunks[0], (columns,)), "meta": np.empty((0, 0), dtype)}
     return X.map_blocks(rows_of, estimator=frozen, method=method, columns=columns, **settings)

@@ -32,7 +32,6 @@ AT_ONCE = 32
 
 
 def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
-    """A Dask array as an operator, its shape and chunks checked; nothing is computed."""
     if not isinstance(X, da.Array):
         raise TypeError(f"a Dask array is needed, got {type(X).__name__}; a frame has to_dask_array(lengths=True)")
     if X.ndim != 2 or X.dtype.kind not in "fciub":
@@ -55,7 +54,6 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
 
 
 def _check_sparse(X: Any) -> None:
-    """Refuse sparse chunks that are not rows."""
     if X._meta.format != "csr":
         raise ValueError(
             f"sparse chunks must be CSR, got {X._meta.format.upper()}; "
@@ -88,30 +86,25 @@ class DaskRows(Reread):
 
     @property
     def data(self) -> Any:
-        """The Dask array that was given, for what reads it again."""
         return self.X
 
     @property
     def sparse(self) -> bool:
-        """Whether the chunks are sparse."""
         return bool(issparse(self.X._meta))
 
     @property
     def stored(self) -> int:
-        """Numbers in the chunks."""
         if "stored" not in self.memo:
             self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
         return int(self.memo["stored"])
 
     def known_costs(self) -> dict[str, Any]:
-        """Each block sends a square in double precision, unless that is larger than the block."""
         known, blocks, one = super().known_costs(), len(self.blocks()), 8.0 * self.shape[1] ** 2
         fits = blocks == 1 or blocks * one <= known["file_bytes"]
         return known | {"square_bytes": blocks * one if fits else float("inf")}
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the shape and all chunks, by a read; the names that Dask gives differ from run to run."""
         if "fingerprint" not in self.memo:
             digest = blake2b(repr((self.shape, self.dtype, self.X.chunks)).encode(), digest_size=16)
             for part in self._replace_shift(None)._parts("digest", self.blocks(), (), ()):
@@ -121,18 +114,15 @@ class DaskRows(Reread):
 
     @property
     def chunks(self) -> Chunks:
-        """Where the blocks come from."""
         if "chunks" not in self.memo:
             self.memo["chunks"] = Chunks(self.X)
         chunks: Chunks = self.memo["chunks"]
         return chunks
 
     def blocks(self) -> list[Rows]:
-        """Chunks that hold rows, in order."""
         return list(self.chunks.numbers)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any:
-        """Orthonormal columns along those of ``diag(rows) A V``, as a Dask array; nothing is computed."""
         name, blocks = named("basis"), self.blocks()
         graph, _ = self._graph(name, "matmat_in_double", blocks, (V,), ())
         chunks, dtype = (tuple(hi - lo for lo, hi in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
@@ -140,16 +130,13 @@ class DaskRows(Reread):
         return graded_tsqr(Y if rows is None else rows[:, None] * Y)
 
     def least(self) -> float:
-        """The least of the stored numbers; one read."""
         return float(self._replace_shift(None)._total("least", merge=min))
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """R of ``diag(sqrt(weights)) A``; one read, in which the blocks are factorized and folded by the workers."""
         read = lambda: {"R": self._total("triangle", (), (in_double(weights),), folded)}  # noqa: E731
         return self.once("triangle", (weights,), read)["R"]
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
-        """Chunks are multiplied in the tasks that load them."""
         e = np.broadcast_to(rows, self.shape[0])[:, None]
         lines = da.from_array(np.ascontiguousarray(e), chunks=(self.X.chunks[0], 1), name=named("powers"))
         kinds = {"dtype": self.dtype, "chunks": self.X.chunks, "meta": self.X._meta}
@@ -161,14 +148,12 @@ class DaskRows(Reread):
         return replace(self, shift=shift)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
-        """The parts of all blocks, merged in a tree, on the workers."""
         name = named(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)
         total = summed(graph, name, keys, merge or added)
         return total.astype(wide(total), copy=False) if merge is None else total
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
-        """``(first row, part)`` of every block in order; those of some blocks are held at a time."""
         blocks = self.blocks()
         for first in range(0, len(blocks), AT_ONCE):
             some = blocks[first : first + AT_ONCE]
@@ -177,26 +162,21 @@ class DaskRows(Reread):
             yield from ((lo, part) for (lo, _), part in zip(some, parts, strict=True))
 
     def _parts(self, what: str, blocks: list[Rows], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
-        """The parts of some blocks."""
         return computed(*self._graph(named(what), what, blocks, panels, own))
 
     def _block(self, rows: Rows) -> Operator:
-        """A chunk, brought here."""
         (chunk,) = self._parts("chunk", [rows], (), ())
         return block_operator(chunk, self._own(rows, ()), self._shared("chunk", ()))
 
     def _graph(self, name: str, what: str, blocks: list[Rows], panels: Any, own: Any) -> tuple[Graph, list[Any]]:
-        """A graph with one task for each block, and their keys."""
         return self.chunks.graph(name, [self._own(rows, own) for rows in blocks], self._shared(what, panels))
 
     def _own(self, rows: Rows, panels: tuple[Vector | None, ...]) -> Own:
-        """What is sent to the task of one block alone."""
         lo, hi = rows
         left = None if self.shift is None else self.shift.L[lo : lo + 1 if self.level else hi]
         return Own(self.chunks.numbers[rows], rows, left, tuple(None if P is None else P[lo:hi] for P in panels))
 
     def _shared(self, what: str, panels: tuple[Any, ...]) -> Shared:
-        """What is sent to the tasks of all blocks."""
         full = self.full if self.sparse and self.shift is not None else None
         right, name = None if self.shift is None else self.shift.R, str(self.memo.get("name", "the Dask array"))
         return Shared(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
@@ -204,7 +184,6 @@ class DaskRows(Reread):
 
 @with_entries.register
 def _(A: DaskRows, change: Change) -> DaskRows:
-    """Chunks are changed in the tasks that load them."""
     lines = da.from_array(change.R, chunks=(A.X.chunks[0], -1), name=named("quantities"))
     kind, dtype = type(A.X._meta), np.dtype(change.dtype)
     kinds = {"dtype": dtype, "chunks": A.X.chunks, "meta": kind((0, 0), dtype=dtype)}
@@ -217,7 +196,6 @@ def _(A: DaskRows, change: Change) -> DaskRows:
 
 @some_columns.register
 def _(A: DaskRows, places: Places) -> DaskRows:
-    """Chunks lose the other columns in the tasks that load them."""
     bare(A)
     kinds = {"dtype": A.X.dtype, "chunks": (A.X.chunks[0], (len(places),)), "meta": A.X._meta[:, :0]}
     return replace(A, X=da.map_blocks(_taken, A.X, places=places, **kinds), memo=_memo_of_some(A, "columns", places))
@@ -225,44 +203,37 @@ def _(A: DaskRows, places: Places) -> DaskRows:
 
 @some_rows.register
 def _(A: DaskRows, places: Places) -> DaskRows:
-    """Chunks lose the other rows."""
     bare(A)
     return replace(A, X=A.X[places], memo=_memo_of_some(A, "rows", places))
 
 
 def _memo_of_some(A: DaskRows, what: str, places: Places) -> dict[str, Any]:
-    """What is known of a part without a read."""
     kept = {name: A.memo[name] for name in ("name",) if name in A.memo}
     known = A.memo.get("fingerprint")
     return kept | ({} if known is None else {"fingerprint": f"{known} {what} {told(places)}"})
 
 
 def _taken(chunk: Any, places: Places) -> Any:
-    """Some columns of a chunk."""
     return chunk[:, places]
 
 
 def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:
-    """A chunk times powers of two."""
     rows = lines[:, 0]
     out = times_sparse(chunk, rows, cols) if issparse(chunk) else times(chunk, rows, cols)
     return out.astype(native_dtype(chunk.dtype), copy=False)
 
 
 def _changed(chunk: Any, lines: Panel, alike: tuple[Change, Shared]) -> Any:
-    """A chunk with its entries changed, checked before."""
     change, shared = alike
     A: Any = block_operator(chunk, Own(0, (0, chunk.shape[0]), None, ()), shared)
     return changed_rows(A.X, replace(change, R=np.asarray(lines)))
 
 
 def graded_tsqr(Y: Any) -> Any:
-    """Orthonormal columns along those of a Dask array of tall chunks, whose lengths fall; see `orth.graded_basis`."""
     Q, R = da.linalg.tsqr(Y)
     return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
 
 
 def _directions(R: Panel) -> Vector:
-    """The unit numbers that turn the columns of Q into those of Q R, but for their lengths."""
     d = np.diagonal(R)
     return np.asarray(np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))

@@ -48,7 +48,6 @@ class Shared:
 
 
 def _checked(chunk: Any, own: Own, shared: Shared) -> Any:
-    """A chunk as an array or a CSR matrix of our own, if it is what the array says it has."""
     name, shape = _name(own, shared), (own.rows[1] - own.rows[0], shared.columns)
     fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
     if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != shape:
@@ -65,12 +64,10 @@ def _checked(chunk: Any, own: Own, shared: Shared) -> Any:
 
 
 def _name(own: Own, shared: Shared) -> str:
-    """What an error calls a chunk."""
     return f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
 
 
 def in_order(panel: Any) -> Any:
-    """An array by rows, without gaps, and aligned, also inside moments and tuples; anything else as it is."""
     # What has travelled is none of these any more, and BLAS rounds otherwise then (tests/backends/dask).
     if isinstance(panel, tuple):
         return tuple(map(in_order, panel))
@@ -80,12 +77,10 @@ def in_order(panel: Any) -> Any:
 
 
 def _unbroken(chunk: Panel) -> Panel:
-    """A dense chunk without gaps and aligned, for the same reason; by columns if it is."""
     return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
 
 
 def _csr(chunk: Any, name: str) -> csr_array:
-    """A container of our own for the arrays of a chunk, which stay as they are: others may use them too."""
     if chunk.format != "csr":
         raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}; X = X.map_blocks(scipy.sparse.csr_array)")
     indptr = chunk.indptr
@@ -100,7 +95,6 @@ def _csr(chunk: Any, name: str) -> csr_array:
 
 
 def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
-    """A chunk, checked, with its shift, as an operator in memory."""
     X, shift = _checked(chunk, own, shared), None
     if own.left is not None:
         left = np.broadcast_to(in_order(own.left), (X.shape[0], own.left.shape[1]))
@@ -109,7 +103,6 @@ def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
 
 
 def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
-    """What one block contributes to a read."""
     if shared.what == "chunk":
         return chunk
     with unheard(), threads(1):
@@ -118,7 +111,6 @@ def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
 
 
 def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
-    """What a method of an estimator gives of the rows of one chunk."""
     if not chunk.shape[0]:
         return np.empty((0, columns), native_dtype(chunk.dtype))
     with unheard(), threads(1):
@@ -126,24 +118,20 @@ def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
 
 
 def merged_here(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
-    """Parts of several blocks as one, by one thread of BLAS like each of them: on a worker no fit runs around this."""
     with threads(1):
         return reduce(merge, parts)
 
 
 @unwarned
 def added(a: Panel, b: Panel) -> Panel:
-    """The sum in double precision; neither is written to, since the scheduler may give it out again."""
     return np.add(a, b, dtype=wide(a))
 
 
 def wide(part: Panel) -> np.dtype[Any]:
-    """The type that parts are added in: double for floats."""
     return part.dtype if part.dtype.kind in "iu" else np.result_type(part, np.float64)
 
 
 def _bytes_of(X: Any) -> int:
-    """The size of a sparse array; without this, Dask takes it for a few bytes and moves it about."""
     return sum(sizeof(part) for part in vars(X).values())
 
 

@@ -24,7 +24,6 @@ KNOWN_OTHERWISE = ("numpy", "dask", "sparse")
 
 
 def arrays_of(X: Any) -> Arrays | None:
-    """The adapter for the library and the device of X; None for what is no array of such a library."""
     library = type(X).__module__.partition(".")[0]
     if library in ADAPTERS:
         adapter: Arrays | None = importlib.import_module(ADAPTERS[library]).arrays_for(X)
@@ -37,7 +36,6 @@ def arrays_of(X: Any) -> Arrays | None:
 
 
 def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
-    """A checked operator of an array on a device."""
     arrays.check(X)
     if len(X.shape) != 2 or min(X.shape) < 1:
         raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {tuple(X.shape)}")
@@ -51,6 +49,5 @@ def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
 
 
 def _check_finite(x: Any, arrays: Arrays) -> None:
-    """Refuse NaN and infinities, which are looked for where the numbers are."""
     if arrays.dtype_of(x).kind in "fc" and not arrays.all_finite(x):
         raise ValueError("the matrix must be finite, got NaN or inf; drop or fill them first, on the device")

@@ -42,70 +42,54 @@ class Arrays(ABC):
         self._kept: dict[Any, tuple[Vector, Any]] = {}  # by where a vector lies on the host, which stays alive with it
 
     def up(self, x: Panel) -> Any:
-        """A host array, on the device."""
         self.traffic.up += x.nbytes
         return self.to_device(x)
 
     def down(self, x: Any) -> Panel:
-        """A device array, on the host."""
         host = self.to_host(x)
         self.traffic.down += host.nbytes
         return host
 
     @abstractmethod
-    def to_device(self, x: Panel) -> Any:
-        """A copy on the device."""
+    def to_device(self, x: Panel) -> Any: ...
 
     @abstractmethod
-    def to_host(self, x: Any) -> Panel:
-        """A NumPy array of the same numbers."""
+    def to_host(self, x: Any) -> Panel: ...
 
     @abstractmethod
-    def dtype_of(self, x: Any) -> np.dtype[Any]:
-        """The kind of numbers, as NumPy calls it."""
+    def dtype_of(self, x: Any) -> np.dtype[Any]: ...
 
     @abstractmethod
-    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        """A dense array in another precision; x itself where it has that."""
+    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any: ...
 
     @abstractmethod
-    def conj(self, x: Any) -> Any:
-        """The complex conjugate of a dense array."""
+    def conj(self, x: Any) -> Any: ...
 
     @abstractmethod
-    def adjoint(self, x: Any) -> Any:
-        """The conjugate transpose of a dense array."""
+    def adjoint(self, x: Any) -> Any: ...
 
     @abstractmethod
-    def all_finite(self, x: Any) -> bool:
-        """Whether there is no NaN and no infinity in a dense array."""
+    def all_finite(self, x: Any) -> bool: ...
 
     @abstractmethod
-    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """A dense array whose numbers nobody has set."""
+    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any: ...
 
     @abstractmethod
-    def copy(self, x: Any) -> Any:
-        """A copy of a dense array, on the device."""
+    def copy(self, x: Any) -> Any: ...
 
     @abstractmethod
-    def beside(self, x: Any, y: Any) -> Any:
-        """The columns of two dense arrays of one precision, in one."""
+    def beside(self, x: Any, y: Any) -> Any: ...
 
     @abstractmethod
-    def column_sums(self, x: Any) -> Any:
-        """The sums of the columns of a dense array."""
+    def column_sums(self, x: Any) -> Any: ...
 
     @abstractmethod
-    def column_largest(self, x: Any) -> Any:
-        """The largest number of each column of a dense array; NaN where there is one."""
+    def column_largest(self, x: Any) -> Any: ...
 
     @abstractmethod
-    def qr(self, x: Any) -> tuple[Any, Any]:
-        """Q and R of a tall dense array, by Householder reflections."""
+    def qr(self, x: Any) -> tuple[Any, Any]: ...
 
     def column(self, x: Vector, dtype: np.dtype[Any]) -> Any:
-        """A vector of the host as a column on the device; one that is read-only is sent once."""
         place = x.__array_interface__["data"][0], x.size, x.strides[0], dtype
         known = None if x.flags.writeable else self._kept.get(place)
         if known is None:
@@ -116,69 +100,54 @@ class Arrays(ABC):
 
     @contextmanager
     def exact(self) -> Iterator[None]:
-        """Products of single precision numbers as IEEE has them, and the caller's setting back afterwards."""
         yield
 
     @property
     @abstractmethod
-    def on_host(self) -> bool:
-        """Whether the device is the host itself, whose arrays NumPy may look at."""
+    def on_host(self) -> bool: ...
 
     def check(self, X: Any) -> None:
-        """Refuse arrays that cannot be fitted, such as those that would want gradients."""
         self.dtype_of(X)
 
     def card(self) -> Card | None:
-        """The card that the arrays lie on, where our own kernels can be launched; None elsewhere."""
         return None
 
     # --- sparse matrices, for libraries that have them ---------------------------------------------------------------
 
     def is_sparse(self, X: Any) -> bool:
-        """Whether a matrix stores its entries alone."""
         return False
 
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
-        """A sparse matrix as a CSR without duplicates, and whether that is its adjoint, as of a CSC."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
 
     def by_rows(self, x: Any) -> Any:
-        """A dense array with contiguous rows, as sparse products want it: a copy where they are not."""
         return x
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        """A CSR matrix of its three arrays."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
 
     def parts(self, X: Any) -> tuple[Any, Any, Any]:
-        """Data, indices and indptr of a CSR matrix."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
 
     def flipped(self, X: Any) -> Any:
-        """The conjugate transpose of a CSR matrix, sorted by its own rows."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
 
     def dense(self, X: Any) -> Any:
-        """A CSR matrix as a dense array."""
         raise TypeError(f"{type(self).__name__} has no sparse matrices")
 
     def with_data(self, X: Any, data: Any) -> Any:
-        """A CSR matrix with other numbers in the same places."""
         _, indices, indptr = self.parts(X)
         return self.csr(data, indices, indptr, X.shape)
 
     def csr_in_dtype(self, X: Any, dtype: np.dtype[Any]) -> Any:
-        """A CSR matrix in another precision; X itself where it has that."""
         data = self.parts(X)[0]
         return X if self.dtype_of(data) == dtype else self.with_data(X, self.in_dtype(data, dtype))
 
     def csr_rows(self, X: Any, lo: int, hi: int) -> Any:
-        """A range of rows of a CSR matrix, whose numbers are not copied."""
         data, indices, indptr = self.parts(X)
         begin = int(indptr[lo])
         end = int(indptr[hi])
         return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
 
     def counts(self, X: Any) -> Vector:
-        """How many entries each row of a CSR matrix stores; on the host."""
         return np.diff(self.down(self.parts(X)[2]))

@@ -29,46 +29,37 @@ class DeviceBlocks(Blocked):
 
     @property
     def workers(self) -> int:
-        """Blocks follow each other: the device is busy with one."""
         return 1
 
     @property
     def double(self) -> np.dtype[Any]:
-        """The kind of numbers of panels in double precision."""
         return panel_dtype(self.dtype)
 
     @abstractmethod
-    def stored_dense(self, rows: Rows) -> Any:
-        """A range of stored rows as a dense array on the device, in double precision."""
+    def stored_dense(self, rows: Rows) -> Any: ...
 
     def piece(self, rows: Rows) -> Any:
-        """A range of shifted rows as a dense array on the device, in double precision."""
         stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
         return stored if self.shift is None else stored - self.shift_rows(rows)
 
     def shift_rows(self, rows: Rows) -> Any:
-        """The dense rows of the shift, in double precision, formed on the device."""
         assert self.shift is not None
         L, R = self.up(self.shift.L[rows[0] : rows[1]]), self.up(self.shift.R)
         return L @ self.arrays.adjoint(R)
 
     def placed(self, V: Panel) -> Panel:
-        """The panel on the device of the data."""
         there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))
         return there
 
     def up(self, panel: Panel, dtype: np.dtype[Any] | None = None) -> Any:
-        """A panel as an array of the device, in double precision unless another is named."""
         if isinstance(panel, DevicePanel):
             return self.arrays.in_dtype(panel.x, dtype or self.double)
         return self.arrays.up(np.ascontiguousarray(panel, dtype or self.double))
 
     def beside(self, V: Panel, product: Any) -> Panel:
-        """A product of the device where the panel V lies that was multiplied."""
         return self._lying_there(product) if isinstance(V, DevicePanel) else self.arrays.down(product)
 
     def matmat(self, V: Panel) -> Panel:
-        """``A V`` in double precision: each block writes its rows."""
         shape, dtype = (self.shape[0], V.shape[1]), np.result_type(self.double, V.dtype)
         there = isinstance(V, DevicePanel)
         Y = self._lying_there(self.arrays.empty(shape, dtype)) if there else np.empty(shape, dtype)
@@ -77,23 +68,19 @@ class DeviceBlocks(Blocked):
         return Y
 
     def _lying_there(self, x: Any) -> Any:
-        """An array of the device as a panel."""
         return DevicePanel(x, self.arrays)
 
     def weights_of(self, weights: Vector | None, rows: Rows, dtype: np.dtype[Any]) -> Any:
-        """The weights of these rows as a column on the device, real; None where there are none."""
         if weights is None:
             return None
         return self.arrays.column(np.asarray(weights), np.zeros(0, dtype).real.dtype)[rows[0] : rows[1], :]
 
     def pieces(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
-        """Dense pieces of a block, one alive at a time."""
         for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):
             piece = rows[0] + lo, rows[0] + hi
             yield piece, self.piece(piece)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A``, formed on the device from dense pieces in double precision."""
         G: Any = 0
         for block, _ in self._each(lambda rows: None):
             for rows, D in self.pieces(block):
@@ -102,7 +89,6 @@ class DeviceBlocks(Blocked):
         return self.arrays.down(G)
 
     def pieces_times(self, V: Panel) -> Panel:
-        """``A V`` from dense pieces in double precision."""
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.double, V))
         W = self.up(V, Y.dtype)
         for block, _ in self._each(lambda rows: None):
@@ -111,7 +97,6 @@ class DeviceBlocks(Blocked):
         return Y
 
     def squares_of_pieces(self, weights: Vector | None) -> Vector:
-        """Squared column norms from dense pieces: nothing cancels."""
         squares = np.zeros(self.shape[1])
         for block, _ in self._each(lambda rows: None):
             for rows, D in self.pieces(block):
@@ -120,58 +105,47 @@ class DeviceBlocks(Blocked):
         return squares
 
     def row_squares_of_pieces(self, weights: Vector | None) -> Vector:
-        """Squared row norms from dense pieces."""
         w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
 
     def column_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the columns, from dense pieces."""
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for D in pieces)
         return exponents_of(reduce(np.maximum, parts))
 
     def row_exponents(self) -> Vector:
-        """Powers of two of the largest entries of the rows: of the columns of the adjoint."""
         return self.turned().column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DeviceBlocks | None":
-        """A copy with its numbers multiplied, in double precision; None of single ones, whose range is another."""
         X = self.times(rows, cols) if self.dtype == self.double else None
         shift = self.shift and self.shift.ldexp(rows, cols)
         return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
 
     @abstractmethod
-    def times(self, rows: Vector | int, cols: Vector | int) -> Any:
-        """``diag(2^rows) X diag(2^cols)`` of the stored numbers; None where that cannot be had."""
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any: ...
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of `rows` rows in double precision, on the host."""
         for lo, hi in cut(self.shape[0], rows):
             yield lo, self.arrays.down(self.piece((lo, hi)))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """Dense blocks of rows of the adjoint, on the host."""
         return self.turned().row_blocks(columns)
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        """Dense pieces of a block, on the host."""
         for (lo, _), D in self.pieces(rows):
             yield lo, self.arrays.down(D)
 
     @abstractmethod
-    def turned(self) -> "DeviceBlocks":
-        """The adjoint as a matrix of its own rows."""
+    def turned(self) -> "DeviceBlocks": ...
 
     def transposed(self, passes: float) -> "DeviceBlocks | None":
-        """The adjoint, read by its own rows: with a `gram` of one read."""
         return self.turned()
 
     def _replace_shift(self, shift: LowRank | None) -> "DeviceBlocks":
         return replace(self, shift=shift)  # type: ignore[type-var]
 
     def __matmul__(self, V: Any) -> Any:
-        """``A V``: of a panel on the device, the product there."""
         if type(V).__module__.partition(".")[0] == type(self.X).__module__.partition(".")[0]:
             return self.arrays.up(super().__matmul__(self.arrays.down(V)))
         return super().__matmul__(V)

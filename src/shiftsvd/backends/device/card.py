@@ -45,23 +45,18 @@ class Card(ABC):
         self._context: ctypes.c_void_p | None = None
 
     @abstractmethod
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An array of the library on the card, contiguous, whose numbers nobody has set."""
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any: ...
 
     @abstractmethod
-    def pointer(self, x: Any) -> int:
-        """Where the first number of a contiguous array lies."""
+    def pointer(self, x: Any) -> int: ...
 
     @abstractmethod
-    def stream(self) -> int:
-        """The stream that the library works in now: what is launched there waits for what the library did before."""
+    def stream(self) -> int: ...
 
     def driver(self) -> ctypes.CDLL:
-        """The library of the driver, whose functions are called."""
         return driver()
 
     def compiled(self, options: Options) -> bytes:
-        """Our kernels as the card's machine code."""
         return compiled(SOURCE.read_text(encoding="utf-8"), (f"--gpu-architecture={self.architecture}", *options))
 
     def launch(self, options: Options, name: str, blocks: int, threads: int, shared: int, *given: Any) -> None:
@@ -82,7 +77,6 @@ class Card(ABC):
             self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, stream, places, None)
 
     def _function(self, options: Options, name: str, shared: int) -> ctypes.c_void_p:
-        """A kernel by its name, with leave to take so much shared memory."""
         if options not in self._modules:
             module = ctypes.c_void_p()
             self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(self.compiled(options)))
@@ -95,7 +89,6 @@ class Card(ABC):
 
     @contextmanager
     def _current(self) -> Iterator[None]:
-        """The context that libraries share on the card, for this thread."""
         if self._context is None:
             device, context = ctypes.c_int(), ctypes.c_void_p()
             self._call("cuDeviceGet", ctypes.byref(device), self.ordinal)
@@ -108,7 +101,6 @@ class Card(ABC):
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
     def _call(self, function: str, *given: Any) -> None:
-        """A function of the driver, whose errors are raised."""
         error = getattr(self.driver(), function)(*given)
         if error:
             name = ctypes.c_char_p()
@@ -117,7 +109,6 @@ class Card(ABC):
 
 
 def _argument(card: Card, x: Any) -> Any:
-    """What a kernel is given for an array, for None and for an integer."""
     if isinstance(x, int | np.integer):
         return ctypes.c_longlong(int(x))
     return ctypes.c_void_p(None if x is None else card.pointer(x))
@@ -125,13 +116,11 @@ def _argument(card: Card, x: Any) -> Any:
 
 @cache
 def driver() -> ctypes.CDLL:
-    """The driver of CUDA."""
     return _first(("libcuda.so.1", "nvcuda.dll"))
 
 
 @cache
 def compiler() -> ctypes.CDLL:
-    """The runtime compiler: one that is loaded or that the system finds, else one among the packages of Python."""
     found = find_spec("nvidia")
     rooms = [] if found is None else [Path(room) for room in found.submodule_search_locations or ()]
     files = [str(file) for room in rooms for name in COMPILERS for file in sorted(room.glob(f"*/*/**/{name}"))]
@@ -139,7 +128,6 @@ def compiler() -> ctypes.CDLL:
 
 
 def _first(names: tuple[str, ...]) -> ctypes.CDLL:
-    """The first of several libraries that is there."""
     for name in names:
         try:
             return ctypes.CDLL(name)
@@ -149,7 +137,6 @@ def _first(names: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def compiled(source: str, options: Options) -> bytes:
-    """CUDA C++ as machine code; needs no card."""
     nvrtc, program = compiler(), ctypes.c_void_p()
     given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), SOURCE.name.encode(), 0, None, None)
@@ -162,7 +149,6 @@ def compiled(source: str, options: Options) -> bytes:
 
 
 def _got(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    """What a program of the compiler holds: its log, or its code."""
     size = ctypes.c_size_t()
     getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     held = ctypes.create_string_buffer(size.value)

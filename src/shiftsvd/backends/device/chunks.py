@@ -69,15 +69,12 @@ class Chunks:
         card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, m, n)
 
     def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
-        """``[X D] V`` in the precision of the panels V, which are given one under the other; D are the sides."""
         return self._multiplied(V, sides, dtype, kept=True)
 
     def scattered(self, W: Any, sides: Any, dtype: np.dtype[Any]) -> Any:
-        """``[X D]^T W`` in double precision."""
         return self._multiplied([W], sides, dtype, given=True)
 
     def gram(self, V: Sequence[Any], sides: Any, weights: Any, dtype: np.dtype[Any]) -> Any:
-        """``[X D]^T diag(weights) [X D] V`` in double precision, from one read."""
         return self._multiplied(V, sides, dtype, weights=weights)
 
     def _multiplied(
@@ -90,7 +87,6 @@ class Chunks:
         given: bool = False,
         kept: bool = False,
     ) -> Any:
-        """A product, some columns of the panels after the other."""
         wide, height = int(panels[0].shape[1]), self.shape[0] if kept else self.shape[1] + width_of(sides)
         product = self.card.empty((height, wide), dtype if kept else DOUBLE)
         for lo, hi, width in cut(wide, dtype):
@@ -101,7 +97,6 @@ class Chunks:
         return product
 
     def _stacked(self, panels: Sequence[Any], width: int, dtype: np.dtype[Any]) -> Any:
-        """Panels one under the other, with columns of anything up to a width: no sum mixes columns."""
         stacked = self.card.empty((sum(int(panel.shape[0]) for panel in panels), width), dtype)
         lo = 0
         for panel in panels:
@@ -111,13 +106,11 @@ class Chunks:
         return stacked
 
     def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
-        """``[X D] V`` of as many columns as the kernel takes at a time."""
         found = self.card.empty((self.shape[0], width), dtype)
         self._launch(min(self.chunks, BLOCKS), (*operands, found, None), width, dtype)
         return found
 
     def _sums(self, operands: tuple[Any, ...], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """``[X D]^T Y``: of each block of threads, and then of all, in their order."""
         count = shape[0] * shape[1]
         blocks = max(1, min(self.chunks, BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
         sums, total = self.card.empty((blocks, *shape), DOUBLE), self.card.empty(shape, DOUBLE)
@@ -127,7 +120,6 @@ class Chunks:
         return total
 
     def _launch(self, blocks: int, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> None:
-        """The kernel on all chunks."""
         data = self.data, self.columns, self.begins, self.by_columns, self.rows_of, self.ends
         sizes, shared = (*self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
         self.card.launch(
@@ -135,7 +127,6 @@ class Chunks:
         )
 
     def _options(self, dtype: np.dtype[Any], width: int) -> Options:
-        """What the kernels are compiled with: kinds of numbers, and sizes."""
         kinds = {"DATA": self.dtype, "PANEL": dtype, "INDEX": self.index, "COLUMN": self.named}
         sizes = {"WIDTH": width, "ROWS": self.rows, "THREADS": self.threads}
         named = {key: NAMES[kind.str[1:]] for key, kind in kinds.items()} | sizes
@@ -154,12 +145,10 @@ def rows_of(m: int, n: int, stored: int) -> int | None:
 
 
 def width_of(panel: Any) -> int:
-    """The columns of a panel; none of None."""
     return 0 if panel is None else int(panel.shape[1])
 
 
 def cut(wide: int, dtype: np.dtype[Any]) -> list[tuple[int, int, int]]:
-    """Ranges of columns, and how wide the rows of a panel are made for each: the narrowest that hold what is left."""
     widths, found, lo = [row // dtype.itemsize for row in ROW_BYTES], [], 0
     while lo < wide:
         width = next((width for width in widths if width >= wide - lo), widths[-1])

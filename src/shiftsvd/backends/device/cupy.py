@@ -20,64 +20,49 @@ class CupyArrays(Arrays):
 
     @property
     def on_host(self) -> bool:
-        """Never: CuPy has no arrays on the host."""
         return False
 
     def to_device(self, x: Panel) -> Any:
-        """A copy on the device."""
         return cupy.asarray(x)
 
     def to_host(self, x: Any) -> Panel:
-        """A copy on the host."""
         return np.asarray(cupy.asnumpy(x))
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
-        """The kind of numbers, which is NumPy's."""
         return np.result_type(x.dtype)
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        """The array in another precision."""
         return x.astype(dtype, copy=False)
 
     def conj(self, x: Any) -> Any:
-        """The conjugate of an array."""
         return x.conj()
 
     def adjoint(self, x: Any) -> Any:
-        """The conjugate transpose of an array."""
         return x.conj().T
 
     def all_finite(self, x: Any) -> bool:
-        """Whether all numbers are finite."""
         return bool(cupy.isfinite(x).all())
 
     def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """An array whose numbers nobody has set."""
         return cupy.empty(shape, dtype)
 
     def copy(self, x: Any) -> Any:
-        """A copy of an array."""
         return x.copy()
 
     def beside(self, x: Any, y: Any) -> Any:
-        """The columns of two arrays."""
         return cupy.hstack([x, y])
 
     def column_sums(self, x: Any) -> Any:
-        """The sums of the columns of an array."""
         return x.sum(axis=0)
 
     def column_largest(self, x: Any) -> Any:
-        """The largest number of each column of an array."""
         return x.max(axis=0)
 
     def qr(self, x: Any) -> tuple[Any, Any]:
-        """Q and R of an array."""
         Q, R = cupy.linalg.qr(x)
         return Q, R
 
     def card(self) -> Card | None:
-        """The card that is current, if it is one of CUDA and new enough."""
         here = cupy.cuda.Device()
         capability = int(here.compute_capability[:-1]), int(here.compute_capability[-1])
         if cupy.cuda.runtime.is_hip or capability < LEAST:
@@ -85,11 +70,9 @@ class CupyArrays(Arrays):
         return _card(int(here.id), f"sm_{here.compute_capability}")
 
     def is_sparse(self, X: Any) -> bool:
-        """Whether X is one of the sparse matrices."""
         return bool(sparse.issparse(X))
 
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
-        """A sparse matrix as a CSR without duplicates."""
         C = X.tocsr()
         if not C.has_canonical_format:
             C = C.copy()
@@ -97,24 +80,19 @@ class CupyArrays(Arrays):
         return C, False
 
     def by_rows(self, x: Any) -> Any:
-        """An array with contiguous rows."""
         return cupy.ascontiguousarray(x)
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        """A CSR matrix of CuPy from its three arrays."""
         return sparse.csr_matrix((data, indices, indptr), shape=shape)
 
     def parts(self, X: Any) -> tuple[Any, Any, Any]:
-        """The three arrays of a CSR matrix."""
         return X.data, X.indices, X.indptr
 
     def flipped(self, X: Any) -> Any:
-        """The adjoint of a CSR matrix, sorted by its own rows."""
         C = X.tocsc()
         return self.csr(C.data.conj(), C.indices, C.indptr, X.shape[::-1])
 
     def dense(self, X: Any) -> Any:
-        """A CSR matrix as an array."""
         return X.toarray()
 
 
@@ -122,24 +100,19 @@ class CupyCard(Card):
     """A card with arrays of CuPy."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """An array whose numbers nobody has set."""
         return cupy.empty(shape, dtype)
 
     def pointer(self, x: Any) -> int:
-        """Where an array begins."""
         return int(x.data.ptr)
 
     def stream(self) -> int:
-        """The stream of CuPy."""
         return int(cupy.cuda.get_current_stream().ptr)
 
 
 @cache
 def _card(ordinal: int, architecture: str) -> CupyCard:
-    """A card, which keeps the kernels that were compiled for it."""
     return CupyCard(ordinal, architecture)
 
 
 def arrays_for(X: Any) -> CupyArrays | None:
-    """The adapter for an array or a sparse matrix."""
     return CupyArrays() if isinstance(X, cupy.ndarray) or sparse.issparse(X) else None

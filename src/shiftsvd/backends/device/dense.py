@@ -38,34 +38,28 @@ class DeviceRows(DeviceBlocks):
         vars(self).update(shape=shape, dtype=field_of(native_dtype(self.arrays.dtype_of(self.X)), *parts))
 
     def blocks(self) -> list[Rows]:
-        """Blocks of about `BLOCK` entries."""
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
 
     def stored_dense(self, rows: Rows) -> Any:
-        """A range of stored rows in double precision."""
         X = self.arrays.in_dtype(self.X[rows[0] : rows[1], :], self.double)
         return self.arrays.adjoint(X).T if self.conjugate else X
 
     def times(self, rows: Vector | int, cols: Vector | int) -> Any:
-        """The stored array in double precision, times powers of two."""
         X = self.arrays.in_dtype(self.X, self.double)
         for e, shape in ((rows, (-1, 1)), (cols, (1, -1))):
             X = X * self.arrays.up(np.reshape(two_to(e), shape)) if np.any(e) else X
         return X
 
     def block(self, rows: Rows, dtype: np.dtype[Any]) -> Any:
-        """A range of shifted rows in some precision."""
         return self.arrays.in_dtype(self.piece(rows), dtype)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``A[rows] V`` in double precision, block after block."""
         dtype = np.result_type(self.double, V.dtype)
         P = self.up(V, dtype)
         for rows, D in self._each(lambda rows: self.block(rows, dtype)):
             yield rows[0], self.beside(V, D @ P)
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W`` in double precision: the parts of the blocks are added in order, on the device."""
         dtype = np.result_type(self.double, W.dtype)
 
         def part(rows: Rows) -> Any:
@@ -74,7 +68,6 @@ class DeviceRows(DeviceBlocks):
         return self.beside(W, self.total(part))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one pass, products in the precision of V, sums in double."""
         double = np.result_type(self.double, V.dtype)
         single = V.dtype.itemsize < double.itemsize and self.dtype != self.double
         dtype = np.result_type(self.dtype, V.dtype) if single else double
@@ -89,25 +82,21 @@ class DeviceRows(DeviceBlocks):
             return self.beside(V, self.arrays.in_dtype(self.total(part), dtype))
 
     def total(self, part: Any) -> Any:
-        """The sum of the parts of all blocks, in order, on the device."""
         total: Any = None
         for _, values in self._each(part):
             total = values if total is None else total + values
         return total
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of these stored rows, in double precision."""
         w = np.ones(rows[1] - rows[0]) if weights is None else weights
         return self._moments(self.piece(rows), w)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of these rows, in double precision."""
         w = np.ones(self.shape[1]) if weights is None else weights
         return self._moments(self.piece(rows).T, w)
 
     @unwarned
     def _moments(self, D: Any, w: Vector) -> Moments:
-        """Moments of the columns of a dense array on the device."""
         total, up = float(w.sum()), self.up(w[None, :])
         count = total if total > 0 else 1.0
         mean = (up @ D) / count
@@ -119,16 +108,13 @@ class DeviceRows(DeviceBlocks):
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms of the shifted blocks, or from the moments where they are known."""
         known = self.known_squares() if weights is None else None
         return self.squares_of_pieces(weights) if known is None else known
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms of the shifted blocks."""
         return self.row_squares_of_pieces(weights)
 
     def turned(self) -> "DeviceRows":
-        """The adjoint, a view."""
         conjugate = self.arrays.dtype_of(self.X).kind == "c" and not self.conjugate
         return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})

@@ -15,7 +15,6 @@ HOST = "cpu"
 
 
 def devices() -> list[str]:
-    """The devices that a matrix can be moved to, each with the name of the card; none without PyTorch."""
     if find_spec("torch") is None:
         return []
     cuda = import_module("torch").cuda
@@ -23,7 +22,6 @@ def devices() -> list[str]:
 
 
 def chosen(device: str) -> str:
-    """The device that is meant: the first card for "auto", if there is one; refused where it is not there."""
     if device == HOST or (device == "auto" and not devices()):
         return HOST
     if find_spec("torch") is None:
@@ -59,11 +57,9 @@ def moved(A: Any, device: str) -> Operator:
 
 
 def _csr(X: Any, device: str) -> Any:
-    """A CSR of SciPy as a tensor."""
     arrays = import_module("shiftsvd.backends.device.torch").TorchArrays(import_module("torch").device(device))
     return arrays.csr(*(arrays.up(_writable(part)) for part in (X.data, X.indices, X.indptr)), X.shape)
 
 
 def _writable(x: Any) -> Any:
-    """An array that PyTorch takes without a warning: a copy of one that must not be written to."""
     return x if x.flags.writeable else x.copy()

@@ -20,19 +20,15 @@ class NamespaceArrays(Arrays):
 
     @property
     def on_host(self) -> bool:
-        """Whether the device is what the library calls its default for host arrays."""
         return str(self.device).lower().startswith("cpu")
 
     def to_device(self, x: Panel) -> Any:
-        """A copy on the device."""
         return self.xp.asarray(x, device=self.device, copy=True)
 
     def to_host(self, x: Any) -> Panel:
-        """A copy on the host, by way of the library's own device for that."""
         return np.array(np.from_dlpack(x, device="cpu", copy=True))
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
-        """The kind of numbers, by the name that the standard gives it."""
         for name in ("float32", "float64", "complex64", "complex128", "bool"):
             if x.dtype == getattr(self.xp, name):
                 return np.dtype(name)
@@ -42,42 +38,32 @@ class NamespaceArrays(Arrays):
         raise ValueError(f"the matrix must be numeric, got an array of {x.dtype}")
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        """The array in another precision."""
         return self.xp.astype(x, getattr(self.xp, dtype.name), copy=False)
 
     def conj(self, x: Any) -> Any:
-        """The conjugate, which the standard has for complex numbers alone."""
         return self.xp.conj(x) if self.dtype_of(x).kind == "c" else x
 
     def adjoint(self, x: Any) -> Any:
-        """The conjugate transpose of an array."""
         return self.conj(x).T
 
     def all_finite(self, x: Any) -> bool:
-        """Whether all numbers are finite."""
         return bool(self.xp.all(self.xp.isfinite(x)))
 
     def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        """An array whose numbers nobody has set."""
         return self.xp.empty(shape, dtype=getattr(self.xp, dtype.name), device=self.device)
 
     def copy(self, x: Any) -> Any:
-        """A copy of an array."""
         return self.xp.asarray(x, copy=True)
 
     def beside(self, x: Any, y: Any) -> Any:
-        """The columns of two arrays."""
         return self.xp.concat([x, y], axis=1)
 
     def column_sums(self, x: Any) -> Any:
-        """The sums of the columns of an array."""
         return self.xp.sum(x, axis=0)
 
     def column_largest(self, x: Any) -> Any:
-        """The largest number of each column of an array."""
         return self.xp.max(x, axis=0)
 
     def qr(self, x: Any) -> tuple[Any, Any]:
-        """Q and R of an array, by the extension of the standard for linear algebra."""
         Q, R = self.xp.linalg.qr(x)
         return Q, R

@@ -34,27 +34,22 @@ class OwnProducts:
         self._sides: dict[np.dtype[Any], Any] = {}
 
     def gathered(self, V: Factors, dtype: np.dtype[Any]) -> Any:
-        """``A V`` in one precision, on the card."""
         read_part(1)
         return self.chunks.gathered(self._stack(V), self._beside(dtype), dtype)
 
     def scattered(self, W: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        """``X^T W``, ``L^T W`` and the products of the full columns, in double precision."""
         read_part(1)
         return self._cut(self.chunks.scattered(W, self._beside(dtype), dtype))
 
     def gram(self, V: Factors, weights: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        """The same of ``Y = diag(weights) A V`` in place of W, in one read."""
         read_part(1)
         return self._cut(self.chunks.gram(self._stack(V), self._beside(dtype), weights, dtype))
 
     def _stack(self, V: Factors) -> list[Any]:
-        """What X, L and the full columns multiply; L is subtracted."""
         parts = V.rest, None if V.shift is None else V.shift * -1, V.full
         return [part for part in parts if part is not None and part.shape[0]]
 
     def _beside(self, dtype: np.dtype[Any]) -> Any:
-        """The dense columns, side by side, in one precision; None where there are none."""
         if not self.widths:
             return None
         if dtype not in self._sides:
@@ -67,7 +62,6 @@ class OwnProducts:
         return self._sides[dtype]
 
     def _cut(self, Z: Any) -> tuple[Any, ...]:
-        """The products of X, of L and of the full columns."""
         edges = np.cumsum([0, self.chunks.shape[1], *self.widths])
         return tuple(Z[int(lo) : int(hi)] for lo, hi in pairwise(edges))
 

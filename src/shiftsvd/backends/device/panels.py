@@ -27,17 +27,14 @@ class DevicePanel(Elsewhere):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """How many rows and columns there are."""
         return int(self.x.shape[0]), int(self.x.shape[1])
 
     @property
     def ndim(self) -> int:
-        """Two, as of every panel."""
         return 2
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The kind of numbers, as NumPy calls it."""
         return self.arrays.dtype_of(self.x)
 
     def __len__(self) -> int:
@@ -58,12 +55,10 @@ class DevicePanel(Elsewhere):
         return self._new(x - y)
 
     def __mul__(self, factors: Vector) -> "DevicePanel":
-        """Each column times a number of the host."""
         x, y = self._alike(np.reshape(factors, (1, -1)))
         return self._new(x * y)
 
     def __rmul__(self, factors: Panel) -> "DevicePanel":
-        """Each row times one of the numbers of the host, which are a column."""
         dtype = np.result_type(self.dtype, factors)
         return self._new(self.arrays.in_dtype(self.x, dtype) * self.arrays.column(factors, dtype))
 
@@ -71,11 +66,9 @@ class DevicePanel(Elsewhere):
         return self._new(self.x / float(unit))
 
     def copy(self) -> "DevicePanel":
-        """A copy on the device."""
         return self._new(self.arrays.copy(self.x))
 
     def astype(self, dtype: Any, copy: bool = True) -> "DevicePanel":
-        """The panel in another precision; where it has that, a copy or itself."""
         if self.dtype == np.dtype(dtype):
             return self.copy() if copy else self
         return self._new(self.arrays.in_dtype(self.x, np.dtype(dtype)))
@@ -83,46 +76,36 @@ class DevicePanel(Elsewhere):
     # --- functions by place ------------------------------------------------------------------------------------------
 
     def room(self, columns: int, dtype: np.dtype[Any]) -> "DevicePanel":
-        """An empty panel of so many columns, each contiguous."""
         return self._new(self.arrays.empty((columns, len(self)), dtype).T)
 
     def sent(self, x: Panel) -> "DevicePanel":
-        """A panel of the host, beside this one."""
         return self._new(self.arrays.up(np.ascontiguousarray(x)))
 
     def on_host(self) -> Panel:
-        """The numbers as an array of NumPy."""
         return self.arrays.down(self.x)
 
     def beside(self, W: "DevicePanel") -> "DevicePanel":
-        """The columns of both."""
         return self._new(self.arrays.beside(*self._alike(W)))
 
     def put(self, at: int, Q: "DevicePanel") -> None:
-        """Q as columns from `at` on."""
         self[:, at : at + Q.shape[1]] = Q
 
     def in_dtype(self, dtype: np.dtype[Any]) -> "DevicePanel":
-        """The panel in some precision; itself where it has that."""
         return self.astype(dtype, copy=False)
 
     def to_spare(self, given: "DevicePanel") -> bool:
-        """Always: products on a device are arrays of their own."""
         return True
 
     def largest(self) -> float:
-        """The largest size of an entry."""
         return float(np.max(self.arrays.down(self.arrays.column_largest(abs(self.x)))))
 
     def lengths(self) -> Vector:
-        """Norms of the columns, by sums in double precision."""
         x = self.arrays.in_dtype(self.x, self._double)
         return np.sqrt(self.arrays.down(self.arrays.column_sums(abs(x) ** 2)))
 
     norms = lengths
 
     def inner(self, W: "DevicePanel") -> Panel:
-        """``B^H W`` on the host: products of single panels by blocks of rows, which are added in double precision."""
         B, Y = self._alike(W)
         if self.arrays.dtype_of(B) == self._double:
             return self.arrays.down(self._product(self.arrays.adjoint(B), Y))
@@ -133,65 +116,52 @@ class DevicePanel(Elsewhere):
         return self.arrays.down(total)
 
     def subtract_product(self, B: "DevicePanel", C: Panel) -> None:
-        """``W -= B C``, the product in the precision of B."""
         x = self.x
         x -= self.arrays.in_dtype(B.times(C).x, self.dtype)
 
     def times(self, Z: Panel) -> "DevicePanel":
-        """``B Z``, in the precision of B."""
         return self._new(self._product(self.x, self._sent(Z, self.dtype)))
 
     def solved(self, C: Panel, lengths: Vector, overwrite: bool) -> "DevicePanel":
-        """``Y diag(1 / lengths) C^-H`` by the inverse, and once more for what that leaves: as exact as a solution."""
         X = self.times_inverse(C, lengths, overwrite)
         left = self - X @ (C.conj().T * lengths)
         return self._new(X.x + left.times_inverse(C, lengths, overwrite).x)
 
     def times_inverse(self, C: Panel, lengths: Vector, overwrite: bool) -> "DevicePanel":
-        """``Y diag(1 / lengths) C^-H`` by the small inverse, which is made on the host."""
         return self @ inverted(C, lengths)
 
     def lu(self) -> "DevicePanel":
-        """Columns with the span of Y and well conditioned: those of its QR."""
         return self.qr()[0]
 
     def qr(self) -> tuple["DevicePanel", Panel]:
-        """The economic QR factorization, R on the host."""
         Q, R = self.arrays.qr(self.x)
         return self._new(Q), self.arrays.down(R)
 
     def triangle(self) -> Panel:
-        """R of the QR, on the host."""
         return self.qr()[1]
 
     # -----------------------------------------------------------------------------------------------------------------
 
     def _inside(self, part: Any) -> tuple[slice, ...]:
-        """A range of rows, and one of columns, that end where the panel does: others the standard does not know."""
         rows, columns = part if isinstance(part, tuple) else (part, slice(None))
         ranges = zip((rows, columns), self.shape, strict=True)
         return tuple(slice(*wanted.indices(size)[:2]) for wanted, size in ranges)
 
     @property
     def _double(self) -> np.dtype[Any]:
-        """The kind of numbers in double precision."""
         return np.result_type(self.dtype, np.float64)
 
     def _new(self, x: Any) -> "DevicePanel":
-        """An array of the same device as a panel."""
         return DevicePanel(x, self.arrays)
 
     def _sent(self, C: Panel, dtype: np.dtype[Any]) -> Any:
-        """A small matrix of the host on the device, in some precision."""
         return self.arrays.up(np.ascontiguousarray(C, dtype))
 
     def _alike(self, other: Any) -> tuple[Any, Any]:
-        """This array, and another panel or a small array of the host that is sent, both in the larger precision."""
         dtype = np.result_type(self.dtype, other.dtype)
         there = other.x if isinstance(other, DevicePanel) else self._sent(other, dtype)
         return self.arrays.in_dtype(self.x, dtype), self.arrays.in_dtype(there, dtype)
 
     def _product(self, x: Any, y: Any) -> Any:
-        """``x @ y``, with the rounding of IEEE."""
         with self.arrays.exact():
             return x @ y

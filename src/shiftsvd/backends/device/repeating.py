@@ -13,7 +13,6 @@ SHAPE, DENSITY, WIDTH = (20_000, 1_000), 0.05, 16
 
 
 def products(device: str) -> str:
-    """Whose products sparse matrices have on a device, and what was seen of their bits."""
     X: Any = random_array(SHAPE, density=DENSITY, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
     try:
         return said(moved(as_operator(X), device))
@@ -22,7 +21,6 @@ def products(device: str) -> str:
 
 
 def said(A: Any) -> str:
-    """The same of one sparse matrix there."""
     if A._own is not None:
         return "ours, meant to have the same bits on every card"
     V = np.random.default_rng(0).standard_normal((A.shape[1], WIDTH))

@@ -61,7 +61,6 @@ class DeviceCSR(DeviceBlocks):
         vars(self).update(shape=shape, dtype=field_of(kind, *parts))
 
     def known_costs(self) -> dict[str, Any]:
-        """Of the stored entries."""
         counts = self._stored[0].astype(np.float64)
         return {
             "eps": float(np.finfo(np.float64).eps),
@@ -72,7 +71,6 @@ class DeviceCSR(DeviceBlocks):
 
     @property
     def _stored(self) -> tuple[Vector, Vector]:
-        """How many entries each row and each column stores."""
         if "stored" not in self.memo:
             columns = sum(self.arrays.counts(block.columns) for block in self._on_device)
             self.memo["stored"] = self.arrays.counts(self.X), np.asarray(columns)
@@ -81,7 +79,6 @@ class DeviceCSR(DeviceBlocks):
 
     @property
     def _on_device(self) -> list[Block]:
-        """The blocks and their adjoints; of one matrix with any shift the same."""
         if "on_device" not in self.memo:
             self.memo["on_device"] = [self._made(rows) for rows in self.blocks()]
         found: list[Block] = self.memo["on_device"]
@@ -92,7 +89,6 @@ class DeviceCSR(DeviceBlocks):
         return Block(X, self.arrays.flipped(X))
 
     def blocks(self) -> list[Rows]:
-        """Blocks of `ROWS` rows, of fewer where these have too many entries."""
         if "blocks" not in self.memo:
             indptr = np.concatenate([[0], np.cumsum(self.arrays.counts(self.X))])
             edges = [0]
@@ -105,13 +101,11 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _full(self) -> Vector:
-        """The columns that are nearly full, if there is a shift."""
         none = np.zeros(0, np.intp)
         return none if self.shift is None else np.flatnonzero(self._stored[1] > FULL * self.shape[0])
 
     @cached_property
     def _shifted_full(self) -> list[Any]:
-        """The full columns of each block minus their shift, dense, in double precision, on the device."""
         if not len(self._full) or self.shift is None:
             return []
         chosen = np.zeros((self.shape[1], len(self._full)))
@@ -125,11 +119,9 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _left(self) -> list[Any]:
-        """L of the shift, by blocks, on the device."""
         return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
     def _forward(self, at: int, V: Factors, dtype: np.dtype[Any]) -> Any:
-        """``A[block] V`` on the device."""
         Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
         if self.shift is not None:
             Y = Y - self.arrays.in_dtype(self._left[at], dtype) @ V.shift
@@ -139,17 +131,14 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _right(self) -> Any:
-        """R of the shift, on the device."""
         assert self.shift is not None
         return self.up(self.shift.R)
 
     @cached_property
     def _full_there(self) -> Any:
-        """The places of the full columns, on the device."""
         return self.arrays.up(self._full)
 
     def _factors(self, V: Panel, dtype: np.dtype[Any]) -> Factors:
-        """What the parts of a block multiply: V outside of the full columns, ``R^H V`` of it, and V at these."""
         there = self.arrays.by_rows(self.up(V, dtype))
         if self.shift is None:
             return Factors(there, None, None)
@@ -162,7 +151,6 @@ class DeviceCSR(DeviceBlocks):
         return Factors(there, self.arrays.in_dtype(shift, dtype), full)
 
     def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        """``X[block]^H Y``, ``L^H Y`` and the products of the full columns, in double precision."""
         wide = np.result_type(dtype, np.float64)
         found = [self.arrays.csr_in_dtype(self._on_device[at].columns, dtype) @ Y]
         if self.shift is not None:
@@ -172,7 +160,6 @@ class DeviceCSR(DeviceBlocks):
         return tuple(self.arrays.in_dtype(part, wide) for part in found)
 
     def _ended(self, sums: tuple[Any, ...]) -> Any:
-        """What all blocks gave, together: ``X^H Y - R (L^H Y)``, and the full columns in their places."""
         Z, *others = sums
         if self.shift is not None:
             Z = Z - self.arrays.in_dtype(self._right, self.arrays.dtype_of(Z)) @ others[0]
@@ -182,7 +169,6 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _own(self) -> OwnProducts | None:
-        """Our own products with the shift, where the matrix lies on a card that runs them; the library's else."""
         if "own" not in self.memo:
             self.memo["own"] = own_chunks(self.X, self.arrays, int(self._stored[0].sum()))
         if self.memo["own"] is None:
@@ -192,11 +178,9 @@ class DeviceCSR(DeviceBlocks):
         return own
 
     def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
-        """Our own products, for panels of real numbers."""
         return self._own if dtype.kind == "f" else None
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``A[rows] V`` in double precision, block after block."""
         dtype = np.result_type(self.double, V.dtype)
         P = self._factors(V, dtype)
         if own := self._own_for(dtype):
@@ -206,7 +190,6 @@ class DeviceCSR(DeviceBlocks):
             yield rows[0], self.beside(V, self._forward(at, P, dtype))
 
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W`` in double precision: the products of the blocks, added up in their order on the device."""
         dtype = np.result_type(self.double, W.dtype)
         if own := self._own_for(dtype):
             return self.beside(W, self._ended(own.scattered(self.up(W, dtype), dtype)))
@@ -216,7 +199,6 @@ class DeviceCSR(DeviceBlocks):
         return self.beside(W, self._ended(sums))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V`` in one pass, the products of a block in the precision of V, sums in double."""
         single = V.dtype == np.float32 and self.dtype == np.float32
         dtype = np.dtype(np.float32) if single else np.result_type(self.double, V.dtype)
         P = self._factors(V, dtype)
@@ -232,7 +214,6 @@ class DeviceCSR(DeviceBlocks):
             return self.beside(V, self.arrays.in_dtype(self._ended(sums), dtype))
 
     def times(self, rows: Vector | int, cols: Vector | int) -> Any:
-        """The stored matrix in double precision, times powers of two; None where these differ from row to row."""
         if np.ndim(rows):
             return None
         data, indices, _ = self.arrays.parts(self.X)
@@ -243,33 +224,27 @@ class DeviceCSR(DeviceBlocks):
         return self.arrays.with_data(self.X, data)
 
     def stored_dense(self, rows: Rows) -> Any:
-        """A range of stored rows, dense."""
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the columns; of a shifted matrix, the mean alone."""
         return super().moments(weights) if self.shift is None else self.mean_alone(weights)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """Moments of the rows; of a shifted matrix, from its products."""
         if self.shift is None:
             return super().row_moments(weights)
         return row_means(self, weights)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the columns of the stored rows."""
         block = self._on_device[self.blocks().index(rows)]
         return self._moments(block.rows, block.columns, weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        """Moments of the stored rows."""
         block = self._on_device[self.blocks().index(rows)]
         found = self._moments(block.columns, block.rows, weights)
         return Moments(found.count, found.mean.conj(), found.M2)
 
     @unwarned
     def _moments(self, X: Any, Xh: Any, weights: Vector | None) -> Moments:
-        """Moments of the columns of a CSR matrix whose adjoint is Xh, in double precision: entries about the means."""
         m, double = int(X.shape[0]), np.dtype(np.float64)
         w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
         parts = None if weights is None else weight_parts(w)
@@ -277,7 +252,6 @@ class DeviceCSR(DeviceBlocks):
         data, indices, _ = self.arrays.parts(X)
 
         def summed(entries: Any, by: Panel) -> Panel:
-            """Entries in the places of X times the numbers of their rows, summed by columns."""
             adjoint = self.arrays.flipped(self.arrays.with_data(X, entries))
             return self.arrays.down(adjoint @ self.arrays.up(by.astype(self.arrays.dtype_of(entries))))
 
@@ -292,7 +266,6 @@ class DeviceCSR(DeviceBlocks):
 
     @unwarned
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared column norms, from moments or sums over the entries; from dense pieces where they cancel."""
         known = self.known_squares() if weights is None else None
         if known is not None:
             return known
@@ -312,36 +285,30 @@ class DeviceCSR(DeviceBlocks):
         return self.squares_of_pieces(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
 
     def _full_squares(self, w: Vector) -> Vector:
-        """Squared norms of the shifted full columns, the rows weighted."""
         parts = zip(self.blocks(), self._shifted_full, strict=False)
         found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
         return np.asarray(sum(found, np.zeros(len(self._full))))
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
-        """Squared row norms: from sums over the entries, or from dense pieces where there is a shift."""
         if self.shift is not None:
             return self.row_squares_of_pieces(weights)
         w = np.ones(self.shape[1]) if weights is None else np.asarray(weights, np.float64)
         return np.concatenate([self._stored_squares(block.rows, w) for block in self._on_device])
 
     def _stored_squares(self, X: Any, w: Vector) -> Vector:
-        """Sums of the squared entries of each row of a CSR matrix, its columns weighted."""
         X = self.arrays.csr_in_dtype(X, self.double)
         squares = self.arrays.with_data(X, abs(self.arrays.parts(X)[0]) ** 2)
         return self.arrays.down(squares @ self.arrays.up(w[:, None]))[:, 0]
 
     def transposed(self, passes: float) -> "DeviceCSR | None":
-        """The adjoint, sorted by its own rows; None where full columns are shifted, which would be rows of it."""
         return None if len(self._full) else self.turned()
 
     def turned(self) -> "DeviceCSR":
-        """The adjoint, sorted by its own rows once."""
         if "turned" not in self.memo:
             self.memo["turned"] = self.arrays.flipped(self.X)
         return replace(self, X=self.memo["turned"], shift=self.shift and self.shift.H, memo={})
 
 
 def added(sums: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sums with one more part each."""
     return tuple(total + part for total, part in zip(sums, parts, strict=True)) if sums else parts

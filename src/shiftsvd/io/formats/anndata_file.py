@@ -26,14 +26,12 @@ _NAMED_BY = {
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of the rows of `X`, or of another element."""
     with opened_tree(path, memory_limit) as tree:
         return element(tree, key)
 
 
 @contextmanager
 def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
-    """The groups and arrays of a file or folder."""
     with reading(path):
         if path.is_dir():
             yield Tree(path, open_zarr(path, memory_limit), memory_limit)
@@ -43,14 +41,12 @@ def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
 
 
 def is_anndata(root: Any) -> bool:
-    """Whether a file is AnnData, by what it says or by what it has."""
     return not is_array(root) and (
         attribute(root, "encoding-type") == "anndata" or all(key in root for key in ("X", "obs", "var"))
     )
 
 
 def element(tree: Tree, key: str | None) -> Opened:
-    """One element with its names."""
     key = (key or "X").strip("/")
     source, by_columns = tree.matrix(key)
     sizes = source.shape[::-1] if by_columns else source.shape
@@ -61,12 +57,10 @@ def element(tree: Tree, key: str | None) -> Opened:
 
 
 def frames_of(key: str | None) -> tuple[str | None, str | None]:
-    """Which frames tell of the rows and the columns of an element."""
     return _NAMED_BY.get((key or "X").strip("/").partition("/")[0], (None, None))
 
 
 def _features(tree: Tree, frame: str | None, names: Labels | None) -> Features | None:
-    """The types of the variables, where a file of several has kept those of 10x."""
     node = None if frame is None or frame not in tree.root else tree.root[frame]
     if node is None or names is None or TYPES not in column_names(node):
         return None
@@ -75,7 +69,6 @@ def _features(tree: Tree, frame: str | None, names: Labels | None) -> Features |
 
 
 def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
-    """The index of a frame, if the file has it."""
     if frame is None or frame not in tree.root:
         return None
     node = tree.root[frame]

@@ -16,7 +16,6 @@ _VARIANTS_FIRST = b"\x01"
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """Counts of the first allele, variants x samples; a missing one is the mean of its variant."""
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     with reading(path), open(path, "rb") as file:
@@ -41,7 +40,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def _samples(path: Path, memory_limit: int | str | None) -> Labels:
-    """Names of the samples: within the family, or with it where that is not enough."""
     families, names = fields(path, (0, 1), memory_limit)
     if len(set(names)) < len(names):
         names = ["_".join(pair) for pair in zip(families, names, strict=True)]
@@ -52,17 +50,14 @@ class BedGenotypes(Genotypes):
     """Variants of a .bed file."""
 
     def _numbers(self, places: Places) -> npt.NDArray[np.float32]:
-        """Genotypes as numbers, NaN where they are missing."""
         G: npt.NDArray[np.float32] = self._read(places, "float32")
         return G
 
     def _calls(self, places: Places) -> Calls:
-        """Genotypes as whole numbers, -127 where they are missing."""
         G: Calls = self._read(places, "int8")
         return G
 
     def _read(self, places: Places, dtype: str) -> npt.NDArray[Any]:
-        """Variants x samples, in the order of the file."""
         (m, n), samples = self._in_file, slice(None) if self._samples is None else self._samples
         open_bed = optional("bed_reader", "genetics").open_bed
         with reading(self._path):

@@ -34,11 +34,9 @@ class Layout(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Features that there will be."""
         return len(self.numbers) - len(self.classes) + sum(map(len, self.classes.values()))
 
     def named(self, names: Sequence[str]) -> list[str]:
-        """What the features are called, from the names of all columns; an indicator as in sex=F."""
         if not self.classes:
             return [names[j] for j in self.numbers]
         each = (
@@ -49,7 +47,6 @@ class Layout(NamedTuple):
 
 
 def layout(path: Path, schema: Any, choices: Choices) -> Layout:
-    """What the columns of a table with types become; those that are no classes must be numbers."""
     names = schema.names
     choices.check_names(names)
     label = _label(schema, choices)
@@ -68,7 +65,6 @@ def layout(path: Path, schema: Any, choices: Choices) -> Layout:
 
 
 def _check_numbers(path: Path, field: Any) -> None:
-    """Refuse a column of a table with types that is no number, with what helps."""
     types = optional("pyarrow", "parquet").types
     kind = field.type
     if any(known(kind) for known in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
@@ -79,7 +75,6 @@ def _check_numbers(path: Path, field: Any) -> None:
 
 
 def _label(schema: Any, choices: Choices) -> int | None:
-    """The column that is said to name the rows, the index that pandas stored, else the first column if it is text."""
     if choices.ids is not None and choices.ids in schema.names:
         return int(schema.names.index(choices.ids))
     stored = _stored_index(schema)
@@ -91,12 +86,10 @@ def _label(schema: Any, choices: Choices) -> int | None:
 
 
 def _stored_index(schema: Any) -> list[str]:
-    """The names of the columns that pandas stored as an index."""
     return [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is text, or a category of texts."""
     types = optional("pyarrow", "parquet").types
     if types.is_dictionary(kind):
         kind = kind.value_type
@@ -104,12 +97,10 @@ def is_text(kind: Any) -> bool:
 
 
 def texts(column: Any) -> list[str]:
-    """A column as Python strings; a missing one is empty."""
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
-    """The features of a batch as an array; missing ones are NaN."""
     if not form.classes:
         return _numbers(batch, form.numbers, form.dtype)
     X = np.empty((batch.num_rows, form.width), form.dtype)
@@ -124,7 +115,6 @@ def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
 
 
 def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Columns of numbers as an array."""
     pa = optional("pyarrow", "parquet")
     numbers = batch.select(list(positions))
     kind = pa.from_numpy_dtype(dtype)
@@ -136,7 +126,6 @@ def _numbers(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> npt.
 
 
 def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.float64]:
-    """1 in the column of the class of each row, and NaN in all of them where there is none."""
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     given = class_texts(batch.column(j))
     codes = pc.index_in(given, value_set=pa.array(classes, pa.string()))
@@ -151,7 +140,6 @@ def _indicators(batch: Any, j: int, classes: Sequence[str]) -> npt.NDArray[np.fl
 
 
 def class_texts(column: Any) -> Any:
-    """A column of classes as texts, null where there is none."""
     pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
     if pa.types.is_boolean(column.type):
         column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
@@ -160,7 +148,6 @@ def class_texts(column: Any) -> Any:
 
 
 def found_classes(batches: Iterable[Any], positions: Sequence[int]) -> dict[int, tuple[str, ...]]:
-    """The classes of some columns."""
     found: dict[int, set[str]] = {j: set() for j in positions}
     for batch in batches:
         batch.validate(full=True)
@@ -170,14 +157,12 @@ def found_classes(batches: Iterable[Any], positions: Sequence[int]) -> dict[int,
 
 
 def in_order(classes: Iterable[str]) -> tuple[str, ...]:
-    """Classes in the order of numbers if they are whole numbers, else of texts."""
     those = list(classes)
     whole = all(one.removeprefix("-").isdecimal() for one in those)
     return tuple(sorted(those, key=int if whole else str))
 
 
 def column_of_numbers(column: Any) -> npt.NDArray[Any]:
-    """One column of numbers as floats; missing ones are NaN."""
     pa = optional("pyarrow", "parquet")
     if not (pa.types.is_float32(column.type) or pa.types.is_float64(column.type)):
         column = column.cast(pa.float64(), safe=False)

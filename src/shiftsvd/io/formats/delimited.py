@@ -51,7 +51,6 @@ class Head(NamedTuple):
 
     @property
     def called(self) -> Sequence[str]:
-        """What columns are called: by their names, or by their numbers from 1."""
         return _numbered(self.width) if self.names is None else self.names
 
 
@@ -102,7 +101,6 @@ def head_of(path: Path, key: str | None, choices: Choices, memory_limit: int | s
 
 @contextmanager
 def _told_of(path: Path) -> Iterator[None]:
-    """Errors that begin with the name of the file."""
     try:
         yield
     except ValueError as error:
@@ -110,17 +108,14 @@ def _told_of(path: Path) -> Iterator[None]:
 
 
 def _numbered(width: int) -> list[str]:
-    """What columns without names are called."""
     return [str(j + 1) for j in range(width)]
 
 
 def _number_in(marks: Marks) -> Callable[[str], bool]:
-    """Whether a cell is a number or a gap that is written as one."""
     return lambda cell: marks.is_number(cell) or cell.lower() == "nan"
 
 
 def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple[Written, str, bool]:
-    """How a text is written, its beginning without comments, and whether that is all of it."""
     how = written(path, choices.encoding, choices.comment)
     text, is_all = beginning(path, how, memory_limit)
     if choices.comment is None and (first := _SEP_LINE.match(text)):
@@ -140,7 +135,6 @@ def _text(path: Path, choices: Choices, memory_limit: int | str | None) -> tuple
 
 
 def _is_header(line: str, rest: str) -> bool:
-    """Whether a line that begins like a comment is cut into as many cells as the one after it."""
     after = rest.partition("\n")[0]
     counts = [line.count(mark) for mark in _SEPARATORS]
     is_data = any(Marks().is_number(cell) for cell in re.split(r"[,\t;|]", after))
@@ -160,12 +154,10 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
 
 
 def _has_mark(text: str) -> bool:
-    """Whether a text has anything that may separate cells; a title above a table has not."""
     return any(mark in text for mark in _SEPARATORS)
 
 
 def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
-    """How well rows are cut: alike, into numbers, into many."""
     widths = {len(each.cells) for each in records[1:]} or {len(records[0].cells)}
     cells = [cell for each in records[1:] for cell in each.cells[:1000]]
     numbers = sum(is_gap(cell) or looks_like_number(cell) for cell in cells)
@@ -174,7 +166,6 @@ def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:
 
 
 def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record]:
-    """The rows of a beginning; the last one is left out where the text goes on."""
     found: list[Record] = []
     end = 0
 
@@ -193,13 +184,11 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record
 
 
 def _without_blank(records: list[Record]) -> tuple[int, list[Record]]:
-    """The bytes of rows of empty cells above a table, and the records from the first one that has a cell."""
     count = next((i for i, row in enumerate(records) if any(map(str.strip, row.cells))), 0)
     return records[count - 1].end if count else 0, records[count:]
 
 
 def _check_header(path: Path, names: Sequence[str], rows: Sequence[Record]) -> None:
-    """Refuse a title above the header: a first line with one cell of text, and a next one of texts alone."""
     below = [cell.strip() for cell in _without_blank(list(rows))[1][0].cells]
     is_title = len(names) > 2 and any(names) and not any(names[1:])
     if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
@@ -211,7 +200,6 @@ def _check_header(path: Path, names: Sequence[str], rows: Sequence[Record]) -> N
 
 
 def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record], width: int) -> None:
-    """Refuse rows of other lengths; lines above a table look like that, too."""
     number = next(
         (i for i, row in enumerate(rows, start=len(records) - len(rows) + 1) if len(row.cells) != width), None
     )

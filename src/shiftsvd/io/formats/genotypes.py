@@ -44,38 +44,30 @@ class Genotypes(RowSource):
 
     @property
     def places(self) -> Places:
-        """Where the variants are in the file."""
         return self._places
 
     @abstractmethod
-    def _numbers(self, places: Places) -> npt.NDArray[np.float32]:
-        """Variants at these places of the file, for the samples that are wanted; NaN where a genotype is missing."""
+    def _numbers(self, places: Places) -> npt.NDArray[np.float32]: ...
 
     @abstractmethod
-    def _calls(self, places: Places) -> Calls:
-        """Calls as whole numbers, without imputed dosages; negative where a genotype is missing."""
+    def _calls(self, places: Places) -> Calls: ...
 
     def some(self, kept: npt.NDArray[np.bool_]) -> Self:
-        """The variants in a mask."""
         means = None if self._means is None else self._means[kept]
         return type(self)(self._path, self._in_file, self._places[kept], means, self._samples)
 
     def of_samples(self, kept: npt.NDArray[np.bool_] | Places) -> Self:
-        """The samples in a mask, or at these places."""
         samples = np.arange(self.shape[1])[kept] if self._samples is None else self._samples[kept]
         return type(self)(self._path, self._in_file, self._places, self._means, samples)
 
     def filled(self, means: npt.NDArray[Any]) -> Self:
-        """The same variants, with these means in place of what is missing."""
         return type(self)(self._path, self._in_file, self._places, means, self._samples)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Equal numbers of variants."""
         step = max(1, n_bytes // (4 * max(1, self.shape[1])))
         return [*range(0, self.shape[0], step), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Variants lo to hi; a missing genotype is the mean given, or that of the others, and zero if there is none."""
         G = self._numbers(self._places[lo:hi])
         missing = np.isnan(G)
         np.copyto(G, 0, where=missing)
@@ -84,24 +76,20 @@ class Genotypes(RowSource):
         return G
 
     def calls(self, lo: int, hi: int) -> Calls:
-        """Variants lo to hi as whole numbers, for filters and kinship; negative where they are missing."""
         return self._calls(self._places[lo:hi])
 
 
 def some(opened: Opened, kept: npt.NDArray[np.bool_]) -> Opened:
-    """A file of which only the variants in a mask are read."""
     assert opened.rows is not None
     return replace(opened, matrix=opened.matrix.some(kept), rows=opened.rows[kept])
 
 
 def of_samples(opened: Opened, kept: npt.NDArray[np.bool_]) -> Opened:
-    """A file of which only the samples in a mask are read."""
     assert opened.columns is not None
     return replace(opened, matrix=opened.matrix.of_samples(kept), columns=opened.columns[kept])
 
 
 def of_places(opened: Opened, places: Places) -> Opened:
-    """A file with its samples in another order."""
     if np.array_equal(places, np.arange(len(places))):
         return opened
     assert opened.columns is not None
@@ -109,18 +97,15 @@ def of_places(opened: Opened, places: Places) -> Opened:
 
 
 def filled(opened: Opened, means: npt.NDArray[Any]) -> Opened:
-    """A file in which a missing genotype is this mean of its variant, and not that of the samples in the file."""
     return replace(opened, matrix=opened.matrix.filled(means))
 
 
 def _means(G: npt.NDArray[np.float32], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Means of variants whose missing genotypes are 0 here; 0 where all are missing."""
     means: npt.NDArray[np.float64] = G.sum(axis=1, dtype=np.float64)
     means /= np.maximum(G.shape[1] - missing.sum(axis=1), 1)
     return means
 
 
 def _told(parts: list[npt.NDArray[Any] | None]) -> str:
-    """A short digest of which places and means were taken, for a journal."""
     content = b"|".join(b"" if part is None else part.tobytes() for part in parts)
     return blake2b(content, digest_size=8).hexdigest()

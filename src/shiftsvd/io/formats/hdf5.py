@@ -11,7 +11,6 @@ from shiftsvd.io.storage.tree import Tree
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of the rows of the dataset or group at `key`, or of the only one there is."""
     with reading(path), open_hdf5(path) as root:
         tree = Tree(path, root, memory_limit)
         key = (key or tree.only_matrix()).strip("/")
@@ -22,7 +21,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def kind(path: Path) -> str:
-    """Which format a file is, of those that are HDF5."""
     with reading(path), open_hdf5(path) as root:
         if genomes(root):
             return "10x-h5"
@@ -30,7 +28,6 @@ def kind(path: Path) -> str:
 
 
 def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
-    """Names from a dimension scale of texts, if there is one."""
     h5py = optional("h5py", "hdf5")
     if not isinstance(node, h5py.Dataset) or not len(node.dims[axis]):
         return None

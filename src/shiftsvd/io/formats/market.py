@@ -17,7 +17,6 @@ _BEST = {"none": 1, "gzip": 1032, "bzip2": math.inf}  # times that a packed text
 
 
 def read_matrix(path: Path, memory_limit: int | str | None) -> Any:
-    """The matrix, after its header was held against the size of the file and the memory."""
     with reading(path):
         with open_bytes(path) as stream:
             header = _header(path, stream)
@@ -42,7 +41,6 @@ class _Header(NamedTuple):
 
 
 def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -> None:
-    """Refuse sizes that the file cannot hold, or the memory."""
     sparse, sizes = header.sparse, header.sizes
     if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
         raise ValueError(f"{path} must give its sizes as {'m n entries' if sparse else 'm n'}, got {sizes}")
@@ -56,7 +54,6 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
 
 
 def _header(path: Path, stream: IO[bytes]) -> _Header:
-    """What stands before the entries."""
     banner = stream.readline(_HEADER).decode("ascii", "replace").lower().split()
     if len(banner) < 3 or banner[0] != "%%matrixmarket" or banner[2] not in ("coordinate", "array"):
         raise ValueError(
@@ -72,7 +69,6 @@ def _header(path: Path, stream: IO[bytes]) -> _Header:
 
 
 def comments(path: Path) -> str:
-    """What stands before the line of the sizes."""
     with reading(path), open_bytes(path) as stream:
         lines = iter(lambda: stream.readline(_HEADER), b"")
         head = takewhile(lambda line: line.startswith(b"%") or not line.strip(), lines)

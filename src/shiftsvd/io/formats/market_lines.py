@@ -19,7 +19,6 @@ _PLUS: Final = re.compile(rb"(?<=[ \t\n])\+(?=[\d.])|\A\+(?=[\d.])")
 
 
 def line_of(field: str, sparse: bool) -> re.Pattern[bytes]:
-    """The pattern of well-formed lines of entries: positions if stored, then values; empty lines are let through."""
     cells = [rb"\d++"] * (2 if sparse else 0) + _VALUES.get(field, [_REAL])
     return re.compile(rb"(?:[ \t]*+(?:" + _GAP.join(cells) + rb")?+[ \t\r]*+\n)*+")
 
@@ -38,7 +37,6 @@ class CheckedLines:
         self.error: Exception | None = None
 
     def read(self, size: int) -> bytes:
-        """The next bytes of the text, for SciPy's parser; none after an error."""
         while len(self._ready) < size and not self._ended:
             try:
                 self._ready += self._checked()
@@ -48,7 +46,6 @@ class CheckedLines:
         return text
 
     def _checked(self) -> bytes:
-        """The next whole lines of the text, with numbers as SciPy knows them."""
         text = self._stream.read(_PIECE)
         self._ended = not text
         text = self._rest + text
@@ -63,14 +60,12 @@ class CheckedLines:
         return _as_scipy(text)
 
     def _refuse(self, text: bytes, at: int) -> None:
-        """Name the first line that is not as the header says."""
         number = self._number + text.count(b"\n", 0, at) + 1
         line = text[at : at + _SHOWN].partition(b"\n")[0].decode("utf-8", "replace")
         raise ValueError(f"line {number} is not of the numbers that the header promises: {line!r}")
 
 
 def _as_scipy(text: bytes) -> bytes:
-    """Exponents of Fortran with an e, and no plus before a number."""
     if b"d" in text or b"D" in text:
         text = _FORTRAN.sub(b"e", text)
     return _PLUS.sub(b"", text) if b"+" in text else text

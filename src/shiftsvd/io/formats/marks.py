@@ -47,7 +47,6 @@ class Marks(NamedTuple):
     thousands: str | None = None
 
     def is_number(self, cell: str) -> bool:
-        """Whether a cell is a number in this writing."""
         cell = cell.strip()
         if self.thousands is not None and re.fullmatch(self._grouped, cell):
             return True
@@ -58,18 +57,15 @@ class Marks(NamedTuple):
         return _NUMBER.fullmatch(cell) is not None
 
     def number(self, cell: str) -> float:
-        """A cell that is a number or a gap."""
         if is_gap(cell):
             return float("nan")
         return float(cell.strip().replace(self.thousands or "", "").replace(self.decimal, "."))
 
     @property
     def _grouped(self) -> str:
-        """The numbers whose thousands are cut off."""
         return _GROUPS.format(re.escape(str(self.thousands))) + rf"({re.escape(self.decimal)}\d*)?"
 
     def numbers(self, column: Any) -> Any:
-        """A column of texts as floats, gaps null; a ValueError names what is no number."""
         pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
         trimmed = pc.utf8_trim_whitespace(column)
         texts = pc.if_else(pc.is_in(trimmed, pa.array(GAPS)), pa.scalar(None, pa.string()), trimmed)
@@ -84,18 +80,15 @@ class Marks(NamedTuple):
 
 
 def is_gap(cell: str) -> bool:
-    """Whether a cell stands for no number."""
     return cell.strip() in _GAPS
 
 
 def looks_like_number(cell: str) -> bool:
-    """Whether a cell is a number in some writing, maybe of money or percents."""
     bare = without_signs(cell)
     return any(marks.is_number(bare) for marks in _WRITINGS)
 
 
 def without_signs(cell: str) -> str:
-    """A cell as it would be without signs of money and percents, with a plain minus and the E of an exponent."""
     bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_BESIDE))
     return _EXPONENT.sub("e", bare)
 
@@ -132,7 +125,6 @@ _WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","
 
 
 def _tells(marks: Marks, cell: str) -> bool:
-    """Whether a cell can only be a number in this writing, or in one that knows thousands besides."""
     if marks.thousands is not None:
         return marks.decimal in cell and marks.thousands in cell
     exact, other = (_POINT, ".") if marks.decimal == "." else (_COMMA, ",")
@@ -140,7 +132,6 @@ def _tells(marks: Marks, cell: str) -> bool:
 
 
 def _agreed(said: dict[Marks, str], unclear: str | None) -> Marks:
-    """The one writing of all columns."""
     decimals = {marks.decimal: cell for marks, cell in said.items()}
     if len(decimals) > 1:
         point, comma = decimals["."], decimals[","]

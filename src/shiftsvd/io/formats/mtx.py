@@ -11,7 +11,6 @@ _TENX = ("metadata_json", "software_version")  # in the comments that CellRanger
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """The matrix, sparse (CSR) or dense; one of 10x with the names of its cells and genes."""
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     matrix = read_matrix(path, memory_limit)
@@ -32,17 +31,14 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def _told(path: Path) -> str:
-    """What a file is called."""
     return PIPED if path.name == PIPED else str(path)
 
 
 def _columns(path: Path, n: int) -> str:
-    """What is said of a matrix of genes x cells."""
     return f'{_told(path)}: the samples are its {n} columns (orient="rows" for its rows),'
 
 
 def _rows(path: Path, m: int) -> str:
-    """What is said of a matrix that may be one."""
     return (
         f'{_told(path)} does not say where its samples are: its {m} rows are taken; orient="columns" if cells are '
         "columns, as in matrices of 10x"

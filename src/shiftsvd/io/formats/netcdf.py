@@ -18,7 +18,6 @@ from shiftsvd.io.storage.h5_array import look_through
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of the rows of a variable, decoded: scaled, and missing values as NaN."""
     with reading(path):
         variable = variable_of(path, key)
         shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
@@ -48,29 +47,24 @@ class NetcdfRows(RowSource):
 
     @property
     def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
-        """The type of the numbers after they are decoded."""
         dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
         return dtype
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where to cut rows: at the ends of chunks, unless those are much larger."""
         return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Rows lo to hi."""
         with reading(self.name):
             block = self.variable[lo:hi].values.reshape(hi - lo, self.shape[1])
             return np.ascontiguousarray(block, self.dtype)
 
 
 def variable_of(path: Path, key: str | None) -> Any:
-    """The variable that `key` names, or the only one, with its coordinates; no numbers of it are read."""
     data = _open(path)
     return data[_chosen(data, key, path)]
 
 
 def _open(path: Path) -> Any:
-    """The file as xarray sees it; files before NetCDF 4 are read by SciPy."""
     xarray = optional("xarray", "xarray")
     with path.open("rb") as file:
         classic = file.read(3) == b"CDF"
@@ -82,7 +76,6 @@ def _open(path: Path) -> Any:
 
 
 def _chosen(data: Any, key: str | None, path: Path) -> str:
-    """The variable of numbers with two dimensions or more that is asked for, or the only one."""
     found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
     if key is not None and key not in found:
         raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
@@ -93,7 +86,6 @@ def _chosen(data: Any, key: str | None, path: Path) -> str:
 
 
 def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> Labels | None:
-    """The names of the columns: labels of one dimension, or of several side by side, such as "lat=10.0 lon=20.0"."""
     dims = variable.dims[1:]
     known = {dim: _coordinate(variable, dim) for dim in dims}
     if not any(known.values()) or n > MOST_CELLS:
@@ -105,7 +97,6 @@ def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) ->
 
 
 def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
-    """The coordinate of a dimension as names; times as dates."""
     if dim not in variable.coords:
         return None
     values = _dates(variable.coords[dim])

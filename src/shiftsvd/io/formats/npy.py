@@ -16,7 +16,6 @@ _HEADER = 1 << 16  # more than any header of a matrix of numbers
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of rows, or of columns if the file is in Fortran order."""
     with reading(path):
         if key is not None:
             raise ValueError(f"{path} holds one array, which has no key; got key={key!r}")
@@ -30,7 +29,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def _header(path: Path) -> tuple[tuple[int, int], bool, np.dtype[Any], int]:
-    """Shape, whether it is in Fortran order, dtype, and where the numbers begin."""
     with path.open("rb") as file:
         head = io.BytesIO(file.read(_HEADER))
     version = np.lib.format.read_magic(head)
@@ -59,20 +57,16 @@ class NpyRows(RowSource):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The path of the file, as messages name it."""
         return str(self.path)
 
     @property
     def fingerprint(self) -> str:  # type: ignore[override]
-        """What tells the content of the file from that of another, for checkpoints."""
         return fingerprint_of(self.path)
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Ranges of so many bytes."""
         return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
 
     def read(self, lo: int, hi: int) -> np.ndarray[Any, Any]:
-        """Rows lo to hi."""
         n = self.shape[1]
         with reading(self.name):
             flat = np.fromfile(

@@ -19,7 +19,6 @@ _FORMATS = ("csr", "csc", "coo", "bsr", "dia")
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """The matrix of an archive; 1-D arrays ``row_names`` and ``column_names`` beside it are its names."""
     with reading(path):
         members = _members(path, memory_limit)
         matrix = _sparse(path, members, memory_limit) if key is None and "format" in members else None
@@ -32,7 +31,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and dtype of every array, by its header alone, each held against the size of its member."""
     members = {}
     with ZipFile(path) as archive:
         bounded(path, sum(info.file_size for info in archive.infolist()), memory_limit)
@@ -49,7 +47,6 @@ def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tupl
 
 
 def _header(path: Path, member: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and dtype that the header of one array gives."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"{path}: {member} has the unknown version {version}")
@@ -65,7 +62,6 @@ def _header(path: Path, member: str, file: IO[bytes]) -> tuple[tuple[int, ...], 
 
 
 def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None) -> Any:
-    """The matrix that `scipy.sparse.save_npz` wrote."""
     if members.get("shape", ((), None))[0] != (2,):
         raise ValueError(f"{path} is damaged: a sparse matrix needs an array 'shape' of two numbers")
     with np.load(path, allow_pickle=False) as archive:
@@ -84,7 +80,6 @@ def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None)
 
 
 def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], key: str | None) -> str:
-    """The array that is meant: the key, else the only 2-D array of numbers."""
     found = [name for name, (shape, dtype) in members.items() if len(shape) == 2 and dtype.kind in "fciub"]
     if key in found:
         return key
@@ -99,7 +94,6 @@ def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]],
 def _names(
     path: Path, archive: Any, axis: int, shape: tuple[int, int], memory_limit: int | str | None
 ) -> Labels | None:
-    """The names of the rows or columns, if they are in the archive."""
     if _NAMES[axis] not in archive:
         return None
     names = archive[_NAMES[axis]]

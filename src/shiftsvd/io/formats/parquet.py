@@ -33,7 +33,6 @@ _COLUMN, _PARSED = 12_000, 16
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
-    """The matrix of a Parquet file."""
     _bounded_footer(path, memory_limit)
     file = opened(path)
     names = file.schema_arrow.names
@@ -60,7 +59,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
 
 
 def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
-    """Refuse a footer that would not fit: it tells of every column in every row group."""
     with path.open("rb") as file:
         file.seek(-min(8, path.stat().st_size), os.SEEK_END)
         length = int.from_bytes(file.read(4), "little")
@@ -68,14 +66,12 @@ def _bounded_footer(path: Path, memory_limit: int | str | None) -> None:
 
 
 def _classes(file: Any, form: Layout) -> dict[int, Sequence[str]]:
-    """The classes of each column of classes; a read of these columns tells those that are not said."""
     unknown = [j for j, classes in form.classes.items() if not classes]
     found = {j: found_classes([column(file, j)], [0])[0] for j in unknown}
     return {**form.classes, **found}
 
 
 def column(file: Any, j: int) -> Any:
-    """One column as a table."""
     name = file.schema_arrow.names[j]
     table = file.read(columns=[name], use_threads=False)
     table.validate(full=True)
@@ -84,7 +80,6 @@ def column(file: Any, j: int) -> Any:
 
 
 def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    """Columns of whole numbers that a look at names and statistics does not clear, with their values."""
     is_integer, names = optional("pyarrow", "parquet").types.is_integer, file.schema_arrow.names
     for j in form.numbers:
         is_free = j not in form.classes and names[j] not in choices.columns and names.count(names[j]) == 1
@@ -94,7 +89,6 @@ def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, 
 
 
 def _counts(metadata: Any, name: str) -> bool:
-    """Whether the statistics of a column allow that it counts the rows, or is dates."""
     least: list[Any] = []
     most: list[Any] = []
     for g in range(metadata.num_row_groups):
@@ -108,7 +102,6 @@ def _counts(metadata: Any, name: str) -> bool:
 
 
 def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
-    """The file, opened; its footer is read unless it is given. All columns together have a buffer of `batch` bytes."""
     # Without a buffer all of a row group is held while the first of its rows are decoded; each column has its own.
     buffer = _BUFFER if metadata is None else max(4096, min(_BUFFER, batch // max(1, metadata.num_columns)))
     settings = {"metadata": metadata, "buffer_size": buffer, "pre_buffer": False}
@@ -116,7 +109,6 @@ def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
 
 
 def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:
-    """The column of names, if there is one."""
     if form.label is None:
         return None
     name = file.schema_arrow.names[form.label]
@@ -131,7 +123,6 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
 
 
 def _size(group: Any) -> int:
-    """Bytes of a row group, unpacked."""
     return int(group.total_byte_size)
 
 
@@ -157,18 +148,15 @@ class ParquetRows(RowSource):
         return ParquetRows, (self._path, self._metadata, self._form, self._batch)
 
     def decoding_bytes(self, readers: int) -> int:
-        """The pages of all columns, of which a batch has a part each; of a group that is cut, one read has its turn."""
         return self._pages
 
     @cached_property
     def _pages(self) -> int:
-        """Bytes of one page of each column of the largest row group, and what Arrow keeps beside them."""
         group = max(map(self._metadata.row_group, range(self._metadata.num_row_groups)), key=_size, default=None)
         columns = [] if group is None else map(group.column, range(group.num_columns))
         return 3 * sum(min(int(column.total_uncompressed_size), _PAGE) for column in columns) // 2
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Row groups are joined up to so many bytes; a larger one is cut, and its parts are decoded one by one."""
         step = max(1, n_bytes // (self.dtype.itemsize * self.shape[1]))
         edges = [0]
         for lo, hi in pairwise(self._ends):
@@ -180,7 +168,6 @@ class ParquetRows(RowSource):
         return edges if edges[-1] == self.shape[0] else [*edges, self.shape[0]]
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Rows lo to hi; no row group is decoded but those that they lie in."""
         with reading(self._path):
             if lo in self._ends and hi in self._ends:
                 return self._from(lo, hi - lo).take(hi - lo)
@@ -196,7 +183,6 @@ class ParquetRows(RowSource):
                 return X
 
     def _from(self, row: int, count: int) -> "_Cursor":
-        """A cursor at the beginning of the row group of a row, which decodes `count` rows at once at most."""
         # A handle of its own, as several threads read at once; the footer is shared.
         groups = list(range(bisect_right(self._ends, row) - 1, len(self._ends) - 1))
         size = max(1, min(count, self._batch // (8 * self.shape[1])))
@@ -215,7 +201,6 @@ class _Cursor:
         self._left: Any = None
 
     def take(self, count: int) -> npt.NDArray[Any]:
-        """The next `count` rows as numbers, shape (count, n)."""
         X = np.empty((count, self._form.width), self._form.dtype)
         first = self.row
         for part in self._parts(count):
@@ -223,12 +208,10 @@ class _Cursor:
         return X
 
     def skip(self, count: int) -> None:
-        """Pass over the next rows."""
         for _ in self._parts(count):
             pass
 
     def _parts(self, count: int) -> Iterator[Any]:
-        """Batches that hold the next rows."""
         while count:
             batch = self._left if self._left is not None else next(self._batches, None)
             if batch is None:
@@ -250,7 +233,6 @@ class _Turns:
 
     @contextmanager
     def of(self, row: int) -> Iterator[None]:
-        """Wait for the turn of this row."""
         with self._change:
             self._waiting.append(row)
             self._change.wait_for(lambda: not self._busy and row == min(self._waiting))

@@ -13,7 +13,6 @@ from shiftsvd.io.limits import labels, plausible_shape
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """Counts (or dosages) of the alternative allele, variants x samples; a missing one is the mean of its variant."""
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     optional("pgenlib", "pgen")
@@ -39,7 +38,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def _reader(path: Path, n_samples: int, samples: Places | None) -> Any:
-    """The file, of all samples or those at some places."""
     subset = None if samples is None else np.sort(samples).astype(np.uint32)
     with reading(path):
         return optional("pgenlib", "pgen").PgenReader(str(path).encode(), raw_sample_ct=n_samples, sample_subset=subset)
@@ -49,7 +47,6 @@ class PgenGenotypes(Genotypes):
     """Variants of a .pgen file; what `read` gives are dosages where the file has them."""
 
     def _numbers(self, places: Places) -> npt.NDArray[np.float32]:
-        """Dosages as pgenlib gives them, NaN where they are missing."""
         G = np.empty((len(places), self.shape[1]), np.float32)
         with _reader(self._path, self._in_file[1], self._samples) as reader, reading(self._path):
             reader.read_dosages_list(places.astype(np.uint32), G)
@@ -57,14 +54,12 @@ class PgenGenotypes(Genotypes):
         return self._in_order(G)
 
     def _calls(self, places: Places) -> Calls:
-        """Calls as pgenlib gives them, -9 where they are missing."""
         G = np.empty((len(places), self.shape[1]), np.int8)
         with _reader(self._path, self._in_file[1], self._samples) as reader, reading(self._path):
             reader.read_list(places.astype(np.uint32), G)
         return self._in_order(G)
 
     def _in_order(self, G: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Samples in the order that is wanted; pgenlib gives them in that of the file."""
         if self._samples is None or np.all(np.diff(self._samples) > 0):
             return G
         return G[:, np.argsort(np.argsort(self._samples))]

@@ -13,7 +13,6 @@ _CENTIMORGANS: Final = 2  # the field that a .bim may leave out
 
 
 def rows(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> Iterator[tuple[int, list[str]]]:
-    """The number and the words of each line, without empty lines at the end."""
     empty = 0
     for number, line in enumerate(bounded_lines(path, stream, memory_limit), 1):
         words = line.decode("utf-8-sig").split()

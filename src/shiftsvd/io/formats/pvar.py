@@ -14,7 +14,6 @@ _FIRST: Final = {".pvar": ("#CHROM",), ".zst": ("#CHROM",), ".psam": ("#FID", "#
 
 
 def table_of(pgen: Path) -> Path:
-    """The table of variants beside a .pgen: .pvar, or .pvar.zst where there is that alone."""
     plain, packed = (pgen.with_suffix(suffix) for suffix in (".pvar", ".pvar.zst"))
     return packed if packed.exists() and not plain.exists() else plain
 
@@ -45,13 +44,11 @@ def columns(path: Path, wanted: tuple[str, ...], memory_limit: int | str | None 
 
 
 def _open(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """A table as bytes, unpacked on the way."""
     return _unpacked(path) if path.suffix.lower() == ".zst" else open_bytes(path)
 
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """A table that PLINK 2 packed by zstd, in any number of frames."""
     zstandard = optional("zstandard", "pgen")
     try:
         with path.open("rb") as packed:
@@ -62,7 +59,6 @@ def _unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _head(path: Path, row: list[str]) -> list[str]:
-    """The names of the columns; tables of PLINK 2 without them are those of PLINK 1."""
     first = _FIRST[path.suffix.lower()]
     if not row or row[0] not in first:
         raise ValueError(

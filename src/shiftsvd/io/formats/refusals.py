@@ -30,7 +30,6 @@ _OTHER_MARKS = (
 
 
 def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
-    """What to say of columns that are no numbers, from some of their cells: what they are, and the remedy."""
     wrong = {
         name: [cell.strip() for cell in cells if not is_gap(cell) and not marks.is_number(cell)] or [""]
         for name, cells in columns.items()
@@ -43,7 +42,6 @@ def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
 
 
 def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
-    """The settings that help, each once."""
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
     written = next((found for found in other.values() if found is not None), None)
     told = [] if written is None else [f"{_written(written, marks)} reads them"]
@@ -62,7 +60,6 @@ def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence
 
 
 def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]]) -> bool:
-    """Whether several columns have numbers but for their first cells, as a row of units makes them."""
     first = [
         cells[0].strip() for name, cells in columns.items() if len(cells) > 1 and wrong[name] == [cells[0].strip()]
     ]
@@ -70,7 +67,6 @@ def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequ
 
 
 def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
-    """What may help with a column, by cells of it."""
     there = [cell for cell in cells if not is_gap(cell)]
     if len(wrong) < len(there) or len(there) == 1:
         return ("ids", "drop") if len(set(there)) == len(cells) > 1 else ("drop",)  # a text among numbers
@@ -85,22 +81,18 @@ def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
 
 
 def _kind(cell: str) -> str:
-    """What a cell is, in a word."""
     return "the date" if _DATE.fullmatch(cell) else "the text"
 
 
 def _is_otherwise(cell: str) -> bool:
-    """Whether a cell is a number in some writing."""
     return any(marks.is_number(cell) for marks in _OTHER_MARKS)
 
 
 def _other_marks(cells: Sequence[str], marks: Marks) -> Marks | None:
-    """A writing in which all cells are numbers."""
     return next((each for each in _OTHER_MARKS if each != marks and all(map(each.is_number, cells))), None)
 
 
 def _written(found: Marks, marks: Marks) -> str:
-    """The settings of another writing."""
     named = {"decimal": found.decimal, "thousands": found.thousands}
     return ", ".join(
         f"{name}={mark!r}" for name, mark in named.items() if mark is not None and mark != getattr(marks, name)
@@ -108,5 +100,4 @@ def _written(found: Marks, marks: Marks) -> str:
 
 
 def _short(cell: str) -> str:
-    """A cell as it is shown in an error."""
     return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"

@@ -68,7 +68,6 @@ def roles_of(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choic
 def _label(
     names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices
 ) -> tuple[int | None, str | None]:
-    """The column that names the rows, and why."""
     if choices.ids is not None and choices.ids in names:
         return list(names).index(choices.ids), None
     name = names[0]
@@ -87,11 +86,9 @@ def _label(
 
 
 def says_names(name: str) -> bool:
-    """Whether a column is called what names of rows are called."""
     return says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
 
 
 def says_identifiers(name: str) -> bool:
-    """Whether a column is called what identifiers are called: id, patient_id, sampleNr, index."""
     name = name.strip()
     return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None

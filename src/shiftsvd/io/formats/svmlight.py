@@ -14,7 +14,6 @@ _GROWTH = 12  # bytes of memory that a byte of text can become: "1:1 " is two nu
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """The matrix, its labels left out; indices count from 1, or from 0 if an index 0 is there."""
     if key is not None:
         raise ValueError(f"{path} holds one matrix without a name, so key must be None, got {key!r}")
     with reading(path), open_bytes(path) as stream:

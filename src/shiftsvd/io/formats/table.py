@@ -45,7 +45,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
 def _read_arrow(
     path: Path, key: str | None, memory_limit: int | str | None, choices: Choices, *, stream: bool
 ) -> Opened:
-    """The table of an Arrow file (Feather) or stream."""
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
         # The default pool keeps what was freed for itself.
@@ -70,13 +69,11 @@ def _read_arrow(
 
 
 def _sound(batch: Any) -> Any:
-    """A batch whose offsets were looked at: else damaged ones are followed out of the file."""
     batch.validate(full=True)
     return batch
 
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
-    """The table of a text."""
     head = head_of(path, key, choices, memory_limit)
     tell_empty(path, head.written.empty)
     if head.triplets:
@@ -90,7 +87,6 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
 
 
 def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The block below the matrix, which grows where it is: the system moves its pages, and nothing is held twice."""
     if matrix.base is not None or not matrix.flags.c_contiguous:
         matrix = np.array(matrix, order="C")
     first = len(matrix)
@@ -107,7 +103,6 @@ def _gather(
     memory_limit: int | str | None,
     choices: Choices,
 ) -> Opened:
-    """The matrix of all parts."""
     matrix, rows = None, list[str]()
     for block, called in parts:
         held = 0 if matrix is None else matrix.nbytes

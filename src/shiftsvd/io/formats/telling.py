@@ -32,12 +32,10 @@ _TOTAL: Final = re.compile(
 
 
 def called(path: Path) -> str:
-    """What a file is called; standard input has no name that anybody knows."""
     return path.name if path.name == "standard input" else str(path)
 
 
 def tell(path: Path, opened: Opened, choices: Choices) -> None:
-    """Tells, of a table in memory, what its reader should know of its columns, rows and names."""
     tell_repeated(path, opened)
     if choices.remembered:
         return  # a model says which columns count
@@ -53,19 +51,16 @@ def tell(path: Path, opened: Opened, choices: Choices) -> None:
 
 
 def _is_indicator(name: str, choices: Choices) -> bool:
-    """Whether a feature was made of a class."""
     return any(name.startswith(f"{column}=") for column in choices.one_hot)
 
 
 def _whole(matrix: npt.NDArray[Any], columns: Sequence[int]) -> list[int]:
-    """The columns of whole numbers, by a look at few rows first."""
     few = matrix[: _SHUFFLED + 1]
     likely = np.all(few == np.floor(few), axis=0)
     return [j for j in columns if likely[j] and np.array_equal(matrix[:, j], np.floor(matrix[:, j]))]
 
 
 def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
-    """Tells which columns of whole numbers look like identifiers, and which like classes."""
     identifiers = [name for name, values in columns.items() if looks_like_identifiers(name, values)]
     if identifiers:
         warn(
@@ -83,7 +78,6 @@ def tell_columns(path: Path, columns: dict[str, npt.NDArray[Any]]) -> None:
 
 
 def looks_like_identifiers(name: str, values: npt.NDArray[Any]) -> bool:
-    """Whether whole numbers tell rows apart and no more: dates; or all differ, and are called so, or count the rows."""
     m = len(values)
     if m < 2:
         return False
@@ -97,17 +91,14 @@ def looks_like_identifiers(name: str, values: npt.NDArray[Any]) -> bool:
 
 
 def are_dates(values: Any) -> Any:
-    """Whether whole numbers are dates such as 20240131."""
     return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
 
 
 def _few(values: npt.NDArray[Any]) -> bool:
-    """Whether there are few different values, some of them more than once."""
     return len(np.unique(values)) <= min(_KINDS, len(values) // 2)
 
 
 def tell_total(path: Path, rows: Labels | None) -> bool:
-    """Tells whether the last row or the first is called a total."""
     ends = () if rows is None or len(rows) < 2 else (("last", str(rows[-1])), ("first", str(rows[0])))
     for where, name in ends:
         if _TOTAL.fullmatch(name):
@@ -120,12 +111,10 @@ def tell_total(path: Path, rows: Labels | None) -> bool:
 
 
 def is_telling(name: str) -> bool:
-    """Whether a column is called what identifiers or classes are called."""
     return says_identifiers(name) or _CLASS.fullmatch(name.strip()) is not None
 
 
 def _is_sum(matrix: npt.NDArray[Any]) -> bool:
-    """Whether the last row is the sum of the others in all columns, and not for being 0."""
     if not np.any(matrix[-1]):
         return False
     parts = (matrix[:, lo : lo + _ABREAST] for lo in range(0, matrix.shape[1], _ABREAST))
@@ -133,7 +122,6 @@ def _is_sum(matrix: npt.NDArray[Any]) -> bool:
 
 
 def tell_repeated(path: Path, opened: Opened) -> None:
-    """Names that occur more than once."""
     for what, names in (("columns", opened.columns), ("rows", opened.rows)):
         if names is None or len(set(names.tolist())) == len(names):
             continue
@@ -145,27 +133,23 @@ def tell_repeated(path: Path, opened: Opened) -> None:
 
 
 def _remedy(what: str, twice: Sequence[str]) -> str:
-    """What helps where names repeat."""
     if what == "rows":
         return "all of them count; let another column name the rows (ids), if these are to be told apart"
     return f"all of them count; rename them, or {said('drop', twice[:_SHOWN])} leaves out all of that name"
 
 
 def tell_label(path: Path, name: str, why: str | None) -> None:
-    """Tells that the first column names the rows though nobody said so."""
     if why is not None:
         LOG.log(NOTICE, "%s: the first column%s names the rows: %s", called(path), f" {name!r}" if name else "", why)
 
 
 def tell_empty(path: Path, count: int) -> None:
-    """Tells that rows without any cell below a table are left out."""
     if count:
         rows, are = ("row", "is") if count == 1 else (f"{count:,} rows", "are")
         LOG.log(NOTICE, "%s: the last %s of empty cells %s left out", called(path), rows, are)
 
 
 def tell_header(path: Path, names: Sequence[str] | None) -> None:
-    """Tells that there is no header, or that the header looks like a row."""
     if names is None:
         LOG.log(
             NOTICE, "%s: has no header, as its first line is numbers; columns are called by their numbers", called(path)
@@ -175,11 +159,9 @@ def tell_header(path: Path, names: Sequence[str] | None) -> None:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Columns that look like something."""
     return f"column {_listed(names)} looks" if len(names) == 1 else f"columns {_listed(names)} look"
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first few names."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more

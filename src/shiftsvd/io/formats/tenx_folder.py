@@ -23,7 +23,6 @@ class Beside(NamedTuple):
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """The matrix of genes x cells, its samples the columns; `key` is a prefix of the files' names, if they have one."""
     file = _matrix(path, key)
     found = beside(file)
     if found is None:
@@ -35,19 +34,16 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def beside(file: Path) -> Beside | None:
-    """What names the cells and features of a matrix.mtx, if that is there."""
     found = [_first(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
     return None if MATRIX not in file.name or None in found else Beside(*found)  # type: ignore[arg-type]
 
 
 def fits(found: Beside, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
-    """Whether there are as many features as rows, and as many barcodes as columns."""
     counts = (len(_fields(file, size, memory_limit)) for file, size in zip(found[::-1], shape, strict=True))
     return all(count == size for count, size in zip(counts, shape, strict=True))
 
 
 def named(matrix: Any, found: Beside, memory_limit: int | str | None) -> Opened:
-    """A matrix of features x cells with what names them."""
     n_features, n_cells = matrix.shape
     barcodes = [row[0] for row in _counted(found.barcodes, n_cells, memory_limit)]
     features = _features(found.features, _counted(found.features, n_features, memory_limit), memory_limit)
@@ -57,7 +53,6 @@ def named(matrix: Any, found: Beside, memory_limit: int | str | None) -> Opened:
 
 
 def _matrix(path: Path, key: str | None) -> Path:
-    """The file of the matrix."""
     with reading(path):
         files = sorted(name for packed in _PACKED for name in path.glob(f"*{MATRIX}{packed}"))
     found = [file for file in files if key is None or _prefix(file) == key]
@@ -68,18 +63,15 @@ def _matrix(path: Path, key: str | None) -> Path:
 
 
 def _prefix(file: Path) -> str:
-    """What stands before "matrix.mtx"."""
     return file.name.partition(MATRIX)[0]
 
 
 def _first(folder: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
-    """The first file of these names, packed or not."""
     files = (folder / f"{prefix}{name}{packed}" for name in names for packed in _PACKED)
     return next((file for file in files if file.exists()), None)
 
 
 def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
-    """The fields of each line, of which there must be so many."""
     fields = _fields(path, count, memory_limit)
     if len(fields) != count:
         got = f"more than {count}" if len(fields) > count else str(len(fields))
@@ -88,15 +80,12 @@ def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
 
 
 def _fields(path: Path, count: int, memory_limit: int | str | None) -> Fields:
-    """The first three fields of each line, of so many and one more."""
     with reading(path), open_bytes(path) as stream:
         lines = islice(bounded_lines(path, stream, memory_limit), count + 1)
         return [line.rstrip(b"\r\n").decode("utf-8").split("\t")[:3] for line in lines]
 
 
 def _features(path: Path, fields: Fields, memory_limit: int | str | None) -> Features:
-    """Ids, names (ids again where there are none), and since the third version types."""
-
     def field(place: int) -> Labels:
         return labels(path, [row[min(place, len(row) - 1)] for row in fields], memory_limit)
 

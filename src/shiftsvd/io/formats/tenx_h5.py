@@ -11,7 +11,6 @@ from shiftsvd.names import GENES
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of cells; `key` is a genome where a file of the second version has several."""
     with reading(path), open_hdf5(path) as root:
         tree, found = Tree(path, root, memory_limit), genomes(root)
         if key is None and len(found) != 1:
@@ -27,17 +26,14 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
 
 
 def genomes(root: Any) -> list[str]:
-    """The groups that are a matrix of 10x: `matrix`, or one for each genome before version 3."""
     return [name for name in root if _is_genome(root.get(name))]
 
 
 def _is_genome(node: Any) -> bool:
-    """Whether a group has what 10x writes."""
     return node is not None and not is_array(node) and is_sparse(node) and "barcodes" in node and "shape" in node
 
 
 def _features(tree: Tree, group: Any, length: int) -> Features:
-    """The names and ids of the genes; since the third version there are features of other types, too."""
     if "features" not in group:
         return Features(tree.texts(group["gene_names"], length), tree.texts(group["genes"], length))
     names, ids = (tree.texts(group[f"features/{part}"], length) for part in ("name", "id"))

@@ -29,7 +29,6 @@ _WIDE = 1 << 13  # columns; Arrow takes some ten kilobytes for each
 
 
 def parts(path: Path, head: Head, memory_limit: int | str | None) -> tuple[list[str] | None, Iterator[Part]]:
-    """What the features are called, and the rows part by part."""
     places = {j: place for place, j in enumerate(_read_columns(head))}
     classes = _classes(path, head, places, memory_limit)
     label = None if head.roles.label is None else places[head.roles.label]
@@ -41,13 +40,11 @@ def parts(path: Path, head: Head, memory_limit: int | str | None) -> tuple[list[
 
 
 def _read_columns(head: Head) -> list[int]:
-    """The columns of a matrix that are looked at."""
     roles = head.roles
     return sorted({*roles.features, *(() if roles.label is None else (roles.label,))})
 
 
 def _narrow(path: Path, head: Head, form: Layout, memory_limit: int | str | None) -> Iterator[Part]:
-    """The rows as Arrow gives them."""
     numbers = [j for j in form.numbers if j not in form.classes]
     with batches(path, head, _read_columns(head), memory_limit) as found:
         for batch in found:
@@ -59,7 +56,6 @@ def _narrow(path: Path, head: Head, form: Layout, memory_limit: int | str | None
 
 
 def _read_numbers(path: Path, head: Head, batch: Any, numbers: Sequence[int]) -> Any:
-    """A batch whose numbers are texts, with thousands, with numbers."""
     for j in numbers:
         name = batch.schema.names[j]
         with _naming(path, head, int(name)):
@@ -70,7 +66,6 @@ def _read_numbers(path: Path, head: Head, batch: Any, numbers: Sequence[int]) ->
 def _classes(
     path: Path, head: Head, places: dict[int, int], memory_limit: int | str | None
 ) -> dict[int, Sequence[str]]:
-    """The classes of the columns of classes: those said, or else all there are, by a read of these columns."""
     said = {j: head.classes.get(head.called[j], ()) for j in head.roles.classes}
     unknown = [j for j, classes in said.items() if not classes]
     if unknown:
@@ -81,7 +76,6 @@ def _classes(
 
 
 def block_bytes(memory_limit: int | str | None) -> int:
-    """Bytes of text that are parsed at once."""
     limit = limit_of(memory_limit)
     return _BLOCK if limit is None else int(np.clip(limit // _SHARE, _LEAST, _BLOCK))
 
@@ -90,7 +84,6 @@ def block_bytes(memory_limit: int | str | None) -> int:
 def batches(
     path: Path, head: Head, columns: Sequence[int], memory_limit: int | str | None = None, *, as_text: bool = False
 ) -> Iterator[Iterator[Any]]:
-    """Some columns in batches of rows; names, classes, places of triplets and numbers with thousands as text."""
     pa, arrow_csv = optional("pyarrow", "parquet"), optional("pyarrow.csv", "parquet")
     words = {*head.roles.classes, head.roles.label, *(head.triplets[:2] if head.triplets else ())}
     names = [str(j) for j in range(head.width)]
@@ -112,7 +105,6 @@ def batches(
 
 
 def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Part]:
-    """The rows one by one; several at a time in an array."""
     label, features = head.roles.label, head.roles.features
     step = max(1, block_bytes(memory_limit) // (8 * len(features)))
     block, names = [], []
@@ -127,7 +119,6 @@ def _wide(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[Pa
 
 
 def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[list[str]]:
-    """The cells of each row."""
     with opened(path, head.written, memory_limit) as stream:
         stream.read(head.skip)
         lines = (line.decode() for line in bounded_lines(path, stream, memory_limit, _CUT, kept=False))
@@ -139,7 +130,6 @@ def _rows(path: Path, head: Head, memory_limit: int | str | None) -> Iterator[li
 
 
 def _row(path: Path, head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64]:
-    """The features of a row as numbers."""
     features, marks = head.roles.features, head.marks
     chosen = cells if len(features) == len(cells) else [cells[j] for j in features]
     if "_" not in "".join(chosen):  # 1_0 is 10 to Python alone
@@ -155,7 +145,6 @@ def _row(path: Path, head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64
 
 @contextmanager
 def _naming(path: Path, head: Head, j: int | None = None) -> Iterator[None]:
-    """Call a column in an error of Arrow by its name, and say what helps."""
     try:
         yield
     except UnicodeDecodeError as error:

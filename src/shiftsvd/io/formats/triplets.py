@@ -20,7 +20,6 @@ Positions = tuple[int, int, int]
 
 
 def positions(names: Sequence[str], key: str | None) -> Positions | None:
-    """Where the three columns are, if the table is triplets; an index that was saved with them is passed over."""
     if key == "triplets":
         if len(names) < 3:
             raise ValueError(f"triplets need three columns, got {len(names)}: {', '.join(names)}")
@@ -35,7 +34,6 @@ def positions(names: Sequence[str], key: str | None) -> Positions | None:
 def gather(
     path: Path, batches: Iterable[Any], where: Positions, memory_limit: int | str | None, *, digits: bool = False
 ) -> Opened:
-    """The matrix of all batches; texts that are all whole numbers are positions where `digits` says so."""
     rows, columns = _Axis(path, "row", digits=digits), _Axis(path, "column", digits=digits)
     values: list[npt.NDArray[Any]] = []
     count = 0
@@ -64,7 +62,6 @@ class _Axis:
         self._parts: list[npt.NDArray[Any]] = []
 
     def add(self, column: Any) -> None:
-        """Take the positions or names of one batch."""
         pa = optional("pyarrow", "parquet")
         if column.null_count:
             raise ValueError(f"{self._path} has triplets without a {self._what}; drop them first")
@@ -80,7 +77,6 @@ class _Axis:
             )
 
     def places(self) -> npt.NDArray[np.int64]:
-        """Position of every triplet."""
         places = np.concatenate(self._parts)
         if self._digits and all(map(_is_whole, self._seen)):
             places = np.array([int(text) for text in self._seen], np.int64)[places]
@@ -90,10 +86,8 @@ class _Axis:
         return places
 
     def names(self, memory_limit: int | str | None) -> Labels | None:
-        """Names in the order of the matrix, if the triplets have names."""
         return labels(self._path, self._seen, memory_limit) if self._seen else None
 
 
 def _is_whole(text: str) -> bool:
-    """Whether a text is a whole number as one writes it: "7" is, "007" is a name."""
     return text.removeprefix("-").isdecimal() and text.isascii() and (text == "0" or text.lstrip("-")[0] != "0")

@@ -46,12 +46,10 @@ class Written(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the bytes are already what is read."""
         return self.encoding == "utf-8" and self.comment is None and not self.empty
 
 
 def written(path: Path, encoding: str | None, comment: str | None) -> Written:
-    """How a text is written, by its first bytes where nobody says so."""
     with open_bytes(path) as stream:
         begin = stream.read(4096)
     mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
@@ -66,7 +64,6 @@ def written(path: Path, encoding: str | None, comment: str | None) -> Written:
 
 
 def _empty_rows(path: Path) -> int:
-    """How many rows at the end of a file have only empty cells; none are looked for in a compressed one."""
     if packing(path) != "none":
         return 0
     size, tail = path.stat().st_size, b""
@@ -81,7 +78,6 @@ def _empty_rows(path: Path) -> int:
 
 
 def _remedy_for_zeros(begin: bytes) -> str:
-    """What a text with zero bytes may be."""
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if max(even, odd) < len(begin) // 4:
         return "it is no text"
@@ -89,14 +85,12 @@ def _remedy_for_zeros(begin: bytes) -> str:
 
 
 def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
-    """The text as UTF-8 without comments and without a byte order mark, for Python."""
     stream = open_bytes(path)
     stream.read(how.mark)
     return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how, longest_line(memory_limit, _DECODED)))
 
 
 def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
-    """The text as Arrow reads it, from a byte on; Arrow unpacks and decodes by itself what it can."""
     pa = optional("pyarrow", "parquet")
     if how.plain:
         pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
@@ -110,7 +104,6 @@ def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | Non
 
 
 def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -> tuple[str, bool]:
-    """The first lines, and whether they are all there are."""
     lines: list[bytes] = []
     size, filled = 0, 0
     with opened(path, how, memory_limit) as stream:
@@ -132,7 +125,6 @@ def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -
 
 
 def _undecoded(path: Path, error: UnicodeDecodeError, how: Written) -> ValueError:
-    """What to say of bytes that are no text as it is said or taken to be."""
     line = error.object[: error.start].count(b"\n") + 1
     where = f" (line {line} has the byte 0x{error.object[error.start]:02x})" if how.plain else ""
     return ValueError(f"{path} is not {how.encoding.upper()}{where}; {OTHER_ENCODING}")
@@ -142,7 +134,6 @@ OTHER_ENCODING = "give its encoding='latin-1', or cp1252, utf-16"
 
 
 def leading_comments(text: str) -> tuple[list[str], str]:
-    """The lines of comment (#) at the beginning of a text, and the others."""
     lines = text.splitlines(keepends=True)
     found = list(takewhile(lambda line: line.startswith(_COMMENT) or not line.strip(), lines))
     return [line for line in found if line.strip()], "".join(lines[len(found) :])
@@ -174,7 +165,6 @@ class _Cleaned(io.RawIOBase):
         super().close()
 
     def _cleaned(self) -> Iterator[bytes]:
-        """Part after part, each of whole lines."""
         decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
         held = ""  # what may be the end of the table
         while True:
@@ -193,7 +183,6 @@ class _Cleaned(io.RawIOBase):
                 return
 
     def _decoded(self, decoder: Any, chunk: bytes) -> str:
-        """The text of some bytes; a mark at the beginning is none of it."""
         try:
             return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
@@ -201,14 +190,12 @@ class _Cleaned(io.RawIOBase):
 
 
 def _split(text: str) -> tuple[str, str]:
-    """A text up to the end of its last row that has a cell, and what follows."""
     there = len(text.rstrip(_BLANK))
     end = (text.find("\n", there) + 1 or len(text)) if there else 0
     return text[:end], text[end:]
 
 
 def _without(text: str, comment: str, quoted: bool) -> tuple[str, bool]:
-    """The lines that do not begin with a comment, and whether they end inside quotes; a cell may have several lines."""
     kept = []
     for line in text.split("\n"):
         if quoted or not line.lstrip('"' if comment[0] != '"' else None).startswith(comment):

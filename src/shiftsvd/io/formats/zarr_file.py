@@ -9,7 +9,6 @@ from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
-    """A source of the rows of the array or group at `key`, or of the only one there is."""
     with reading(path):
         tree = Tree(path, open_zarr(path, memory_limit), memory_limit)
         if is_anndata(tree.root):

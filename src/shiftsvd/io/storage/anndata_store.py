@@ -35,15 +35,12 @@ class Store(ABC):
     root: Any
 
     @abstractmethod
-    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        """A new array without rows, as wide as its chunks, which grows."""
+    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any: ...
 
     @abstractmethod
-    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
-        """A new array of texts."""
+    def texts(self, group: Any, name: str, labels: list[str]) -> Any: ...
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        """Rows at the end of an array."""
         first = array.shape[0]
         array.resize((first + len(block), *array.shape[1:]))
         if len(block):
@@ -59,17 +56,14 @@ class H5Store(Store):
     filters: dict[str, Any]
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        """Stop at the first error."""
         super().append(array, block)
         self.file.check()
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        """A new dataset of no rows, which grows as blocks are appended."""
         sizes = (0, *chunk[1:])
         return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
 
     def texts(self, group: Any, name: str, labels: list[str]) -> Any:
-        """UTF-8 of any length."""
         return group.create_dataset(name, data=labels, dtype=optional("h5py", "hdf5").string_dtype(), shape=len(labels))
 
 
@@ -81,19 +75,16 @@ class ZarrStore(Store):
     compressors: Any
 
     def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        """A chunk at a time: of several, some would still be written after the error that another one met."""
         chunk = array.chunks[0]
         ahead = -array.shape[0] % chunk
         for lo, hi in pairwise([0, *range(ahead or chunk, len(block), chunk), len(block)]):
             super().append(array, block[lo:hi])
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        """An array that can be resized."""
         sizes = (0, *chunk[1:])
         return group.create_array(name, shape=sizes, dtype=dtype, chunks=chunk, compressors=self.compressors)
 
     def texts(self, group: Any, name: str, labels: list[str]) -> Any:
-        """UTF-8 of any length."""
         array = group.create_array(name, shape=len(labels), dtype=str, compressors=self.compressors)
         array[:] = np.array(labels, dtype=object)
         return array
@@ -101,7 +92,6 @@ class ZarrStore(Store):
 
 @contextmanager
 def creating(path: Path, compression: str | None) -> Iterator[Store]:
-    """A new file, HDF5 unless it is called .zarr."""
     packed = compression not in (None, "none")
     if path.suffix == ".zarr":
         zarr, numcodecs = optional("zarr", "zarr"), optional("numcodecs", "zarr")
@@ -120,7 +110,6 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
 
 
 def is_converted(folder: Path) -> bool:
-    """Whether a folder is Zarr that this module wrote, and nobody has put anything else into it."""
     for home, folders, files in os.walk(folder):
         inside = Path(home)
         ours = inside.relative_to(folder).as_posix().removeprefix(".") in _PARTS
@@ -137,7 +126,6 @@ def is_converted(folder: Path) -> bool:
 def write(
     store: Store, blocks: Iterable[Block], shape: tuple[int, int], names: tuple[Labels | None, Labels | None]
 ) -> None:
-    """The matrix of these blocks of rows as X, and the names of its rows and columns."""
     mark(store.root, "anndata", "0.1.0")
     for frame, labels, size in zip(("obs", "var"), names, shape, strict=True):
         _write_frame(store, frame, list(map(str, range(size) if labels is None else labels.tolist())))
@@ -151,7 +139,6 @@ def write(
 
 
 def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:
-    """A CSR group; returns the number of rows."""
     group = store.root.create_group("X")
     mark(group, "csr_matrix", "0.1.0")
     group.attrs["shape"] = [int(size) for size in shape]
@@ -171,7 +158,6 @@ def _write_sparse(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[
 
 
 def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[int, int]) -> int:
-    """An array in chunks of whole rows; returns the number of rows."""
     rows = int(np.clip(_CHUNK // (shape[1] * first.dtype.itemsize), 1, shape[0]))
     array = store.array(store.root, "X", first.dtype, (rows, shape[1]))
     mark(array, "array", "0.2.0")
@@ -181,7 +167,6 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
 
 
 def _write_frame(store: Store, name: str, labels: list[str]) -> None:
-    """A data frame without columns."""
     group = store.root.create_group(name)
     mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
@@ -190,7 +175,6 @@ def _write_frame(store: Store, name: str, labels: list[str]) -> None:
 
 
 def mark(node: Any, kind: str, version: str) -> Any:
-    """Say what a group or array is, by AnnData's specification."""
     node.attrs["encoding-type"] = kind
     node.attrs["encoding-version"] = version
     return node

@@ -30,16 +30,13 @@ class Stored(Protocol):
     """What an array in a file says of itself."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of the sides, as of a NumPy array."""
+    def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def dtype(self) -> Any:
-        """The kind of numbers, as of a NumPy array."""
+    def dtype(self) -> Any: ...
 
     @property
-    def chunks(self) -> tuple[int, ...] | None:
-        """What is stored in one piece; None if that is everything."""
+    def chunks(self) -> tuple[int, ...] | None: ...
 
 
 class Lazy(Stored, Protocol):
@@ -60,18 +57,15 @@ class ArrayRows(RowSource):
     sparse = False
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Where to cut rows: at the ends of chunks, unless those are much larger."""
         chunk = self.array.chunks
         return row_edges(self.shape, self.dtype.itemsize, chunk[0] if chunk else 1, n_bytes)
 
     def decoding_bytes(self, readers: int) -> int:
-        """All chunks of some rows, which Zarr decodes at once; of HDF5, each read decodes one after another."""
         if isinstance(self.array, H5Array) or not self.array.chunks:
             return readers * decoding(self.array)
         return readers * self.array.chunks[0] * self.shape[1] * self.dtype.itemsize
 
     def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Rows lo to hi."""
         with reading(self.name):
             return np.ascontiguousarray(self.array[lo:hi], self.dtype)
 
@@ -92,22 +86,18 @@ class CsrRows(RowSource):
 
     @cached_property
     def stored(self) -> int:
-        """How many entries the file stores."""
         return int(self.indptr[-1])
 
     def decoding_bytes(self, readers: int) -> int:
-        """Chunks of values, then those of indices: of these, few are read in part."""
         return readers * max(decoding(self.data), decoding(self.indices))
 
     def edges(self, n_bytes: int) -> list[int]:
-        """Rows nearest to where so many bytes have been read."""
         index = 4 if max(n_bytes, self.shape[1]) <= np.iinfo(np.int32).max else 8
         read = self.indptr * (self.dtype.itemsize + index) + np.arange(len(self.indptr)) * 8
         cuts = np.searchsorted(read, np.arange(n_bytes, int(read[-1]), n_bytes))
         return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
 
     def read(self, lo: int, hi: int) -> csr_array:
-        """Rows lo to hi; the column indices are as the file has them."""
         first, last = int(self.indptr[lo]), int(self.indptr[hi])
         with reading(self.name):
             data = np.ascontiguousarray(self.data[first:last], self.dtype)
@@ -130,7 +120,6 @@ def decoding(array: Lazy) -> int:
 
 
 def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
-    """A source over a dense array, checked."""
     name = f"{path}:{key}"
     dtype = np.dtype(array.dtype)
     if len(array.shape) != 2 or dtype.kind not in "fciub":
@@ -181,7 +170,6 @@ def csr_rows(
 
 
 def row_edges(shape: tuple[int, int], itemsize: int, chunk: int, n_bytes: int) -> list[int]:
-    """Row numbers that cut a dense matrix at the ends of chunks of so many rows."""
     m, n = shape
     step = max(n_bytes // (n * itemsize), 1)
     if chunk <= 2 * step:
@@ -201,12 +189,10 @@ def fingerprint_of(path: Path, key: str = "") -> str:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
     return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
 
 
 def credible(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
-    """Refuse an array that claims far more than any compression leaves in such a file, or chunks beyond the limit."""
     itemsize = np.dtype(array.dtype).itemsize
     claimed = math.prod(array.shape) * itemsize
     if claimed > max(_SLACK, _MOST_PACKED * size_of(path)):

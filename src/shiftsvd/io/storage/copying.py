@@ -18,7 +18,6 @@ _TEXT: Final = 64  # bytes of a text with what a file keeps for it, about
 
 
 def copy_columns(tree: Tree, frame: str, target: Any, places: Places | None) -> None:
-    """The columns of a frame beside the index that the target has, of the rows at these places; None for all."""
     source = tree.root[frame]
     names = [name for name in column_names(source) if name not in target]
     for name in names:
@@ -30,12 +29,10 @@ def copy_columns(tree: Tree, frame: str, target: Any, places: Places | None) -> 
 
 
 def bytes_of_columns(tree: Tree, frame: str) -> int:
-    """About how many bytes the columns of a frame will take in a file."""
     return sum(_TEXT * int(np.prod(node.shape)) for node in _arrays(tree.root[frame]))
 
 
 def _arrays(node: Any, depth: int = 0) -> Iterator[Any]:
-    """All arrays below a node."""
     if is_array(node):
         yield node
     else:
@@ -44,7 +41,6 @@ def _arrays(node: Any, depth: int = 0) -> Iterator[Any]:
 
 
 def _parts(group: Any, depth: int) -> list[str]:
-    """What is in a group of a frame; links may make circles, which no columns do."""
     names = list(group)
     if depth > _DEEPEST or (depth and len(names) > _MOST):
         raise ValueError(f"{group.name} must be a column, arrays in a group, got {len(names)} parts in level {depth}")
@@ -52,7 +48,6 @@ def _parts(group: Any, depth: int) -> list[str]:
 
 
 def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, depth: int = 1) -> None:
-    """An array, or a group of them."""
     if is_array(node):
         values = tree.values(node, None) if node.shape else np.asarray(node[()])
         new = _write(parent, name, values if places is None or not node.shape else values[places])
@@ -68,7 +63,6 @@ def _copy(tree: Tree, node: Any, parent: Any, name: str, places: Places | None, 
 
 
 def _write(parent: Any, name: str, values: Any) -> Any:
-    """A dataset of numbers or texts."""
     if values.dtype.kind in "fiubc":
         return parent.create_dataset(name, data=values)
     texts = [value.decode() if isinstance(value, bytes) else str(value) for value in np.ravel(values).tolist()]
@@ -77,7 +71,6 @@ def _write(parent: Any, name: str, values: Any) -> Any:
 
 
 def _write_older(target: Any, name: str, values: Any, places: Places | None) -> None:
-    """A column as AnnData writes it today: texts are categories."""
     values = values if places is None else values[places]
     if values.dtype.kind in "fiub":
         mark(target.create_dataset(name, data=values), "array", "0.2.0")

@@ -18,7 +18,6 @@ _RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they re
 
 
 def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
-    """The array or group of a folder, which was looked through."""
     zarr = optional("zarr", "zarr")
     root = Path(os.path.realpath(path))
     for file in _files(path):
@@ -30,7 +29,6 @@ def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
 
 
 def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything below a folder, no link being followed."""
     waiting = [str(folder)]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
@@ -41,7 +39,6 @@ def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
-    """Refuse a link out of the folder, and what is neither file nor folder: a pipe would be waited for."""
     if entry.is_symlink() and not external_allowed() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
         raise ValueError(
             f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not followed; "
@@ -56,7 +53,6 @@ def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
 
 
 def _refuse_codecs(path: Path, file: Path) -> None:
-    """Refuse metadata that name a codec which runs code."""
     try:
         told = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -11,7 +11,6 @@ Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts
 
 
 def column_names(frame: Any) -> list[str]:
-    """The columns of a frame in their order, without its index."""
     if is_array(frame):  # before AnnData 0.7
         return [name for name in frame.dtype.names or () if name not in ("index", "_index")]
     index = frame.attrs.get("_index", "_index")
@@ -21,7 +20,6 @@ def column_names(frame: Any) -> list[str]:
 
 
 def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Column:
-    """One column of a frame, of so many rows if that is known."""
     if is_array(frame):
         return _with_categories(tree, np.asarray(frame[name]), tree.root.get(f"uns/{name}_categories"), length)
     node = frame[name]
@@ -36,7 +34,6 @@ def column(tree: Tree, frame: Any, name: str, length: int | None = None) -> Colu
 
 
 def _with_categories(tree: Tree, codes: Column, categories: Any, length: int | None) -> Column:
-    """Values, or the categories that codes stand for; -1 is none of them."""
     if length is not None and len(codes) != length:
         raise ValueError(f"{tree.path} must have {length} values in every column of a frame, got {len(codes)}")
     if categories is None:
@@ -48,7 +45,6 @@ def _with_categories(tree: Tree, codes: Column, categories: Any, length: int | N
 
 
 def _without(values: Column, gaps: Column) -> Column:
-    """Values with None, or NaN among numbers, where there is none."""
     if not gaps.any():
         return _plain(values)
     kind = np.float64 if values.dtype.kind in "iuf" else object
@@ -58,7 +54,6 @@ def _without(values: Column, gaps: Column) -> Column:
 
 
 def _plain(values: Column) -> Column:
-    """Texts as objects of Python, whatever holds them."""
     if values.dtype.kind in "fiub":
         return values
     texts = [value.decode() if isinstance(value, bytes) else value for value in values.tolist()]

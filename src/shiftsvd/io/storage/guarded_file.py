@@ -20,7 +20,6 @@ class GuardedFile(FileIO):
         self._width = self._length_bytes()
 
     def readinto(self, buffer: Any) -> int:
-        """Bytes, if they may be shown to HDF5."""
         at, n_bytes = self.tell(), super().readinto(buffer) or 0
         data = bytes(buffer[:n_bytes])
         if data.startswith(_COLLECTION):
@@ -28,7 +27,6 @@ class GuardedFile(FileIO):
         return n_bytes
 
     def _length_bytes(self) -> int:
-        """Bytes of a length, which the file chooses for itself."""
         for start in (0, *(2**power for power in range(9, 20))):
             self.seek(start)
             block = self.read(16) or b""
@@ -37,7 +35,6 @@ class GuardedFile(FileIO):
         raise OSError(f"{self.name} cannot be read: it does not begin like HDF5")
 
     def _check_collection(self, start: int, data: bytes) -> None:
-        """Go from text to text as HDF5 does, and see that the end is met."""
         size, at = self._number(data, 8), _HEADER
         if len(data) < size <= self.seek(0, SEEK_END):
             self.seek(start)
@@ -51,5 +48,4 @@ class GuardedFile(FileIO):
             raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
 
     def _number(self, data: bytes, at: int) -> int:
-        """A whole number of the file's own width, as lengths and addresses are stored."""
         return int.from_bytes(data[at : at + self._width], "little")

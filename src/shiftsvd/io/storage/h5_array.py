@@ -42,21 +42,18 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 
 
 def attribute_of(node: Any, name: str) -> Any:
-    """The value of an attribute, of HDF5 or Zarr."""
     if hasattr(node.attrs, "get_id"):
         sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
     return node.attrs[name]
 
 
 def sound_type(described: Any, name: str) -> None:
-    """Refuse sequences of a kind that does not exist: HDF5 2.0 crashes when it reads them."""
     type_id = described.get_type()
     if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
         raise ValueError(f"{name} has a type that does not exist; the file is damaged")
 
 
 def look_through(path: Path) -> None:
-    """Read everything but the numbers once, guarded, before a library reads it that knows no guards."""
     h5py = _h5py()
 
     def visit(_: str, node: Any) -> None:
@@ -73,7 +70,6 @@ def look_through(path: Path) -> None:
 
 
 def _h5py() -> Any:
-    """The module; other filters than HDF5's own work if hdf5plugin is installed."""
     h5py = optional("h5py", "hdf5")
     with suppress(ImportError):
         import_module("hdf5plugin")
@@ -94,7 +90,6 @@ class H5Array:
 
     @cached_property
     def dataset(self) -> Any:
-        """The open dataset, which keeps its file open; a thread that still reads one that is let go keeps it, too."""
         self._opened.append(ref(self))
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
@@ -106,23 +101,19 @@ class H5Array:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The shape, as the file says it."""
         return tuple(self.dataset.shape)
 
     @cached_property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the numbers, as the file says it."""
         dtype: np.dtype[Any] = self.dataset.dtype
         return dtype
 
     @cached_property
     def chunks(self) -> tuple[int, ...] | None:
-        """Shape of a chunk."""
         return self.dataset.chunks and tuple(self.dataset.chunks)
 
     @property
     def is_unpacked_here(self) -> bool:
-        """Whether each read inflates chunks itself; HDF5 does that for one read after another."""
         return bool(self._filters)
 
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
@@ -131,14 +122,12 @@ class H5Array:
 
     @cached_property
     def _filters(self) -> tuple[int, ...]:
-        """The filters if they are gzip, with or without shuffle, over plain numbers; else none."""
         plist = self.dataset.id.get_create_plist()
         filters = tuple(plist.get_filter(i)[0] for i in range(plist.get_nfilters()))
         plain = import_module("h5py").h5t.py_create(self.dtype) == self.dataset.id.get_type()
         return filters if plain and filters in ((_DEFLATE,), (_SHUFFLE, _DEFLATE)) else ()
 
     def _unpacked(self, lo: int, hi: int) -> npt.NDArray[Any]:
-        """Rows lo to hi from raw chunks."""
         out = np.empty((hi - lo, *self.shape[1:]), self.dtype)
         for corner in self._corners(lo, hi):
             chunk = self._chunk(corner)
@@ -149,7 +138,6 @@ class H5Array:
         return out
 
     def _corners(self, lo: int, hi: int) -> Iterator[tuple[int, ...]]:
-        """The first element of every chunk that has some of these rows."""
         assert self.chunks is not None
         across = zip(self.shape[1:], self.chunks[1:], strict=True)
         yield from product(
@@ -157,7 +145,6 @@ class H5Array:
         )
 
     def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
-        """One chunk, without what it has beyond the ends of the dataset."""
         assert self.chunks is not None
         kept = tuple(slice(min(c, size - k)) for c, size, k in zip(self.chunks, self.shape, corner, strict=True))
         try:
@@ -176,12 +163,10 @@ class H5Array:
 
 
 def _inflated(raw: bytes, n_bytes: int) -> bytes:
-    """Inflate a chunk up to one byte more than it should have, whatever the data claim: a bomb does no harm."""
     return zlib.decompressobj().decompress(raw, n_bytes + 1)
 
 
 def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
-    """Bytes of the same number side by side again."""
     planes = np.frombuffer(raw, np.uint8).reshape(itemsize, -1)
     out = np.empty(planes.shape[::-1], np.uint8)
     for j, plane in enumerate(planes):  # three times faster than to copy the transpose

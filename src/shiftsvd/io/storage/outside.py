@@ -44,7 +44,6 @@ def refuse_outside(path: Path, root: Any) -> None:
 
 
 def refuse_storage(path: Path, key: bytes | str, dataset: Any) -> None:
-    """Refuse a dataset (as HDF5 knows it) whose numbers lie in other files, or are said to."""
     settings = dataset.get_create_plist()
     if settings.get_layout() == import_module("h5py.h5d").VIRTUAL:
         raise _refusal(path, key, "a virtual dataset, made of parts of other files")
@@ -53,11 +52,9 @@ def refuse_storage(path: Path, key: bytes | str, dataset: Any) -> None:
 
 
 def _address(info: Any) -> tuple[int, int]:
-    """What tells one object of a file from others, by whatever links it is reached."""
     return info.fileno, info.addr
 
 
 def _refusal(path: Path, key: bytes | str, what: str) -> ValueError:
-    """What to say of something that leads out of a file."""
     named = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
     return ValueError(f"{path}:{named} is {what}, which is not read; {_REMEDY}")

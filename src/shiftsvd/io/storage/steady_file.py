@@ -17,17 +17,14 @@ class SteadyFile(FileIO):
         self.error: OSError | None = None
 
     def check(self) -> None:
-        """Raise the first error there was."""
         if self.error is not None:
             raise self.error
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into all of the buffer, zeros where nothing could be written before."""
         buffer[:] = (super().read(len(buffer)) or b"").ljust(len(buffer), b"\0")
         return len(buffer)
 
     def write(self, data: Any) -> int:
-        """Writes all of the data, or nothing once an error has occurred."""
         rest = memoryview(data)
         try:
             while self.error is None and len(rest):
@@ -37,7 +34,6 @@ class SteadyFile(FileIO):
         return len(data)
 
     def truncate(self, size: Any = None) -> int:
-        """The length that HDF5 has in mind."""
         try:
             if self.error is None:
                 super().truncate(size)

@@ -36,19 +36,16 @@ class Tree:
     memory_limit: int | str | None = None
 
     def lazy(self, node: Any) -> Lazy:
-        """An array that can be read later, by any thread."""
         if not type(node).__module__.startswith("h5py"):
             return cast("Lazy", node)
         return H5Array(Path(node.file.filename) if external_allowed() else self.path, node.name)
 
     def find(self, key: str) -> Any:
-        """The group or array at a key."""
         if is_array(self.root) or key not in self.root:
             raise ValueError(f"{self.path} has no {key!r}; it has {self.content()}")
         return self.root[key]
 
     def matrix(self, key: str) -> tuple[RowSource, bool]:
-        """A source of the rows of a matrix, and whether they are its columns."""
         node = self.find(key) if key else self.root
         if is_array(node):
             return array_rows(self.lazy(node), self.path, key, self.memory_limit), False
@@ -61,20 +58,17 @@ class Tree:
         return csr_rows(parts, shape, self.path, key, self.memory_limit, conjugate=by_columns), by_columns
 
     def matrices(self) -> list[str]:
-        """The keys of all matrices."""
         if is_array(self.root):
             return [""]
         return [key for key, node in walk(self.root) if is_sparse(node) or (is_array(node) and is_matrix(node))]
 
     def only_matrix(self) -> str:
-        """The key of the one matrix in the file."""
         keys = self.matrices()
         if len(keys) != 1:
             raise ValueError(f"{self.path} has {self.content()}; one must be chosen by key")
         return keys[0]
 
     def content(self) -> str:
-        """The matrices, for a message."""
         keys = self.matrices()
         if not keys:
             return "no matrix of numbers"
@@ -82,7 +76,6 @@ class Tree:
         return f"{len(keys)} matrices: {', '.join(map(repr, keys[:_SHOWN]))}{more}"
 
     def texts(self, node: Any, length: int) -> Labels:
-        """Names: an array of texts or numbers, or a group of categories or of texts that may be missing."""
         if is_array(node):
             return labels(self.path, self._flat(node, length), self.memory_limit)
         if "codes" in node:
@@ -93,12 +86,10 @@ class Tree:
         return labels(self.path, self._flat(node["values"], length), self.memory_limit)
 
     def _flat(self, node: Any, length: int | None, texts: bool = True) -> list[Any]:
-        """The values of a flat array of this length."""
         values = self.values(node, length, "names").tolist()
         return [_text(value) for value in values] if texts else values
 
     def values(self, node: Any, length: int | None, what: str = "values") -> npt.NDArray[Any]:
-        """A flat array of this length, None being any."""
         name = f"{self.path}:{node.name}"
         if len(node.shape) != 1 or (length is not None and node.shape[0] != length):
             raise ValueError(f"{name} must be {length} {what}, got an array of shape {node.shape}")
@@ -109,7 +100,6 @@ class Tree:
 
 
 def walk(group: Any) -> Iterator[tuple[str, Any]]:
-    """Keys and nodes below a group, but for what a sparse matrix consists of: each group once, links make circles."""
     level, seen = [("", group)], {_identity(group, "")}
     for _ in range(_DEEPEST):
         below = []
@@ -125,37 +115,30 @@ def walk(group: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _identity(group: Any, key: str) -> Any:
-    """What tells one group from others: in HDF5 it may have several keys."""
     return group.id if hasattr(group, "id") else key
 
 
 def is_array(node: Any) -> bool:
-    """Whether a node is an array, else a group."""
     return hasattr(node, "shape")
 
 
 def is_matrix(node: Any) -> bool:
-    """Whether an array is a matrix of numbers."""
     return node.shape is not None and len(node.shape) == 2 and np.dtype(node.dtype).kind in "fciub"
 
 
 def is_sparse(node: Any) -> bool:
-    """Whether a node is a group that holds a sparse matrix."""
     return not is_array(node) and all(part in node for part in _PARTS)
 
 
 def attribute(node: Any, *names: str) -> str | None:
-    """The first of some attributes that a node has, as a text."""
     return next((_text(attribute_of(node, name)) for name in names if name in node.attrs), None)
 
 
 def _text(value: Any) -> str:
-    """A text from what files hold."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
-    """Whether a sparse matrix is CSR or CSC, and its shape, as AnnData writes it today or did once."""
     kind = attribute(node, "encoding-type", "h5sparse_format") or ""
     sizes = next((attribute_of(node, key) for key in ("shape", "h5sparse_shape") if key in node.attrs), None)
     if not kind.startswith(("csr", "csc")) or sizes is None or len(sizes) != 2:

@@ -32,11 +32,9 @@ class BgenFile(VariantFile):
         self.people = checked_people(path, people, memory_limit)
 
     def close(self) -> None:
-        """Give the file back."""
         self._file.close()
 
     def variants(self) -> Iterator[Variant]:
-        """The variants of two alleles, by their rsid, or their other name where there is none."""
         with reading(self.path):
             for record in self._file:
                 if len(record.alleles) != 2:
@@ -48,7 +46,6 @@ class BgenFile(VariantFile):
                 yield self.checked(Variant(record.chrom or "0", record.pos, name, first, second, dosages))
 
     def _dosages(self, record: object) -> Dosages:
-        """Copies of the second allele, of two."""
         copies = np.asarray(record.ploidy)  # type: ignore[attr-defined]
         dosages = np.asarray(record.alt_dosage, np.float64)  # type: ignore[attr-defined]
         if many := int(np.count_nonzero(copies > _DIPLOID)):
@@ -58,7 +55,6 @@ class BgenFile(VariantFile):
 
 
 def _listed(path: Path, count: int, memory_limit: int | str | None) -> list[Person]:
-    """The samples of the .sample beside a BGEN that does not name them."""
     beside = path.with_suffix(".sample")
     if not beside.exists():
         raise FileNotFoundError(

@@ -17,7 +17,6 @@ _NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .
 
 
 def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | None) -> None:
-    """Write the variants of two alleles as a .bed or .pgen with its tables, in one read."""
     calls = out.suffix == ".bed"
     with closing(_opened(path, key, memory_limit, calls)) as file:
         writer = BedWriter(out) if calls else PgenWriter(out, file.dosages, file.reference_known)
@@ -28,7 +27,6 @@ def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | Non
 
 
 def _opened(path: Path, key: str | None, memory_limit: int | str | None, calls: bool) -> VariantFile:
-    """The file, or how plink2 converts it where the package that reads it is absent."""
     try:
         if path.suffix.lower() != ".bgen":
             return VcfFile(path, key, memory_limit, calls)
@@ -40,7 +38,6 @@ def _opened(path: Path, key: str | None, memory_limit: int | str | None, calls: 
 
 
 def _counted(file: VariantFile) -> Iterator[Variant]:
-    """Variants whose dosages that are no calls are counted."""
     for variant in file.variants():
         lost = (called(variant.dosages) > 2) & ~np.isnan(variant.dosages)
         if count := int(np.count_nonzero(lost)):

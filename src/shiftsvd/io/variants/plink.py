@@ -24,7 +24,6 @@ class PlinkWriter(ABC):
         self._path = path
 
     def write(self, variants: Iterable[Variant], people: Sequence[Person]) -> int:
-        """All variants, as they come; returns their number."""
         table, samples = (self._path.with_suffix(suffix) for suffix in SUFFIXES[self._path.suffix])
         with samples.open("w", encoding="utf-8", newline="\n") as file:
             self._write_people(file, people)
@@ -43,20 +42,16 @@ class PlinkWriter(ABC):
     head = ""  # the first line of the table of variants
 
     @abstractmethod
-    def _begin(self, n_samples: int, n_variants: int) -> bytes:
-        """The first bytes of the file, which are written again when variants have been counted."""
+    def _begin(self, n_samples: int, n_variants: int) -> bytes: ...
 
     @abstractmethod
-    def _row(self, variant: Variant) -> str:
-        """The line of a variant in the table."""
+    def _row(self, variant: Variant) -> str: ...
 
     @abstractmethod
-    def _packed(self, dosages: Dosages) -> bytes:
-        """The bytes of a variant."""
+    def _packed(self, dosages: Dosages) -> bytes: ...
 
     @abstractmethod
-    def _write_people(self, file: IO[str], people: Sequence[Person]) -> None:
-        """The table of samples."""
+    def _write_people(self, file: IO[str], people: Sequence[Person]) -> None: ...
 
 
 class PgenWriter(PlinkWriter):
@@ -69,7 +64,6 @@ class PgenWriter(PlinkWriter):
         self._dosages, self._known = dosages, reference_known
 
     def _begin(self, n_samples: int, n_variants: int) -> bytes:
-        """Magic, sizes, and whether first alleles are those of the reference."""
         sizes = np.array([n_variants, n_samples], "<u4").tobytes()
         return b"\x6c\x1b" + (b"\x03" if self._dosages else b"\x02") + sizes + (b"\x40" if self._known else b"\x80")
 
@@ -77,7 +71,6 @@ class PgenWriter(PlinkWriter):
         return f"{variant.chromosome}\t{variant.position}\t{variant.name}\t{variant.first}\t{variant.second}\n"
 
     def _packed(self, dosages: Dosages) -> bytes:
-        """Calls, four a byte, and dosages in units of 2^-14."""
         calls = _four_a_byte(called(dosages)).tobytes()
         if not self._dosages:
             return calls
@@ -94,14 +87,12 @@ class BedWriter(PlinkWriter):
     """A .bed that counts second alleles of variants, which come first there."""
 
     def _begin(self, n_samples: int, n_variants: int) -> bytes:
-        """Magic; sizes are those of the tables."""
         return b"\x6c\x1b\x01"
 
     def _row(self, variant: Variant) -> str:
         return f"{variant.chromosome}\t{variant.name}\t0\t{variant.position}\t{variant.second}\t{variant.first}\n"
 
     def _packed(self, dosages: Dosages) -> bytes:
-        """Calls, four a byte: 0 is two copies, 2 is one, 3 is none, and 1 is missing."""
         codes = np.array([3, 2, 0, 1], np.uint8)[called(dosages)]
         return _four_a_byte(codes).tobytes()
 
@@ -111,7 +102,6 @@ class BedWriter(PlinkWriter):
 
 
 def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
-    """Copies of the second allele, or 3 where a dosage is missing or not near a whole number."""
     units = np.rint(np.where(np.isnan(dosages), -1, dosages) * _UNITS)
     nearest = np.rint(units / _UNITS)
     near = (np.abs(units - nearest * _UNITS) <= _CALLED) & (nearest >= 0)
@@ -119,7 +109,6 @@ def called(dosages: Dosages) -> npt.NDArray[np.uint8]:
 
 
 def _four_a_byte(codes: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-    """Codes of two bits, the last byte filled up with zeros."""
     padded = np.zeros(-(-len(codes) // 4) * 4, np.uint8)
     padded[: len(codes)] = codes
     return np.asarray((padded.reshape(-1, 4) * _WEIGHTS).sum(axis=1, dtype=np.uint8))

@@ -62,20 +62,16 @@ class VariantFile(ABC):
         self.left_out: Counter[str] = Counter()
 
     @abstractmethod
-    def variants(self) -> Iterator[Variant]:
-        """The variants of two alleles, in the order of the file."""
+    def variants(self) -> Iterator[Variant]: ...
 
     @abstractmethod
-    def close(self) -> None:
-        """Give the file back."""
+    def close(self) -> None: ...
 
     def told(self) -> None:
-        """A notice of each thing that was left out."""
         for what, count in self.left_out.items():
             notice(f"{self.path}: {what}: {count:,}")
 
     def checked(self, variant: Variant) -> Variant:
-        """The variant with a name, if its texts are words and its dosages lie between 0 and 2."""
         chromosome, position, name, first, second, dosages = variant
         if name in UNKNOWN:
             long = len(first) + len(second) > _LONGEST
@@ -90,12 +86,10 @@ class VariantFile(ABC):
         return Variant(chromosome, position, name, first, second, np.clip(dosages, 0, 2))
 
     def refuse(self, name: str, rule: str) -> NoReturn:
-        """Refuse the file for a variant."""
         raise ValueError(f"{self.path} must have {rule} at {name}")
 
 
 def checked_people(path: Path, people: Sequence[Person], memory_limit: int | str | None) -> Sequence[Person]:
-    """Samples that files of PLINK can hold: at least one, of different names without spaces."""
     if not people:
         raise ValueError(f"{path} must hold genotypes of samples, got variants alone")
     bounded(path, _PER_SAMPLE * len(people), memory_limit)

@@ -37,7 +37,6 @@ class VcfFile(VariantFile):
         self.people = checked_people(path, [Person("0", name) for name in self._file.samples], memory_limit)
 
     def _chosen(self, field: str | None, calls: bool) -> str:
-        """The field that is read: what is asked for, or dosages where they are wanted and declared, or calls."""
         declared = [name for name in FIELDS if self._declares(name)]
         usual = ("GT", "DS") if calls else ("DS", "GT")
         chosen = field or next((name for name in usual if name in declared), None)
@@ -49,7 +48,6 @@ class VcfFile(VariantFile):
         return chosen
 
     def _declares(self, name: str) -> bool:
-        """Whether the head has this field of samples."""
         try:
             self._file.get_header_type(name, order=[2])
         except KeyError:
@@ -57,11 +55,9 @@ class VcfFile(VariantFile):
         return True
 
     def close(self) -> None:
-        """Give the file back."""
         self._file.close()
 
     def variants(self) -> Iterator[Variant]:
-        """The variants of two alleles; an alternative one that is not there is "."."""
         with reading(self.path), _htslib():
             for record in self._file:
                 if len(record.ALT) > 1:
@@ -73,7 +69,6 @@ class VcfFile(VariantFile):
                 yield self.checked(Variant(record.CHROM, record.POS, name, record.REF, second, dosages))
 
     def _dosages(self, record: Any, name: str) -> Dosages:
-        """Copies of the second allele: of the field, and of calls where that is missing."""
         fields = record.FORMAT or ()
         if "GT" not in fields and self._field not in fields:
             self.left_out["variants without the field that is read, and missing in all samples"] += 1
@@ -86,7 +81,6 @@ class VcfFile(VariantFile):
         return np.where(np.isnan(dosages), calls, dosages)
 
     def _called(self, alleles: Any, name: str) -> tuple[Dosages, Any]:
-        """What calls count, and how many copies each sample has there."""
         if alleles.max(initial=0) > 1:
             self.refuse(name, f"calls 0 and 1 of its two alleles, got {alleles.max()}")
         copies, known = (alleles != _PADDING).sum(axis=1), (alleles >= 0).sum(axis=1)
@@ -98,12 +92,10 @@ class VcfFile(VariantFile):
         return np.asarray(_DIPLOID * share), copies
 
     def _count(self, where: Any, what: str) -> None:
-        """Remember what became missing."""
         if count := int(np.count_nonzero(where)):
             self.left_out[what] += count
 
     def _of_field(self, values: Dosages, copies: Any, name: str) -> Dosages:
-        """Dosages of two copies, from what the field says of as many as the sample has."""
         if self._field == "GP":
             return self._expected(values, name)
         if self._field == "HDS":
@@ -112,7 +104,6 @@ class VcfFile(VariantFile):
         return np.asarray(np.where(copies == 1, _DIPLOID * values[:, 0], values[:, 0]))
 
     def _expected(self, values: Dosages, name: str) -> Dosages:
-        """What probabilities of 0, 1, 2 second alleles lead to expect; of one copy there are two."""
         if values.shape[1] > _DIPLOID + 1:
             self.refuse(name, f"two or three probabilities of a genotype, got {values.shape[1]}")
         there = ~np.isnan(values)
@@ -125,7 +116,6 @@ class VcfFile(VariantFile):
 
 
 def _complete(path: Path) -> None:
-    """Refuse a BGZF file without its last block: htslib reads what is there as if it were all."""
     with reading(path), open(path, "rb") as file:
         head = file.read(18)
         if head[:2] != _END[:2] or head[12:14] != b"BC":
@@ -137,7 +127,6 @@ def _complete(path: Path) -> None:
 
 @contextmanager
 def _htslib() -> Iterator[None]:
-    """Errors of cyvcf2, which are of no kind but Exception itself, as ValueError."""
     try:
         yield
     except Exception as error:

@@ -23,7 +23,6 @@ __all__ = ["Gaps", "HeldGaps", "Observed", "gaps_of", "with_nan"]
 def gaps_of(
     X: Any, unobserved: bool = False, n_threads: int | None = None, memory_limit: int | str | None = None
 ) -> Gaps:
-    """X with its missing entries: NaN, masked ones, and with `unobserved` all that a sparse matrix does not store."""
     if isinstance(X, Gaps):
         return X
     threads = n_threads or default_threads()
@@ -50,10 +49,8 @@ def gaps_of(
 
 
 def with_nan(X: Any) -> Any:
-    """X, with NaN in place of what is masked."""
     return _in_floats(X).filled(np.nan) if isinstance(X, np.ma.MaskedArray) else X
 
 
 def _in_floats(X: Any) -> Any:
-    """X as it is, or in double precision where it cannot hold NaN."""
     return X if X.dtype.kind in "fc" else X.astype(np.float64)

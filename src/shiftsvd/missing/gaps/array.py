@@ -22,7 +22,6 @@ class ArrayGaps(HeldGaps):
     n_threads: int = 1
 
     def filled(self, S: LowRank) -> Operator:
-        """The array with its long side as the rows of the blocks."""
         X = Patched(self.X, S)
         if self.shape[0] >= self.shape[1]:
             return DenseRows(cast("Panel", X), n_threads=self.n_threads)
@@ -30,31 +29,24 @@ class ArrayGaps(HeldGaps):
         return Adjoint(DenseRows(cast("Panel", X.T), conjugate=conjugate, n_threads=self.n_threads))
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """``M[rows] W``, where M is 1 where the array has NaN, and 0 elsewhere."""
         return np.asarray(is_missing(self.X[slice(*rows)]) @ W)
 
     def absent_below(self, w: Vector) -> Vector:
-        """Weights of the rows in which each column is missing, added up block by block."""
         return np.asarray(sum(w[lo:hi] @ is_missing(self.X[lo:hi]) for lo, hi in self.row_blocks()))
 
     def observed_moments(self, w: Vector) -> Moments:
-        """Moments of the rows, block after block."""
-
         def part(rows: Rows) -> Moments:
             return of_observed(self.X[slice(*rows)].astype(self.dtype, copy=False), w[slice(*rows)])
 
         return reduce(Moments.merge, ordered(part, self.row_blocks(), self.n_threads))
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
-        """Rows of the array are as wide as they are."""
         return super().row_blocks(max(width, self.shape[1]))
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Entries of the array at these positions."""
         return self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
 
     def without(self, i: Vector, j: Vector) -> "ArrayGaps":
-        """The array with some more NaN in what is read of it, since there may be no room for a copy."""
         return replace(self, X=Holed(self.X, i, j))
 
 
@@ -67,7 +59,6 @@ class Patched:
 
     @property
     def T(self) -> "Patched":
-        """The transpose, a view."""
         return Patched(self.X.T, LowRank(self.S.R.conj(), self.S.L.conj()))
 
     def __getitem__(self, rows: slice) -> Panel:
@@ -92,7 +83,6 @@ class Holed:
 
     @property
     def T(self) -> "Holed":
-        """The transpose, a view."""
         return Holed(self.X.T, self.j, self.i)
 
     def __getitem__(self, rows: slice) -> Panel:
@@ -104,7 +94,6 @@ class Holed:
         return block
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """The entries at places (i, j), NaN where they are held out."""
         x = self.X.at(i, j) if isinstance(self.X, Holed) else self.X[i, j]
         n = self.shape[1]
         return np.where(np.isin(i * n + j, self.i * n + self.j), np.nan, x).astype(self.dtype)

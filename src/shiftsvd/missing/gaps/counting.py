@@ -15,7 +15,6 @@ BLOCK = 2**25  # bytes that are read at once
 
 
 def n_missing(X: Any) -> int:
-    """The NaN of a matrix as it was opened, and missing genotypes; a source of rows is read once."""
     if isinstance(X, Stacked):
         return sum(map(n_missing, X.parts))
     if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # all of them, in another order

@@ -27,39 +27,31 @@ class FileGaps(Gaps):
 
     @property
     def stored(self) -> int:
-        """The numbers that a pass reads, NaN among them."""
         return self.X.source.stored
 
     def filled(self, S: LowRank) -> Operator:
-        """The file as an operator, with the model in place of NaN wherever it is read."""
         return replace(self.X, source=PatchedSource(self.X.source, S), memo={})
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """``M[rows] W``, where M is 1 where the file has NaN, and 0 elsewhere."""
         return self._read(*rows).absent(W, (0, rows[1] - rows[0]))
 
     def absent_below(self, w: Vector) -> Vector:
-        """Weights of the rows in which each column is missing, in one read of the file."""
         return np.asarray(sum(self._read(lo, hi).absent_below(w[lo:hi]) for lo, hi in self.X.blocks()))
 
     def observed_moments(self, w: Vector) -> Moments:
-        """Moments of the rows of the file, in one read."""
         parts = self.X._each(lambda rows: self._read(*rows).observed_moments(w[slice(*rows)]))
         merged: Moments = reduce(Moments.merge, (part for _, part in parts))
         return merged
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
-        """Blocks of rows, as the file is cut."""
         return self.X.blocks()
 
     def hide(self, rng: np.random.Generator, share: float = TENTH) -> Hidden:
-        """Files are not changed."""
         raise ValueError(
             f'penalty="auto" needs the matrix in memory, got {self.X.source.name}; give a number, or missing="mean"'
         )
 
     def _read(self, lo: int, hi: int) -> Gaps:
-        """Rows lo to hi as a matrix with gaps in memory."""
         X = sound_rows(self.X.source, lo, hi)
         return StoredGaps(X) if isinstance(X, csr_array) else ArrayGaps(X)
 
@@ -73,7 +65,6 @@ class PatchedSource(Changed):
         self.S = S
 
     def read(self, lo: int, hi: int) -> Any:
-        """The rows, filled; in double precision where they are dense."""
         X, S = sound_rows(self.source, lo, hi), LowRank(self.S.L[lo:hi], self.S.R)
         if not isinstance(X, csr_array):
             return Patched(X, S)[:]
@@ -82,7 +73,6 @@ class PatchedSource(Changed):
 
 
 def sound_rows(source: RowSource, lo: int, hi: int) -> Any:
-    """Rows of a file; sparse ones before anything follows their indices."""
     X = source.read(lo, hi)
     if isinstance(X, csr_array):
         try:

@@ -26,7 +26,6 @@ class LazyGaps(HeldGaps):
     memory_limit: int | str | None = None
 
     def filled(self, S: LowRank) -> Operator:
-        """The array, whose chunks are filled by their part of S."""
         kind = np.result_type(self.dtype, S.dtype)
         filled = da.blockwise(
             *(_filled, "ij", self.X, "ij", self._rows(S.L), "ik", self._columns(S.R), "jk"),
@@ -37,15 +36,12 @@ class LazyGaps(HeldGaps):
         return dask_operator(filled, self.memory_limit)
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """``M[rows] W``, where M is 1 where the array has NaN, and 0 elsewhere; one read of these rows."""
         return np.asarray((self._missing(rows) @ self._columns(np.asarray(W))).compute())
 
     def absent_below(self, w: Vector) -> Vector:
-        """Weights of the rows in which each column is missing; one read."""
         return np.asarray((self._rows(np.asarray(w, np.float64)) @ self._missing((0, self.shape[0]))).compute())
 
     def observed_moments(self, w: Vector) -> Moments:
-        """Moments of the chunks, merged on the workers; one read."""
         ends = np.cumsum(self.X.chunks[0])
         of_rows = [w[hi - size : hi] for hi, size in zip(ends, self.X.chunks[0], strict=True)]
         of_chunk, merge = delayed(_observed, pure=False), delayed(Moments.merge, pure=False)
@@ -58,16 +54,13 @@ class LazyGaps(HeldGaps):
         return Moments(count, mean, M2)
 
     def row_blocks(self, width: int = 1) -> list[Rows]:
-        """The chunks of rows."""
         ends = np.cumsum(self.X.chunks[0]).tolist()
         return [(lo, hi) for lo, hi in zip([0, *ends[:-1]], ends, strict=True) if hi > lo]
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Entries of the array at these positions; one read of the chunks that they are in."""
         return np.asarray(self.X.vindex[i, j].compute())
 
     def without(self, i: Vector, j: Vector) -> "LazyGaps":
-        """NaN at some more places, put there by the tasks."""
         first = [np.cumsum([0, *sizes[:-1]]) for sizes in self.X.chunks]
         block = tuple(np.searchsorted(starts, at, "right") - 1 for starts, at in zip(first, (i, j), strict=True))
         order = np.lexsort(block[::-1])
@@ -78,31 +71,25 @@ class LazyGaps(HeldGaps):
         return replace(self, X=self.X.map_blocks(_holed, own=own, dtype=self.X.dtype, meta=self.X._meta))
 
     def _missing(self, rows: Rows) -> Any:
-        """1 where rows of the array have NaN."""
         return da.isnan(self.X[slice(*rows)]).astype(np.float64)
 
     def _rows(self, L: Any) -> Any:
-        """A panel with a row for each of the array, cut as its rows are."""
         return da.from_array(L, chunks=(self.X.chunks[0], *((-1,) * (L.ndim - 1))))
 
     def _columns(self, R: Any) -> Any:
-        """A panel with a row for each column of the array, cut as its columns are."""
         return da.from_array(R, chunks=(self.X.chunks[1], -1))
 
 
 def _observed(X: Panel, w: Vector) -> Moments:
-    """Moments of a chunk, by one thread of BLAS, like all that is done to chunks."""
     with threads(1):
         return ArrayGaps(X).observed_moments(w)
 
 
 def _filled(X: Panel, L: Panel, R: Panel) -> Panel:
-    """A chunk, with ``L R^H`` where it has NaN."""
     return np.where(np.isnan(X), L @ R.conj().T, X)
 
 
 def _holed(X: Panel, own: dict[tuple[int, int], Any], block_id: tuple[int, int] | None = None) -> Panel:
-    """A chunk with NaN at some more of its places."""
     if block_id not in own:
         return X
     out = X.copy()

@@ -93,7 +93,6 @@ def open_with_gaps(
 
 
 def _held(opened: Opened, memory_limit: int | str | None) -> Any:
-    """The matrix in memory, samples as rows."""
     limit, X = limit_of(memory_limit), opened.matrix
     if isinstance(X, RowSource):
         if limit is not None and held_bytes(X) > limit:

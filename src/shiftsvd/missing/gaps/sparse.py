@@ -30,20 +30,16 @@ class SparseGaps(HeldGaps):
 
     @property
     def stored(self) -> int:
-        """The numbers that a pass reads, NaN among them."""
         return int(self.X.nnz)
 
     def absent(self, W: Panel, rows: Rows) -> Panel:
-        """``unstored 1 1^T W``, and what is different at the stored entries of the rows."""
         return np.asarray(self.unstored * W.sum(axis=0) + self._beyond(rows) @ W)
 
     def absent_below(self, w: Vector) -> Vector:
-        """``M^T w``, where M is 1 at missing entries and 0 elsewhere, block by block."""
         beyond = sum(self._beyond((lo, hi)).T @ w[lo:hi] for lo, hi in self._blocks())
         return np.asarray(self.unstored * w.sum() + beyond)
 
     def observed_moments(self, w: Vector) -> Moments:
-        """Moments of the stored entries, and of zeros where these are observed, block by block."""
         kernels = kernels_for(self.dtype)
 
         def part(rows: Rows) -> Moments:
@@ -58,35 +54,28 @@ class SparseGaps(HeldGaps):
         return reduce(Moments.merge, ordered(part, self._blocks(), self.n_threads))
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """The stored entries, and 0 where there is none."""
         return _at(self.X, i, j)
 
     def _beyond(self, rows: Rows) -> CSR:
-        """The stored entries of rows: 1 where they are missing, and less what every place counts."""
         X = take_rows(self.X, *rows)
         return csr_array((is_missing(X.data) - self.unstored, X.indices, X.indptr), shape=X.shape, copy=False)
 
     def _like(self, data: Vector) -> CSR:
-        """A matrix of other numbers at the places of the stored entries, which are shared."""
         C = csr_array((data, self.X.indices, self.X.indptr), shape=self.shape, copy=False)
         C.has_canonical_format = True
         return C
 
     def _operator(self, data: Vector) -> SparseRows:
-        """The operator of other numbers at the places of the stored entries."""
         return SparseRows(self._like(data), n_threads=self.n_threads, memory_limit=self.memory_limit)
 
     def _row_of(self, places: Vector) -> Vector:
-        """The rows that stored entries are in."""
         return np.searchsorted(self.X.indptr, places, side="right") - 1
 
     def _blocks(self) -> list[Rows]:
-        """Rows of about `BLOCK` entries together."""
         return cut(self.shape[0], max(1, self.shape[0] * BLOCK // max(self.X.nnz, 1)))
 
 
 def _without_gaps(X: CSR) -> CSR:
-    """The stored entries that are observed; X itself where all of them are."""
     seen = ~is_missing(X.data)
     if seen.all():
         return X
@@ -95,7 +84,6 @@ def _without_gaps(X: CSR) -> CSR:
 
 
 def _at(X: CSR, i: Vector, j: Vector) -> Vector:
-    """Entries (i, j); of no indices SciPy would give a sparse matrix."""
     return np.asarray(X[i, j]).ravel() if len(i) else np.empty(0, X.dtype)
 
 
@@ -106,16 +94,13 @@ class StoredGaps(SparseGaps):
     unstored: ClassVar[float] = 0.0
 
     def without(self, i: Vector, j: Vector) -> "StoredGaps":
-        """The matrix with some more NaN, also where nothing was stored."""
         gone = csr_array((np.full(len(i), np.nan, self.X.dtype), (i, j)), shape=self.shape)
         return replace(self, X=csr_array(self.X + gone))
 
     def filled(self, S: LowRank) -> Operator:
-        """The stored values with those of S among them."""
         return replace(self._operator(self.patched(S)), kind=self.dtype)
 
     def patched(self, S: LowRank) -> Vector:
-        """The stored values, NaN replaced by entries of S, which are kept in double precision, as a shift is."""
         data: Vector = self.X.data
         gaps = np.flatnonzero(is_missing(data))
         if len(gaps):
@@ -134,18 +119,15 @@ class UnstoredGaps(SparseGaps):
     unstored: ClassVar[float] = 1.0
 
     def draw(self, rng: np.random.Generator, share: float) -> tuple[Vector, Vector]:
-        """A random share of the stored entries, by their positions."""
         places = some(np.flatnonzero(~is_missing(self.X.data)), rng, share)
         return self._row_of(places), self.X.indices[places]
 
     def without(self, i: Vector, j: Vector) -> "UnstoredGaps":
-        """The matrix with some stored entries NaN, at the same places: a stored zero is an entry."""
         data = self.X.data.copy()
         data[_at(self._like(np.arange(self.X.nnz)), i, j)] = np.nan
         return replace(self, X=self._like(data))
 
     def filled(self, S: LowRank) -> Operator:
-        """``P_observed(X - S) + S``: as many stored residuals as observed entries, plus a product of thin factors."""
         residuals = np.empty(self.X.nnz, np.result_type(self.X.dtype, S.dtype))
         S = by_rows(S)
 
