@@ -19,7 +19,6 @@ FEWEST_COLUMNS = 8
 # Columns that a run holds for each one of its panels: the basis, and copies of panels.
 HELD = 40
 
-Rows = tuple[int, int]  # first row and one past the last
 
 
 class RowSource(ABC):

@@ -3,13 +3,16 @@
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from shiftsvd.commands.opened import WHERE
 from shiftsvd.commands.options import as_given
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.stacking import several
 from shiftsvd.names import MissingName, ScaleName, SolverName
+
+
+# What says which matrix of which files is meant.
+WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 
 
 @dataclass(frozen=True)

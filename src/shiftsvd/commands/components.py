@@ -37,5 +37,5 @@ def write(path: Path, to: Path, pca: Any, features: Any, beside: tuple[tuple[str
     columns = [f"PC{j + 1}" for j in range(pca.n_components_)]
     V = pca.components_.T
     table = Table(columns, len(V), V.dtype, features, "feature", beside)
-    with to.open("wb") as file, FORMATS[path.suffix[1:]](file, table) as write:
-        write_rows([(0, V)], [write])
+    with to.open("wb") as file, FORMATS[path.suffix[1:]](file, table) as add:
+        write_rows([(0, V)], [add])

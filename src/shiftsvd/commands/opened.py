@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from shiftsvd.algebra.derived import Derived
 from shiftsvd.backends.blocked import Blocked
+from shiftsvd.commands.asked import WHERE
 from shiftsvd.commands.cluster import asked_for
 from shiftsvd.commands.cohorts import all_samples, opened_cohort
 from shiftsvd.estimators.pca import PCA
@@ -20,8 +21,6 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.warned import notice
 
 PANEL: Final = 16  # columns of the panels that most fits multiply by, about
-# What says which matrix of which files is meant.
-WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 
 
 def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:

@@ -17,7 +17,7 @@ from shiftsvd.commands.spreadsheet import texts_for
 from shiftsvd.events import passes_so_far
 from shiftsvd.features.batches import Batches
 from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
-from shiftsvd.io import Names
+from shiftsvd.io.base import Names
 from shiftsvd.io.annotations import of_samples
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import FlavorName

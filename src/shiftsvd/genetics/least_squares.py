@@ -26,7 +26,6 @@ import numpy.typing as npt
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 
-Mask = npt.NDArray[np.bool_]
 # Eigenvalues of G below this share of the largest: the variants that are there do not tell all components apart.
 _SINGULAR = 1e-10
 

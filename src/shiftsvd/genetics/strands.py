@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 Codes = npt.NDArray[np.intp]  # alleles as numbers: 0 is not known, 1 to 4 are A, C, G, T
-Mask = npt.NDArray[np.bool_]
 
 UNKNOWN: Final = ("0", ".")  # how PLINK 1 and 2 call an allele that no sample of the file has
 INCOMPATIBLE: Final = 4  # the rank of records with other alleles

@@ -9,7 +9,6 @@ from scipy.special import airy
 
 from shiftsvd.numerics.panels import unmasked
 
-Vector = npt.NDArray[np.float64]
 
 _NODES: Final = 80  # of the quadrature: with them the law is known to rounding
 _LENGTH: Final = 18.0  # of the interval above s in which the kernel is not zero, for s down to _LOWEST

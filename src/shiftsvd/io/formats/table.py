@@ -53,10 +53,10 @@ def _read_arrow(
         batches: Iterable[Any] = map(
             _sound, table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
         )
-        positions = triplets.positions(table.schema.names, key)
-        if positions:
+        places = triplets.positions(table.schema.names, key)
+        if places:
             choices.refuse_for("triplets")
-            return triplets.gather(path, batches, positions, memory_limit)
+            return triplets.gather(path, batches, places, memory_limit)
         form = layout(path, table.schema, choices)
         batches = list(batches) if form.classes else batches
         unknown = [j for j, classes in form.classes.items() if not classes]
