@@ -129,7 +129,7 @@ def bits_of_the_twin(torch: Any, device: str) -> None:
     from scipy import sparse
 
     from shiftsvd.backends.device import arrays_of
-    from shiftsvd.backends.device.chunks import Chunks
+    from shiftsvd.backends.device.kernel import Chunks
     from tests.support import chunk_twin
 
     rng, same = np.random.default_rng(0), {}

@@ -5,7 +5,7 @@ import signal
 import pytest
 from threadpoolctl import threadpool_limits
 
-from shiftsvd.runs import warned
+from shiftsvd.runs import messages
 from tests.support.blocks import cut_small
 
 threadpool_limits(1, "blas")  # those of several workers would only wait for each other
@@ -16,7 +16,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 @pytest.fixture(autouse=True)
 def nothing_said() -> None:
     """What a process says once, every test may hear."""
-    warned.said.clear()
+    messages.said.clear()
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ import numpy as np
 import xarray
 
 import shiftsvd.xarray as sx
-from shiftsvd.xarray.maps import p_values
+from shiftsvd.xarray.sampling import p_values
 
 VARIANCES, CELLS, NOISE = np.array([64.0, 16.0, 4.0]), 30, 0.05
 

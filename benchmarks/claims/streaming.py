@@ -23,7 +23,7 @@ import numpy as np
 
 import shiftsvd as ss
 from benchmarks import data
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import threads

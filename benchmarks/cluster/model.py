@@ -19,8 +19,7 @@ import numpy as np
 import shiftsvd as ss
 from benchmarks import data
 from benchmarks.cluster import records, tables
-from shiftsvd.backends.dask.graph import ARITY
-from shiftsvd.backends.dask.tasks import added
+from shiftsvd.backends.dask import ARITY, added
 
 BYTES = 8  # of a stored entry: a float32 and where it is
 PANEL = 64  # columns

@@ -163,7 +163,7 @@ def sweep(client: Client, A, times: Injected) -> dict:
     V = np.ones((A.shape[1], PANEL), np.float32)
     before, sent = _cpu(client), meter.between_workers(client)
     started = time.monotonic()
-    with patch("shiftsvd.backends.dask.graph.part_of", part_of), patch("shiftsvd.backends.dask.rows.added", added):
+    with patch("shiftsvd.backends.dask.part_of", part_of), patch("shiftsvd.backends.dask.added", added):
         total = A.gram(V)
     seconds = time.monotonic() - started
     after = _cpu(client)

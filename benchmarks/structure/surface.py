@@ -23,7 +23,7 @@ from benchmarks.structure.docstrings import public, resolved
 from shiftsvd.cli import main as command
 from shiftsvd.io.sniff import FORMATS
 from shiftsvd.model_file.kinds import KINDS
-from shiftsvd.transforms.named import BY_NAME
+from shiftsvd.transforms.chains import BY_NAME
 
 
 def names() -> Iterator[str]:

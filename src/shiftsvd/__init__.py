@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from shiftsvd.choosing.suggest import warm_start as warm_start
     from shiftsvd.estimators.batches import merge_pca as merge_pca
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis as CorrespondenceAnalysis
+    from shiftsvd.estimators.correspondence import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.incremental import IncrementalPCA as IncrementalPCA
     from shiftsvd.estimators.lsa import LSA as LSA
-    from shiftsvd.estimators.multiple import MultipleCorrespondenceAnalysis as MultipleCorrespondenceAnalysis
     from shiftsvd.estimators.pca import PCA as PCA
     from shiftsvd.estimators.pcoa import PCoA as PCoA
     from shiftsvd.estimators.rotation import Rotation as Rotation

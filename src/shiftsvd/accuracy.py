@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.units import in_units
+from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import as_operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import panel_dtype

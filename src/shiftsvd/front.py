@@ -7,15 +7,14 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from shiftsvd.backends.disk import LEAST_BLOCK, DiskRows
+from shiftsvd.backends.files import LEAST_BLOCK, DiskRows
 from shiftsvd.kernels import threads
 from shiftsvd.missing import Account, check_unused, completed, with_missing
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
-from shiftsvd.native import native
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.preparation.vectors import row_weights
-from shiftsvd.result import SVDResult
+from shiftsvd.preparation.scales import row_weights
+from shiftsvd.result import SVDResult, native
 from shiftsvd.runs.memory import OverLimit, Resources, affordable, parse_bytes
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
@@ -25,8 +24,7 @@ from shiftsvd.solvers.base import TOL, check_rank, check_tol
 from shiftsvd.solvers.cost import tall
 from shiftsvd.solvers.known import Off, known_to
 from shiftsvd.transforms.base import Transform
-from shiftsvd.transforms.chains import width
-from shiftsvd.transforms.named import Preprocess, as_transforms
+from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
 _LEFT_OUT: Final = TOL  # told from an equal number that was given, by identity
 
@@ -107,7 +105,7 @@ def svd(
     -------
     SVDResult
         Unpacks to U (m, k), S (k,) descending, Vh (k, n). Of an array on a device, these are arrays of its library
-        there, and ``to_host()`` is the same on the host: see `shiftsvd.native.DeviceResult`.
+        there, and ``to_host()`` is the same on the host: see `shiftsvd.result.DeviceResult`.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """What settings may be called, as types, so that a misspelt name is an error of the type checker; and some defaults."""
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 # What checks a setting, and the choices of the command, are made of these; they load the standard library only.
@@ -73,3 +74,9 @@ class Lazy(Protocol):
 
 
 LazyArray = TypeVar("LazyArray", bound=Lazy)
+
+
+def resolve(place: str) -> Any:
+    """Import the object of a place "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

@@ -1,14 +1,11 @@
 """The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
 
-from shiftsvd.algebra.above import Above, beside
 from shiftsvd.algebra.adjoint import Adjoint
-from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.derived import Derived
-from shiftsvd.algebra.low_rank import LowRank, repeated
-from shiftsvd.algebra.operator import Operator
+from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated
+from shiftsvd.algebra.operator import Costs, Derived, Operator
 from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
-from shiftsvd.algebra.shifted import Shifted
+from shiftsvd.algebra.stacked import Above, beside
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, field_of, panel_dtype
 

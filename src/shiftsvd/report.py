@@ -18,8 +18,8 @@ from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.plot.words import settings_of, shown, solver
 from shiftsvd.runs.memory import shown_bytes
+from shiftsvd.runs.messages import plain_lines
 from shiftsvd.runs.outputs import Outputs, refuse
-from shiftsvd.runs.plain import plain_lines
 from shiftsvd.solvers.base import TOL
 
 __all__ = ["write"]

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import fused
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.solvers import Solver
 from tests.support.containers import Held
 from tests.support.matrices import EPS, Array, in_double

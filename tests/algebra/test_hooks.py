@@ -9,9 +9,9 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.deflated import Deflated
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.algebra.low_rank import Deflated
+from shiftsvd.algebra.operator import Costs
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.operators import Operator
 from shiftsvd.testing import check_operator
 from tests.support.closeness import assert_close

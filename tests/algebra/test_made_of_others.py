@@ -7,10 +7,9 @@ import pytest
 from scipy import signal, sparse
 
 import shiftsvd as ss
-from shiftsvd.algebra.analytic import AnalyticSignal
-from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.algebra.generic import gram_matrix, row_moments, triangle
-from shiftsvd.algebra.lagged import Lagged
+from shiftsvd.algebra.low_rank import Deflated
+from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
 from shiftsvd.operators import Above, Product, beside
 from shiftsvd.testing import check_operator
 from tests.support.closeness import assert_close

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.solvers import Solver
 from tests.support.blocks import cut_small
 from tests.support.containers import Held

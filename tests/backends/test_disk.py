@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.events import Event, listening
 from tests.support.containers import Held
 from tests.support.matrices import decaying

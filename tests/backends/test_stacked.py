@@ -12,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import read_file
@@ -68,8 +68,8 @@ def cut(X: Any, n: int, axis: int, folder: Path, suffix: str) -> tuple[list[Path
 
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, n_bytes: int = 2**13) -> None:
-    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", n_bytes)
-    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", n_bytes)
+    monkeypatch.setattr("shiftsvd.backends.files.LEAST_BLOCK", n_bytes)
+    monkeypatch.setattr("shiftsvd.backends.files.BLOCK", n_bytes)
 
 
 def same(found: Any, want: Any, bits: bool = False) -> None:
@@ -373,7 +373,7 @@ def test_hundreds_of_files_need_few_open_ones(
     resource = pytest.importorskip("resource")
     if not Path("/proc/self/fd").exists():
         pytest.skip("open files are counted in /proc")
-    monkeypatch.setattr("shiftsvd.io.storage.h5_array.MOST_OPEN", 8)
+    monkeypatch.setattr("shiftsvd.io.storage.hdf5.MOST_OPEN", 8)
     X, paths = hundreds
     open_matrix(paths[0], stream=stream)  # which imports what it needs
     used, before = len(list(Path("/proc/self/fd").iterdir())), resource.getrlimit(resource.RLIMIT_NOFILE)

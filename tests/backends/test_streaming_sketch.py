@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.streaming.scatter import Scatter, WholeScatter
-from shiftsvd.streaming.sketched import SketchedScatter, krylov, nystrom
+from shiftsvd.streaming.scatter import Scatter, SketchedScatter, WholeScatter, krylov, nystrom
 from shiftsvd.streaming.stream import Stream
 from tests.support.matrices import EPS, decaying
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.choosing.resampling import permuted
+from shiftsvd.choosing.rules import permuted
 from shiftsvd.choosing.suggest import METHODS, _told
 from shiftsvd.io import open_matrix
 from tests.support.matrices import EPS

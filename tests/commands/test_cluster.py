@@ -24,7 +24,7 @@ from tests.support.matrices import decaying
 pytest.importorskip("distributed")
 psutil = pytest.importorskip("psutil")  # comes with distributed
 
-from shiftsvd.backends.dask.file import on_workers
+from shiftsvd.backends.dask import on_workers
 from tests.support.commands import invoke
 from tests.support.dask_fits import forked_workers
 

@@ -13,7 +13,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from tests.support.commands import invoke, told
 from tests.support.places import DOCS
 from tests.support.ranked import FLAVORS, cells, frame_of, logarithms

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from scipy import io, sparse
 
 from shiftsvd.cli import main
-from shiftsvd.commands.headings import HEADINGS
+from shiftsvd.commands.options import HEADINGS
 from tests.support.fields import monthly
 
 LIGHT = """

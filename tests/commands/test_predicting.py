@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.cli import main
 from tests.support.commands import invoke, told
 from tests.support.containers import Held

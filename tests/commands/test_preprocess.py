@@ -15,7 +15,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.io import open_matrix
 from shiftsvd.names import TransformName
-from shiftsvd.transforms.named import BY_NAME, as_transforms, forms_of, named
+from shiftsvd.transforms.chains import BY_NAME, as_transforms, forms_of, named
 from tests.support.commands import invoke, told
 from tests.support.sampling import in_turn
 from tests.support.transformed import ROWS, counts

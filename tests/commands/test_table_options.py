@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shiftsvd.io import open_matrix
-from shiftsvd.io.formats import text_rows
+from shiftsvd.io.formats import delimited
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -104,7 +104,7 @@ def test_points_are_not_taken_for_thousands_where_they_cut_off_no_three_digits(t
 
 
 def test_text_in_a_cell_of_several_lines_survives_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_rows, "_BLOCK", 1 << 10)
+    monkeypatch.setattr(delimited, "_BLOCK", 1 << 10)
     rows = "".join(f'"line {i}\n# no comment {i}\nend",{i}.5,2\n' for i in range(400))
     _, names = dense(text(tmp_path, 'name,"a\nb",c\n' + rows))
     assert names.features.tolist() == ["a\nb", "c"]
@@ -346,8 +346,8 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
         frame.to_csv(tmp_path / "a.csv", **settings)
         narrow = dense(tmp_path / "a.csv", drop="c3")
         with monkeypatch.context() as patched:
-            patched.setattr(text_rows, "_WIDE", 4)
-            patched.setattr(text_rows, "_BLOCK", 1000)
+            patched.setattr(delimited, "_WIDE", 4)
+            patched.setattr(delimited, "_BLOCK", 1000)
             wide = dense(tmp_path / "a.csv", drop="c3")
         np.testing.assert_array_equal(wide[0], narrow[0])
         np.testing.assert_array_equal(wide[0], frame.drop(columns="c3"))
@@ -356,7 +356,7 @@ def test_wide_texts_are_those_of_narrow_ones(tmp_path: Path, monkeypatch: pytest
 
 
 def test_wide_texts_are_refused_as_narrow_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_rows, "_WIDE", 1)
+    monkeypatch.setattr(delimited, "_WIDE", 1)
     assert "'b' (the text 'x')" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,x\n"))
     assert "row 301 has 3 cells" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,2,3\n"))
     assert "in 'b' (1)" in refusal(text(tmp_path, "a,b\n" + "1,2\n" * 300 + "1,.\n"))

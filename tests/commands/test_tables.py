@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from shiftsvd.cli import main
-from shiftsvd.commands import components
+from shiftsvd.commands import writing
 from shiftsvd.commands.spelling import joined
 from shiftsvd.model_file import load_model
 from tests.support.commands import done, invoke
@@ -154,7 +154,7 @@ def test_a_label_column_colours_the_scores_and_is_no_feature(tmp_path: Path, fil
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
 def test_label_columns_are_read_of_every_kind_of_table(kind: str, file: Path, frame: "pd.DataFrame") -> None:
     from shiftsvd.io.choices import Choices
-    from shiftsvd.io.column import read_column
+    from shiftsvd.io.formats.table import read_column
 
     frame.loc[3, "group"] = None
     path = file.with_suffix(f".{kind}")
@@ -178,7 +178,7 @@ def test_components_are_written_as_asked(tmp_path: Path, file: Path) -> None:
 def test_many_numbers_of_components_are_left_to_the_model(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(components, "MOST", 9)
+    monkeypatch.setattr(writing, "MOST", 9)
     out = tmp_path / "out"
     result = done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report")
     assert "no components.csv: its 10 numbers are in the model; --components csv" in result.stderr

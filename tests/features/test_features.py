@@ -8,11 +8,9 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.features.batches import Batches
-from shiftsvd.features.dispersion import Cutoffs
-from shiftsvd.features.loess import loess
-from shiftsvd.features.ranking import HighlyVariable, rank
+from shiftsvd.backends.files import DiskRows
+from shiftsvd.scanpy.flavors import Batches, Cutoffs, loess
+from shiftsvd.scanpy.ranking import HighlyVariable, rank
 from shiftsvd.transforms import LogNormalize
 from tests.support.containers import streamed
 from tests.support.ranked import FLAVORS, OF_LOGARITHMS, cells, frame_of, logarithms

@@ -10,15 +10,13 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.columns import some_columns
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.entries import InMemory
-from shiftsvd.backends.grouped import group_moments
+from shiftsvd.backends.entries import InMemory, group_moments
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.cli import main
-from shiftsvd.features.batches import Batches
-from shiftsvd.features.looks import Counts
-from shiftsvd.features.ranking import HighlyVariable, rank
-from shiftsvd.numerics.grouped import Grouped
+from shiftsvd.numerics.entrywise import Grouped
 from shiftsvd.numerics.panels import mirror
+from shiftsvd.scanpy.flavors import Batches, Counts
+from shiftsvd.scanpy.ranking import HighlyVariable, rank
 
 X = sparse.csr_array(sparse.random_array((3000, 700), density=0.05, rng=np.random.default_rng(0), dtype=np.float32))
 
@@ -31,8 +29,8 @@ def streamed(memory_limit: str | None = "20MB", n_threads: int = 2) -> DiskRows:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of some dozen kB, as small as the matrix is."""
-    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**15)
-    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**15)
+    monkeypatch.setattr("shiftsvd.backends.files.LEAST_BLOCK", 2**15)
+    monkeypatch.setattr("shiftsvd.backends.files.BLOCK", 2**15)
 
 
 def peak_of(run: object) -> int:
@@ -96,7 +94,7 @@ def test_many_batches_are_refused_before_a_read_where_their_moments_take_too_muc
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("batches", [1, 200])
 def test_moments_of_groups_take_no_more_than_is_foreseen(batches: int) -> None:
-    from shiftsvd.backends.grouped import group_bytes
+    from shiftsvd.backends.entries import group_bytes
 
     A, codes = streamed(None), np.arange(3000) % batches
     look = Grouped(Counts("seurat_v3"), codes, np.zeros((3000, 0)), np.zeros((700, batches, 0)), batches)
@@ -106,7 +104,7 @@ def test_moments_of_groups_take_no_more_than_is_foreseen(batches: int) -> None:
 def test_components_that_do_not_fit_are_refused_before_features_are_ranked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiftsvd.commands.ranking.rank", lambda *_, **__: pytest.fail("ranked"))
+    monkeypatch.setattr("shiftsvd.scanpy.commands.rank", lambda *_, **__: pytest.fail("ranked"))
     sparse.save_npz(tmp_path / "X.npz", sparse.csr_matrix(X))
     line = ["fit", str(tmp_path / "X.npz"), "--preprocess", "log-normalize", "--top-features", "600", "-k", "50"]
     done = CliRunner().invoke(main, [*line, "--memory", "3M"])

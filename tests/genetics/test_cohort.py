@@ -14,9 +14,9 @@ from scipy.stats import chi2, kstest
 import shiftsvd
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, pca, tracy_widom, unrelated
+from shiftsvd.genetics.components import upper_tail
 from shiftsvd.genetics.kinship import unrelated_mask
 from shiftsvd.genetics.scan import robust_distances
-from shiftsvd.genetics.tracy_widom import upper_tail
 from shiftsvd.model_file import save_model
 from tests.support.cohort import bed_reader, linked, ran, write
 
@@ -207,7 +207,7 @@ def test_the_law_is_that_of_tracy_and_widom() -> None:
 def test_an_estimated_trace_says_how_far_it_may_be_off(
     cohort: Path, found: GenotypePCA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiftsvd.genetics.traces.MOST_EXACT", 10)
+    monkeypatch.setattr("shiftsvd.genetics.components.MOST_EXACT", 10)
     estimated = pca(cohort, 5, tol=1e-8, rng=3, tracy_widom=True, **FILTERS).tracy_widom
     assert estimated is not None
     assert found.tracy_widom is not None

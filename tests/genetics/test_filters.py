@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from shiftsvd.genetics import Selection, pca
-from shiftsvd.genetics.hardy import exact_p
-from shiftsvd.genetics.regions import LONG_RANGE
-from shiftsvd.genetics.selection import Cohort, selected
-from shiftsvd.genetics.several import founders_of, parts_of
+from shiftsvd.genetics.files import founders_of, parts_of
+from shiftsvd.genetics.lists import LONG_RANGE
+from shiftsvd.genetics.selection import Cohort, exact_p, selected
 from shiftsvd.runs.memory import Resources
 from tests.support.cohort import bed_reader, linked, ran, write
 

@@ -12,9 +12,9 @@ import pytest
 
 import shiftsvd
 from shiftsvd.genetics import GenotypePCA, pca
-from shiftsvd.genetics.chromosomes import autosomal
+from shiftsvd.genetics.variants import autosomal
 from shiftsvd.model_file import save_model
-from shiftsvd.runs.warned import Notice
+from shiftsvd.runs.messages import Notice
 
 bed_reader = pytest.importorskip("bed_reader")
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
@@ -24,8 +24,8 @@ from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes
 def test_results_are_those_of_the_explicit_matrix(
     stream: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**14)
-    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**14)
+    monkeypatch.setattr("shiftsvd.backends.files.LEAST_BLOCK", 2**14)
+    monkeypatch.setattr("shiftsvd.backends.files.BLOCK", 2**14)
     G = genotypes(90, 700)
     G[:, 5], G[:, 6], G[:, 7] = 2, 0, np.nan
     G[3, 5] = np.nan

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.genetics import GenotypePCA, Projection, Variants, oadp, pca
+from shiftsvd.genetics import GenotypePCA, Projection, Variants, pca, projection
 from shiftsvd.genetics import projection as module
-from shiftsvd.genetics.least_squares import covariances, solved
-from shiftsvd.genetics.stretches import stretches
+from shiftsvd.genetics.projection import covariances, solved, stretches
 from tests.support.cohort import linked, write
 from tests.support.populations import Cohort
 
@@ -175,11 +174,11 @@ def test_oadp_is_that_of_the_matrices_written_out() -> None:
     D = np.array([30.0, 14.0, 9.0, 8.5])
     X = rng.standard_normal((6, 200)) + 20 * rng.standard_normal((6, 4)) @ V.T
     X[5] = 5 * V[:, 1]  # within the space of the components
-    got = oadp.augmented(X @ V, np.sum(X**2, axis=1), D)
+    got = projection.augmented(X @ V, np.sum(X**2, axis=1), D)
     np.testing.assert_allclose(got, [by_the_paper(U, D, V, x) for x in X], rtol=1e-9, atol=1e-9)
-    J = oadp.derivatives(X @ V, np.sum(X**2, axis=1), D)
+    J = projection.derivatives(X @ V, np.sum(X**2, axis=1), D)
     moved = X + 1e-3 * V[:, 2]
-    change = oadp.augmented(moved @ V, np.sum(moved**2, axis=1), D) - got
+    change = projection.augmented(moved @ V, np.sum(moved**2, axis=1), D) - got
     np.testing.assert_allclose(change, 1e-3 * J[:, :, 2], rtol=1e-2, atol=1e-6)
 
 

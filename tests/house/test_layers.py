@@ -119,7 +119,7 @@ def test_the_walk_sees_imports_of_every_form() -> None:
     assert "shiftsvd.solvers" in seen["shiftsvd.front"]
     assert "shiftsvd.runs.memory" in seen["shiftsvd.front"]
     assert "shiftsvd.io.formats.hdf5" in seen["shiftsvd.io.sniff"]
-    assert "shiftsvd.io.formats.npy" in seen["shiftsvd.io.opening"]
+    assert "shiftsvd.io.formats.numpy_files" in seen["shiftsvd.io.opening"]
 
 
 def test_algorithms_do_not_ask_what_the_data_are() -> None:

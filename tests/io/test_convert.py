@@ -12,8 +12,8 @@ from scipy.sparse import csc_array, csr_array, random_array, save_npz
 
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io import convert, open_matrix
+from shiftsvd.io.convert import adjoint_blocks
 from shiftsvd.io.opening import read_file
-from shiftsvd.io.transpose import adjoint_blocks
 
 pytest.importorskip("h5py")
 

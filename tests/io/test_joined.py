@@ -10,7 +10,7 @@ from scipy import sparse
 
 from shiftsvd.cli import main
 from shiftsvd.io import open_matrix
-from shiftsvd.runs.warned import Notice
+from shiftsvd.runs.messages import Notice
 
 anndata = pytest.importorskip("anndata")
 pytestmark = pytest.mark.filterwarnings("ignore:The 'future.infer_string' option is deprecated")

@@ -98,7 +98,7 @@ MADE: dict[str, Callable[[Path], str]] = {
 } | {"folder of 10x": folder_of_10x, "matrix of 10x": matrix_of_10x}
 
 
-@pytest.mark.filterwarnings("ignore::shiftsvd.runs.warned.Notice")
+@pytest.mark.filterwarnings("ignore::shiftsvd.runs.messages.Notice")
 @pytest.mark.parametrize("kind", MADE)
 def test_files_and_those_that_belong_to_them_may_be_links(kind: str, tmp_path: Path) -> None:
     made, linked, hashed = (tmp_path / name for name in ("made", "linked", "store"))

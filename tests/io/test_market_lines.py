@@ -62,5 +62,5 @@ def test_lines_are_the_same_wherever_pieces_end(tmp_path: Path, monkeypatch: pyt
     path = written(tmp_path, f"29 8 {29 * 8}\n{lines}")
     X = open_matrix(path)[0].matmat(np.eye(8))
     for piece in (17, 64, 1000):
-        monkeypatch.setattr("shiftsvd.io.formats.market_lines._PIECE", piece)
+        monkeypatch.setattr("shiftsvd.io.formats.market._PIECE", piece)
         np.testing.assert_array_equal(open_matrix(path)[0].matmat(np.eye(8)), X)

@@ -11,10 +11,9 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.holding import bytes_in_memory, left_beside
+from shiftsvd.backends.files import DiskRows, bytes_in_memory, left_beside
 from shiftsvd.io import open_matrix
-from shiftsvd.io.formats import text_rows
+from shiftsvd.io.formats import delimited
 from tests.support.containers import Held
 from tests.support.meter import measured_python
 
@@ -84,8 +83,8 @@ def test_columns_of_parquet_are_counted_before_any_is_read(tmp_path: Path) -> No
 
 
 def test_blocks_of_a_text_are_a_part_of_the_limit() -> None:
-    assert 32 * text_rows.block_bytes("1GB") < 1e9 / 10
-    assert text_rows.block_bytes("1TB") == 2**24
+    assert 32 * delimited.block_bytes("1GB") < 1e9 / 10
+    assert delimited.block_bytes("1TB") == 2**24
 
 
 def test_what_is_held_counts_each_array_once_and_no_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scipy.io import mmwrite
 from scipy.sparse import csr_array, save_npz
 
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.io import open_matrix
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import held_bytes, read_file

@@ -11,8 +11,8 @@ from numpy.testing import assert_equal
 
 from shiftsvd.cli import main
 from shiftsvd.io import convert, open_matrix
-from shiftsvd.io.annotations import Place
 from shiftsvd.missing.gaps.opening import open_with_gaps
+from shiftsvd.scanpy.annotations import Place
 from tests.support import hostile_trees as trees
 from tests.support.hostile_run import NUMBER, canary_at
 

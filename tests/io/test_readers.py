@@ -17,7 +17,8 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
-from shiftsvd.io.formats import mtx, npz, svmlight, table, tenx_folder
+from shiftsvd.io.formats import mtx, numpy_files, svmlight, table
+from shiftsvd.scanpy import files
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -88,13 +89,13 @@ FORMS = {
     "feather": ("to_feather", {}),
 }
 CASES = [
-    *(Case(npz, f"{kind}.npz", partial(write_npz, kind=kind)) for kind in ("csr", "csc", "coo", "bsr", "dia")),
-    Case(npz, "dense.npz", partial(write_npz, kind="dense"), **BOTH),
-    Case(npz, "key.npz", partial(write_npz, kind="dense"), key="X", **BOTH),
+    *(Case(numpy_files, f"{kind}.npz", partial(write_npz, kind=kind)) for kind in ("csr", "csc", "coo", "bsr", "dia")),
+    Case(numpy_files, "dense.npz", partial(write_npz, kind="dense"), **BOTH),
+    Case(numpy_files, "key.npz", partial(write_npz, kind="dense"), key="X", **BOTH),
     *(Case(mtx, f"sparse.mtx{suffix}", write_mtx) for suffix in ("", ".gz", ".bz2")),
     Case(mtx, "array.mtx", partial(write_mtx, X=truth())),
-    *(Case(tenx_folder, f"folder{suffix}", partial(write_10x, suffix=suffix), **TENX) for suffix in ("", ".gz")),
-    Case(tenx_folder, "prefix", partial(write_10x, suffix=".gz", prefix="GSM1_"), format="10x", **TENX),
+    *(Case(files, f"folder{suffix}", partial(write_10x, suffix=suffix), **TENX) for suffix in ("", ".gz")),
+    Case(files, "prefix", partial(write_10x, suffix=".gz", prefix="GSM1_"), format="10x", **TENX),
     *(Case(svmlight, f"from_0.svmlight{s}", partial(write_svmlight, zero_based=True)) for s in ("", ".bz2")),
     *(Case(svmlight, f"from_1.svmlight{s}", partial(write_svmlight, zero_based=False)) for s in ("", ".gz")),
     *(Case(table, f"index.csv{suffix}", write_csv, **BOTH) for suffix in ("", ".gz", ".bz2")),
@@ -347,24 +348,24 @@ def refused(reader: Any, path: Path, match: str, key: str | None = None) -> None
 
 def test_archive_of_several_arrays_needs_a_key_and_lists_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=truth(), v=np.ones(3), t=[["x"]])
-    refused(npz, tmp_path / "a.npz", "must name one; it has: A, B$")
-    refused(npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
+    refused(numpy_files, tmp_path / "a.npz", "must name one; it has: A, B$")
+    refused(numpy_files, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
 
 
 def test_archive_of_objects_is_not_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=np.array([[{}, print]]))
-    refused(npz, tmp_path / "a.npz", "B.npy holds Python objects, which are not loaded")
+    refused(numpy_files, tmp_path / "a.npz", "B.npy holds Python objects, which are not loaded")
 
 
 def test_archive_with_names_of_another_count(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), row_names=["a", "b"])
-    refused(npz, tmp_path / "a.npz", "row_names must have 30 entries")
+    refused(numpy_files, tmp_path / "a.npz", "row_names must have 30 entries")
 
 
 def test_archive_that_unpacks_to_more_than_the_memory(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", A=np.zeros((300, 10**6), np.float64)[:, :: 10**3])
     with pytest.raises(ValueError, match="of memory"):
-        npz.read(tmp_path / "a.npz", None, "500KB")
+        numpy_files.read_npz(tmp_path / "a.npz", None, "500KB")
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
@@ -374,14 +375,14 @@ def test_sparse_archive_of_a_preposterous_shape(kind: str, tmp_path: Path) -> No
         arrays = dict(archive)
     for shape in ([10**15, 12], [30, 10**15], [-30, 12], [0, 0], [30]):
         np.savez(path, **(arrays | {"shape": shape}))
-        refused(npz, path, "memory|at least one row|damaged|cannot be read")
+        refused(numpy_files, path, "memory|at least one row|damaged|cannot be read")
 
 
 def test_sparse_archive_with_an_index_outside(tmp_path: Path) -> None:
     X = sparse.csr_array(truth()).tobsr((2, 2))
     X.indices[3] = 10**6
     sparse.save_npz(tmp_path / "a.npz", X)
-    refused(npz, tmp_path / "a.npz", "cannot be read: .*ind")
+    refused(numpy_files, tmp_path / "a.npz", "cannot be read: .*ind")
 
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
@@ -430,16 +431,16 @@ def test_folder_with_too_few_and_too_many_names(tmp_path: Path) -> None:
     for other, got in ((text + "more\nstill\n", "more than 30"), (text.split("\n", 1)[1], "29")):
         barcodes.write_text(other)
         with pytest.raises(ValueError, match=f"must have 30 lines, as the matrix beside it says; got {got}") as error:
-            tenx_folder.read(path, None, None)
+            files.read_tenx_folder(path, None, None)
         assert str(error.value).startswith(str(barcodes))
 
 
 def test_folder_without_its_parts(tmp_path: Path) -> None:
     path = write_10x(tmp_path / "a", ".gz")
     (path / "features.tsv.gz").unlink()
-    refused(tenx_folder, path, "has no features.tsv")
+    refused(files, path, "has no features.tsv")
     (path / "matrix.mtx.gz").unlink()
-    refused(tenx_folder, path, "must have one matrix.mtx .*there: none")
+    refused(files, path, "must have one matrix.mtx .*there: none")
 
 
 def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
@@ -447,15 +448,15 @@ def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
     write_10x(tmp_path / "b", ".gz", "two_")
     for file in (tmp_path / "b").iterdir():
         file.rename(path / file.name)
-    refused(tenx_folder, path, "there: one_matrix.mtx.gz, two_matrix.mtx.gz")
-    np.testing.assert_array_equal(dense(tenx_folder.read(path, "two_", None)), truth().T)
+    refused(files, path, "there: one_matrix.mtx.gz, two_matrix.mtx.gz")
+    np.testing.assert_array_equal(dense(files.read_tenx_folder(path, "two_", None)), truth().T)
 
 
 def test_genes_of_the_same_name_go_by_their_ids(tmp_path: Path) -> None:
     path = write_10x(tmp_path / "a", "")
     genes = path / "genes.tsv"
     genes.write_text(genes.read_text().replace("gene.5", "gene.4"))
-    opened = tenx_folder.read(path, None, None)
+    opened = files.read_tenx_folder(path, None, None)
     assert opened.rows is not None
     assert opened.rows.tolist() == [f"ENS{j}" for j in range(12)]
 
@@ -477,6 +478,6 @@ def test_a_file_of_one_matrix_takes_no_key(reader: Any, tmp_path: Path) -> None:
     refused(reader, path, "holds one matrix without a name", key="X")
 
 
-@pytest.mark.parametrize("reader", [mtx, npz, svmlight, table, tenx_folder])
+@pytest.mark.parametrize("reader", [mtx, numpy_files, svmlight, table, files])
 def test_a_file_that_is_not_there(reader: Any, tmp_path: Path) -> None:
     refused(reader, tmp_path / "none", "none")

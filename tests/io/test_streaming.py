@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import read_file

@@ -13,7 +13,7 @@ from scipy.io import mmwrite
 
 from shiftsvd.cli import main
 from shiftsvd.io import convert, open_matrix
-from shiftsvd.runs.warned import Notice
+from shiftsvd.runs.messages import Notice
 from tests.support.tenx import BARCODES, CELLS, GENES, IDS, NAMES, OTHERS, TYPES, V3, X, market, put, write_folder
 
 X[:, GENES:] += 500  # antibodies, which would take all components
@@ -94,7 +94,7 @@ def test_types_are_taken_by_name_and_nothing_is_told(
 
 
 @pytest.mark.parametrize("name", list(OLDER))
-@pytest.mark.filterwarnings("ignore::shiftsvd.runs.warned.Notice")
+@pytest.mark.filterwarnings("ignore::shiftsvd.runs.messages.Notice")
 def test_files_without_types_are_taken_whole(name: str, tmp_path: Path) -> None:
     path = OLDER[name](tmp_path)
     A, names = open_matrix(path)

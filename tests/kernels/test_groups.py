@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shiftsvd.kernels.groups import LINE, grouped, spans, widths, zeros
+from shiftsvd.kernels.twin import LINE, grouped, spans, widths, zeros
 from tests.support.compiled import extension
 from tests.support.operators import panel
 from tests.support.structures import assert_no_padding, quick

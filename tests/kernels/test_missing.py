@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from shiftsvd.kernels import missing
+from shiftsvd import kernels
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def installed(monkeypatch):
 
     def pretend(**files: str) -> str:
         package = SimpleNamespace(version="1.2", read_text=lambda name: files.get(name.partition(".")[0]))
-        monkeypatch.setattr(missing, "distribution", lambda name: package)
-        return missing.reinstall()
+        monkeypatch.setattr(kernels, "distribution", lambda name: package)
+        return kernels.reinstall()
 
     return pretend
 
@@ -25,9 +25,9 @@ def origin(url: str, **more: object) -> str:
 
 
 def test_command_goes_past_what_pip_has_cached_and_takes_sources(installed):
-    assert installed() == f"{missing.PIP} --no-binary shiftsvd shiftsvd==1.2"
-    assert "--no-cache-dir" in missing.PIP
-    assert "--force-reinstall" in missing.PIP
+    assert installed() == f"{kernels.PIP} --no-binary shiftsvd shiftsvd==1.2"
+    assert "--no-cache-dir" in kernels.PIP
+    assert "--force-reinstall" in kernels.PIP
 
 
 @pytest.mark.parametrize(
@@ -42,16 +42,16 @@ def test_command_goes_past_what_pip_has_cached_and_takes_sources(installed):
     ],
 )
 def test_command_takes_the_package_from_where_it_came(installed, direct, source):
-    assert installed(direct_url=direct) == f"{missing.PIP} {source}"
+    assert installed(direct_url=direct) == f"{kernels.PIP} {source}"
 
 
 def test_command_is_that_of_the_installer(installed):
-    assert installed(INSTALLER="uv\n").startswith(f"{missing.UV} ")
-    assert installed(INSTALLER="pip\n").startswith(f"{missing.PIP} ")
+    assert installed(INSTALLER="uv\n").startswith(f"{kernels.UV} ")
+    assert installed(INSTALLER="pip\n").startswith(f"{kernels.PIP} ")
 
 
 def test_kernels_that_do_not_load_say_why():
     error = ImportError("undefined symbol: PyNone")
-    assert missing.told(error).startswith("the compiled kernels do not load (undefined symbol: PyNone): ")
-    assert missing.told(ModuleNotFoundError("no")).startswith("the compiled kernels are missing: ")
-    assert missing.reinstall() in missing.told(error)
+    assert kernels.told(error).startswith("the compiled kernels do not load (undefined symbol: PyNone): ")
+    assert kernels.told(ModuleNotFoundError("no")).startswith("the compiled kernels are missing: ")
+    assert kernels.reinstall() in kernels.told(error)

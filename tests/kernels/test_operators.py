@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 import shiftsvd as ss
 from shiftsvd import kernels
-from shiftsvd.backends import sparse_costs
+from shiftsvd.backends import sparse
 from tests.support.closeness import assert_close
 from tests.support.compiled import compiled
 from tests.support.matrices import EPS, Array, values
@@ -56,8 +56,8 @@ OPERATORS = {
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_every_number_of_threads_gives_the_same_bits_every_time(monkeypatch, kind, shifted):
-    monkeypatch.setattr(sparse_costs, "ENTRIES", 32)
-    monkeypatch.setattr(sparse_costs, "ACCUMULATOR", 1)
+    monkeypatch.setattr(sparse, "ENTRIES", 32)
+    monkeypatch.setattr(sparse, "ACCUMULATOR", 1)
     monkeypatch.setattr(compiled, "ENTRIES", 8)
     before = sys.getswitchinterval()
     X, rng = OPERATORS[kind](), np.random.default_rng(1)
@@ -98,7 +98,7 @@ def assert_multiplies_as(A: Any, D: Array, eps: float = EPS) -> None:
 
 @pytest.mark.parametrize("dtype", [f"{s}int{bits}" for s in ("", "u") for bits in (8, 16, 32, 64)] + ["bool"])
 def test_integers_multiply_as_doubles(monkeypatch, dtype):
-    monkeypatch.setattr(sparse_costs, "ENTRIES", 32)
+    monkeypatch.setattr(sparse, "ENTRIES", 32)
     rng = np.random.default_rng(1)
     limits = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     D = rng.integers(*limits, (90, 14), dtype=np.uint8 if dtype == "bool" else dtype, endpoint=True)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from shiftsvd.kernels import sums, twin
-from shiftsvd.kernels.groups import grouped
+from shiftsvd.backends import sparse
+from shiftsvd.kernels import twin
+from shiftsvd.kernels.twin import grouped
 from shiftsvd.numerics.orth import inner, subtract_product
 from tests.support.closeness import assert_close
 from tests.support.compiled import compiled, extension
@@ -134,19 +135,19 @@ def test_sums_of_panels_are_those_of_numpy_in_double(dtype, width, rank, count):
         for threads in (1, 3):
             room = np.full((n + 2, width + 2), 7, dtype)
             parts = ((cut(P.copy(), dtype), S) for P, S in zip(panels, small, strict=True))
-            sums.add_up(kernels, parts, count, R, room[1:-1, 1:-1], threads)
+            sparse.add_up(kernels, parts, count, R, room[1:-1, 1:-1], threads)
             assert np.abs(room[1:-1, 1:-1] - want).max() <= bound
             room[1:-1, 1:-1] = 7
             assert (room == 7).all()
 
 
 def test_threads_change_no_bit_of_a_sum(monkeypatch):
-    monkeypatch.setattr(sums, "ROUNDED", 500)
+    monkeypatch.setattr(sparse, "ROUNDED", 500)
     parts = [(grouped(panel(5000, 20, "f4", seed=b), "f4"), panel(2, 20, seed=b)) for b in range(12)]
     found = []
     for threads in (1, 2, 5):
         Y = np.empty((5000, 20), np.float32)
-        sums.add_up(compiled, iter(parts), len(parts), panel(5000, 2, seed=5), Y, threads)
+        sparse.add_up(compiled, iter(parts), len(parts), panel(5000, 2, seed=5), Y, threads)
         found.append(Y)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

@@ -8,10 +8,10 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.missing import complete_matrix
+from shiftsvd.missing.descent import LEAST, SHARE, kept_apart
 from shiftsvd.missing.gaps import HeldGaps, gaps_of
-from shiftsvd.missing.held_out import LEAST, SHARE, kept_apart
 from tests.support.closeness import assert_close
 from tests.support.containers import Held
 from tests.support.holes import holed, planted, rms, stored_nan

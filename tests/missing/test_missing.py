@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from sklearn.base import clone
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.missing import complete_matrix
 from shiftsvd.missing.gaps import gaps_of
 from tests.support.blocks import cut_small

@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.choosing.resampling import rows_of
+from shiftsvd.backends.files import DiskRows
+from shiftsvd.choosing.rules import rows_of
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import Plain
 from shiftsvd.solvers import Exact

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.runs import checkpoints
 from shiftsvd.runs.temporary import stage_of
 from tests.support.containers import Held

@@ -13,7 +13,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends import blocked
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.stacked import HeldRows
 from shiftsvd.io import open_matrix
 from shiftsvd.missing.gaps.file import FileGaps

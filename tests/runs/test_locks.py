@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 from shiftsvd.runs import locks
-from shiftsvd.runs.lock_files import myself
-from shiftsvd.runs.locks import held
+from shiftsvd.runs.locks import held, myself
 from shiftsvd.runs.outputs import Outputs, write_all
 from shiftsvd.runs.temporary import MARK, lock_of, stage_of
 

@@ -19,8 +19,8 @@ from sklearn.model_selection import cross_validate
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.kernels import blas, default_threads, given_threads, ordered, stepwise, threads
+from shiftsvd.backends.files import DiskRows
+from shiftsvd.kernels import default_threads, given_threads, ordered, stepwise, threads
 from shiftsvd.kernels import threads as entered
 from tests.support.containers import Held
 from tests.support.matrices import values
@@ -49,8 +49,8 @@ def two_blas_threads() -> Iterator[None]:
         yield
         gc.collect()
         assert state() == before
-        assert not blas.process.holders
-        assert not blas.process.wished
+        assert not threads.process.holders
+        assert not threads.process.wished
 
 
 def bits(fitted: Any) -> bytes:
@@ -336,7 +336,7 @@ def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
         raise Stop
 
     list(ordered(lambda block: block, range(6), 3))  # imports what it needs; an interrupted look at /proc only warns
-    rng, hits, known = np.random.default_rng(0), 0, blas.libraries()
+    rng, hits, known = np.random.default_rng(0), 0, threads.libraries()
     before, handler = state(), signal.signal(signal.SIGALRM, stop)
     try:
         for _ in range(400):
@@ -349,7 +349,7 @@ def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except Stop:
                 hits += 1
-            assert not blas.process.holders
+            assert not threads.process.holders
             assert [library.get() for library in known] == before[0]
             assert given_threads() is None
     finally:
@@ -404,7 +404,7 @@ class OfThread:
 
 def test_numbers_that_belong_to_threads_are_1_in_all_of_a_fit_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     library = OfThread()
-    monkeypatch.setattr(blas, "libraries", lambda: [blas.Library("mkl", library.get, library.set, True)])
+    monkeypatch.setattr(threads, "libraries", lambda: [threads.Library("mkl", library.get, library.set, True)])
 
     def fit() -> set[int]:
         library.set(3)
@@ -418,7 +418,7 @@ def test_numbers_that_belong_to_threads_are_1_in_all_of_a_fit_and_come_back(monk
 
 
 def test_libraries_that_are_loaded_later_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = len(blas.libraries())
-    blas._found(1)  # as if it had looked before anything was loaded
+    known = len(threads.libraries())
+    threads._found(1)  # as if it had looked before anything was loaded
     monkeypatch.setitem(sys.modules, "a_module_more", sys)
-    assert len(blas.libraries()) == known
+    assert len(threads.libraries()) == known

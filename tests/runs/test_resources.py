@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.io import open_matrix
 from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.runs.memory import Resources, affordable

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.pipeline import make_pipeline
 
 import shiftsvd as ss
-from shiftsvd.runs import warned
+from shiftsvd.runs import messages
 from tests.support.matrices import Array
 
 STOPPED = ss.BlockLanczos(tol=1e-12, max_passes=1, block_size=4)
@@ -49,8 +49,8 @@ def test_a_warning_names_the_line_of_the_user(way: str) -> None:
 
 def test_a_warning_from_the_outermost_line_is_no_error() -> None:
     frame = inspect.currentframe()
-    assert warned._depth(frame, (__file__,)) > 1
-    assert warned._depth(frame, ("",)) < 1000  # all lines are of the library: the outermost one is named
+    assert messages._depth(frame, (__file__,)) > 1
+    assert messages._depth(frame, ("",)) < 1000  # all lines are of the library: the outermost one is named
 
 
 @pytest.mark.parametrize("solver", [ss.RandomizedSVD(n_iter=0, certify=True), ss.ShiftedRandomizedSVD(certify=True)])

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.runs.warned import Notice
+from shiftsvd.runs.messages import Notice
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, GENES, MASK, Dense, annotated, assert_alike, counts, design, known, logs
 

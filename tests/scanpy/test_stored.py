@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from shiftsvd.backends.selection import SomeColumns, SomeRows
+from shiftsvd.backends.columns import SomeColumns, SomeRows
 from shiftsvd.scanpy import pca, project
 from tests.support.containers import Held
 from tests.support.log_counts import GENES, annotated, assert_near, chunks_of, counts, explicit
@@ -27,8 +27,8 @@ def test_a_backed_file_gives_what_memory_gives(
     pytest.importorskip("h5py")
     if streamed:  # what is held takes more than half of a limit of nothing, and is read in many blocks
         monkeypatch.setattr("shiftsvd.io.opening.limit_of", lambda limit: 0)
-        monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 4096)
-        monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 4096)
+        monkeypatch.setattr("shiftsvd.backends.files.LEAST_BLOCK", 4096)
+        monkeypatch.setattr("shiftsvd.backends.files.BLOCK", 4096)
     X = counts(2000, 30)
     mask = np.arange(30) % 4 != 1
     adata = annotated(container(X))

@@ -8,7 +8,7 @@ import pytest
 from scipy.linalg import eigvalsh_tridiagonal
 
 import shiftsvd as ss
-from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.operator import Costs
 from tests.support.matrices import Array, with_values
 from tests.support.operators import Counting
 from tests.support.sampling import in_turn

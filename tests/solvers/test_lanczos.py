@@ -259,7 +259,7 @@ def test_sparse_wide_data_are_read_once_a_step() -> None:
 
 
 def test_no_second_copy_is_made_against_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.backends.sparse_costs.ACCUMULATOR", 2**10)  # sums of blocks take less than a copy
+    monkeypatch.setattr("shiftsvd.backends.sparse.ACCUMULATOR", 2**10)  # sums of blocks take less than a copy
     X = sparse.random_array((700, 800), density=0.5, format="csr", rng=0)
     A = ss.as_operator(X, memory_limit=1000).H
     assert fused(A, 100) is A

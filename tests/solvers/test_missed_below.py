@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.solvers import missed
+from shiftsvd.solvers import probe
 from tests.support.matrices import EPS, Array, in_double, with_values
 from tests.support.sampling import pairs
 
@@ -140,10 +140,10 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
 
 def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said(monkeypatch) -> None:
     chances: list[float] = []
-    monkeypatch.setattr(missed, "Probe", lambda basis, columns, chance, noise: chances.append(chance))
-    run = missed.Missed(8, 1e-3)
+    monkeypatch.setattr(probe, "Probe", lambda basis, columns, chance, noise: chances.append(chance))
+    run = probe.Missed(8, 1e-3)
     while not run.used_up:
         run.probe(None, 0.0)  # type: ignore[arg-type]
-    assert len(chances) == missed.PROBES
+    assert len(chances) == probe.PROBES
     assert sum(chances) <= 1e-3
     assert min(chances) > 0

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from shiftsvd.backends.device import chunks
-from shiftsvd.backends.device.chunks import Chunks
+from shiftsvd.backends.device import kernel
+from shiftsvd.backends.device.kernel import Chunks
 
 Array = np.ndarray
 
@@ -52,7 +52,7 @@ def scattered(C: Chunks, X: sparse.csr_array, Y: Array, D: Array) -> Array:
         of_columns = lines(part.data, part.indices, part.indptr[:-1], part.indptr[1:], here, groups)
         sums.append(np.vstack([of_columns, full_lines(D[lo : lo + C.rows], here, groups)]).astype(np.float64))
     height, width = len(sums[0]), _width(Y)
-    blocks = max(1, min(C.chunks, chunks.BLOCKS, max(chunks.SUMS, C.bytes // 8) // (8 * height * width)))
+    blocks = max(1, min(C.chunks, kernel.BLOCKS, max(kernel.SUMS, C.bytes // 8) // (8 * height * width)))
     return _in_order([_in_order(sums[b::blocks]) for b in range(blocks)])
 
 
@@ -72,7 +72,7 @@ def _in_order(parts: list[Array]) -> Array:
 
 def _width(panel: Array) -> int:
     """How wide the rows of a panel are made; of one that is not cut."""
-    ((_, _, width),) = chunks.cut(panel.shape[1], panel.dtype)
+    ((_, _, width),) = kernel.cut(panel.shape[1], panel.dtype)
     return width
 
 

@@ -12,7 +12,7 @@ import polars as pl
 from scipy import sparse
 from scipy.sparse.linalg import aslinearoperator
 
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from tests.support.matrices import Array
 from tests.support.operators import Minimal

@@ -18,5 +18,5 @@ def others() -> Any:
 def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files stay files, in small blocks."""
     monkeypatch.setattr("shiftsvd.io.opening.held_bytes", lambda source: 2**60)
-    monkeypatch.setattr("shiftsvd.backends.disk.LEAST_BLOCK", 2**12)
-    monkeypatch.setattr("shiftsvd.backends.disk.BLOCK", 2**12)
+    monkeypatch.setattr("shiftsvd.backends.files.LEAST_BLOCK", 2**12)
+    monkeypatch.setattr("shiftsvd.backends.files.BLOCK", 2**12)

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from shiftsvd.backends.device import card
-from shiftsvd.backends.device.card import Card, Options
-from shiftsvd.backends.device.chunks import Chunks
+from shiftsvd.backends.device import kernel
+from shiftsvd.backends.device.kernel import Card, Chunks, Options
 from tests.support.fake_device import FakeArrays, Far
 
 EMULATION = Path(__file__).with_suffix(".cpp")
@@ -33,7 +32,7 @@ def built(options: Options) -> ctypes.CDLL:
     room = Path(mkdtemp(prefix="host-card-"))
     flags = ["-O1", "-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-w", "-U_FORTIFY_SOURCE"]
     library = room / f"{blake2b(repr(options).encode(), digest_size=8).hexdigest()}.so"
-    named = [*options, f'-DCHUNKS="{card.SOURCE}"']
+    named = [*options, f'-DCHUNKS="{kernel.SOURCE}"']
     subprocess.run([compiler, *flags, *named, "-o", str(library), str(EMULATION)], check=True)
     found = ctypes.CDLL(str(library))
     shutil.rmtree(room)

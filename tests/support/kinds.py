@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 import shiftsvd as ss
 from shiftsvd.genetics import GenotypePCA
-from shiftsvd.genetics.alleles import Samples, Variants
+from shiftsvd.genetics.variants import Samples, Variants
 from tests.support.model_files import assert_same_values, data
 
 pd = pytest.importorskip("pandas")

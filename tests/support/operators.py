@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import as_low_rank, column_blocks, registered, row_blocks, row_moments
+from shiftsvd.algebra.operator import Costs
 from shiftsvd.backends.dense import DenseRows
 from tests.support.closeness import assert_close
 from tests.support.matrices import EPS, Array, values

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from scipy.sparse import csr_array
 
-from shiftsvd.kernels.groups import Groups
+from shiftsvd.kernels.twin import Groups
 from tests.support.matrices import Array, values
 
 WIDTHS = (1, 2, 3, 5, 7, 8, 13, 16, 17, 24, 31, 32, 33, 50, 100)

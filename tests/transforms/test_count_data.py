@@ -13,7 +13,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.cli import main
-from shiftsvd.transforms.named import BY_NAME
+from shiftsvd.transforms.chains import BY_NAME
 from tests.support.values import HONEST, LOGARITHMS, corrected, counted, most_variable, per
 
 OF_COUNTS = sorted(name for name, kind in BY_NAME.items() if kind.of_counts)

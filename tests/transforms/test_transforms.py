@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.ranks import first_not_below

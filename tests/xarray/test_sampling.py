@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from shiftsvd.xarray import bootstrap, correlation, north, pca, rotate
-from shiftsvd.xarray.persistence import of_variance, unbiased
+from shiftsvd.xarray.sampling import of_variance, unbiased
 from tests.support.fields import monthly, red, with_gaps
 
 xarray = pytest.importorskip("xarray")

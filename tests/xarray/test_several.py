@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from shiftsvd.algebra.analytic import AnalyticSignal
+from shiftsvd.algebra.time_series import AnalyticSignal
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import Product
 from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate, side
@@ -337,7 +337,7 @@ class TestHilbert:
 
     def test_the_total_variance_of_more_steps_than_are_formed_is_the_same(self, monkeypatch: Any) -> None:
         modes = hilbert(wave(), 2, tol=1e-9)
-        monkeypatch.setattr(sys.modules["shiftsvd.xarray.hilbert"], "FORMED", 50)
+        monkeypatch.setattr(sys.modules["shiftsvd.xarray.travelling"], "FORMED", 50)
         blocks = hilbert(wave(), 2, tol=1e-9, solver="exact")
         np.testing.assert_allclose(blocks.explained_variance_ratio, modes.explained_variance_ratio, rtol=1e-8)
 
@@ -348,7 +348,7 @@ class TestHilbert:
         steps, cells = 60, 20_000
         A = as_operator(dask_array.random.RandomState(0).standard_normal((steps, cells), chunks=(steps, 1_000)))
         tracemalloc.start()
-        sys.modules["shiftsvd.xarray.hilbert"].total_squares(Product(AnalyticSignal(steps, 0.2, np.complex128), A))
+        sys.modules["shiftsvd.xarray.travelling"].total_squares(Product(AnalyticSignal(steps, 0.2, np.complex128), A))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 8 * steps * cells / 2

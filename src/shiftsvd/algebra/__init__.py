@@ -2,6 +2,6 @@
 
 # Whoever imports any of these has what `A.H` and `A - S` make: those files register it.
 from shiftsvd.algebra.adjoint import Adjoint
-from shiftsvd.algebra.shifted import Shifted
+from shiftsvd.algebra.low_rank import Shifted
 
 __all__ = ["Adjoint", "Shifted"]

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.derived import Derived
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Operator
+from shiftsvd.algebra.operator import Derived, Operator
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype
 

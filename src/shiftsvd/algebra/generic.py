@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.numerics.diagonal import scaled
 from shiftsvd.numerics.entrywise import Change, Table, Terms, Values
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded, r_factor
-from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype
+from shiftsvd.numerics.panels import Mixer, Panel, panel_dtype, scaled
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank

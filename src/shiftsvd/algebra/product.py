@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.above import together
-from shiftsvd.algebra.costs import Costs
-from shiftsvd.algebra.operator import Operator
+from shiftsvd.algebra.operator import Costs, Operator
 from shiftsvd.algebra.scaled import times_powers
-from shiftsvd.numerics.diagonal import scaled
+from shiftsvd.algebra.stacked import together
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel, panel_dtype
+from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
 from shiftsvd.numerics.powers import NOTHING, length
 
 EPS = float(np.finfo(np.float64).eps)

@@ -1,21 +1,21 @@
-"""Rows and columns scaled: ``diag(rows) A diag(cols)``."""
+"""Scaled rows and columns, ``diag(rows) A diag(cols)``, and powers of two that keep squares in range."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.derived import Derived
+from shiftsvd.algebra.generic import column_exponents
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Operator
-from shiftsvd.kernels.groups import unwarned
-from shiftsvd.numerics.diagonal import conj, power, read_only, scaled, unscaled
+from shiftsvd.algebra.operator import Derived, Operator
+from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import r_factor
-from shiftsvd.numerics.panels import Panel, field_of
-from shiftsvd.numerics.powers import exponents_of, plus, split, two_to
+from shiftsvd.numerics.panels import Panel, conj, field_of, power, read_only, scaled, unscaled
+from shiftsvd.numerics.powers import NOTHING, exponents_of, plus, split, two_to
 
 
 @generic.registered
@@ -348,3 +348,45 @@ def _more(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
         return e
     more = exponents_of(scale)
     return plus(e, more.max() if whole else more)
+
+
+# Norms of matrices that are multiplied as they are, as exponents of two. Solvers take fourth powers (the Gram matrix
+# of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way
+# (dsyevd). Where products are in single precision, their squares alone must be numbers.
+DOUBLE_RANGE, SINGLE_RANGE = (-60, 100), (-20, 45)
+
+
+class Units(NamedTuple):
+    """``A = 2^exponent B``: the matrix, its exponent, and the norm of B where it is known."""
+
+    B: Operator
+    exponent: int
+    norm: float | None
+
+
+def in_units(A: Operator) -> Units:
+    """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
+
+    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that does not know its squares
+    (`column_squares`) is taken as it is.
+    """
+    norm = A.frobenius_norm()
+    if norm is not None and not math.isfinite(norm):
+        raise ValueError(f"the norm of {A!r} leaves the range of numbers; multiply the data by a power of two")
+    e = _exponent(A, norm)
+    least, most = range_of(A)
+    e = 0 if least <= e <= most or e == NOTHING else e
+    if e == 0 and A.costs.strain <= most:
+        return Units(A, 0, norm)
+    return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))
+
+
+def _exponent(A: Operator, norm: float | None) -> int:
+    if norm is not None:
+        return math.frexp(norm)[1] if norm > 0 else NOTHING
+    exponents = column_exponents(A)
+    return 0 if exponents is None else int(exponents.max())
+
+
+def range_of(A: Operator) -> tuple[int, int]:
+    return SINGLE_RANGE if A.costs.gram_in_single or np.finfo(A.dtype).bits == 32 else DOUBLE_RANGE

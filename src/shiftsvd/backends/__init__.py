@@ -1,18 +1,73 @@
-"""as_operator and centered: the door through which every kind of matrix comes in, and is checked once."""
+"""as_operator and centered: every kind of matrix enters here, and is validated once."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device import arrays_of, device_operator
-from shiftsvd.backends.foreign import Foreign
-from shiftsvd.backends.not_finite import named
 from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array, unannotated
+from shiftsvd.backends.validation import (
+    canonical,
+    finite_dense,
+    from_frame,
+    is_frame,
+    named,
+    numeric_array,
+    unannotated,
+)
 from shiftsvd.kernels import thread_count
-from shiftsvd.operators import Adjoint, Operator, repeated
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.numerics.powers import exponents_of
+from shiftsvd.operators import Adjoint, Operator, Panel, panel_dtype, repeated
+
+FEW = 4  # random vectors that tell how large the entries are
+
+
+@registered
+@dataclass(frozen=True, eq=False, repr=False)
+class Foreign(Operator):
+    """An operator of another package (SciPy's LinearOperator, or what has its methods) as one of this."""
+
+    A: Any
+
+    def __post_init__(self) -> None:
+        if self.A.dtype is None:
+            raise ValueError("the operator has no dtype; set it, for example LinearOperator(..., dtype=float)")
+        dtype = np.dtype(self.A.dtype)
+        if dtype.kind not in "fciub":
+            raise ValueError(f"the operator must be numeric, got dtype {dtype}")
+        if len(self.A.shape) != 2 or min(self.A.shape) < 1:
+            raise ValueError(f"the operator must have two dimensions of at least 1, got shape {self.A.shape}")
+        dtype = dtype if dtype.char in "fdFD" else panel_dtype(dtype)
+        vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
+
+    def matmat(self, V: Panel) -> Panel:
+        return _theirs(self.A.matmat(V))
+
+    def rmatmat(self, W: Panel) -> Panel:
+        return _theirs(self.A.rmatmat(W))
+
+    def column_exponents(self) -> Vector:
+        return np.full(self.shape[1], self._exponent)
+
+    def row_exponents(self) -> Vector:
+        return np.full(self.shape[0], self._exponent)
+
+    @cached_property
+    def _exponent(self) -> int:
+        Omega = np.random.default_rng(0).standard_normal((self.shape[1], FEW))
+        return int(exponents_of(self.matmat(Omega.astype(panel_dtype(self.dtype)))).max())
+
+
+def _theirs(product: Any) -> Panel:
+    view = np.asarray(product).view()
+    view.flags.writeable = False
+    return view
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
@@ -70,7 +125,7 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
         with named(X.columns):
             return as_operator(from_frame(X), n_threads=n_threads, memory_limit=memory_limit)
     if is_lazy(X):
-        from shiftsvd.backends.dask.rows import dask_operator
+        from shiftsvd.backends.dask import dask_operator
 
         return dask_operator(unlabelled(X), memory_limit)
     if issparse(X):

@@ -7,14 +7,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.operator import Costs
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
-from shiftsvd.kernels.groups import unwarned
+from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
-from shiftsvd.runs import journal
+from shiftsvd.runs import checkpoints
 
 Matrix = TypeVar("Matrix", bound="Blocked")
 Given = ParamSpec("Given")
@@ -33,7 +33,7 @@ def kept(
     def once(A: Matrix, /, *panels: Given.args, **named: Given.kwargs) -> Panel:
         given: tuple[Any, ...] = (*panels, *named.values())
         width = next((panel.shape[1] for panel in given if np.ndim(panel) == 2), A.shape[1])
-        if not journal.kept() or not A.worth_keeping(width):
+        if not checkpoints.kept() or not A.worth_keeping(width):
             return read(A, *panels, **named)
         return A.once(read.__name__, given, lambda: {"Z": read(A, *panels, **named)})["Z"]
 
@@ -83,11 +83,11 @@ class Blocked(Operator):
         products = self.costs.stored * columns
         return products > WORTH + WORTH_EACH * self.shape[1] * columns and self.fingerprint is not None
 
-    def once(self, what: str, panels: tuple[Any, ...], read: Callable[[], journal.Record]) -> journal.Record:
-        if not journal.kept():  # the fingerprint may be a read
+    def once(self, what: str, panels: tuple[Any, ...], read: Callable[[], checkpoints.Record]) -> checkpoints.Record:
+        if not checkpoints.kept():  # the fingerprint may be a read
             return read()
         shift = () if self.shift is None else (self.shift.L[: 1 if self.level else None], self.shift.R)
-        return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
+        return checkpoints.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
     def moments(self, weights: Vector | None = None) -> Moments:
         blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)), self.moment_workers)

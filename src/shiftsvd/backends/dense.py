@@ -10,7 +10,7 @@ import numpy as np
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept
 from shiftsvd.kernels import kernels_for
-from shiftsvd.kernels.groups import unwarned
+from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_block
 from shiftsvd.numerics.powers import Times, exponents_of

@@ -1,8 +1,8 @@
-"""Entries of matrices in memory and in files: summed by rows and columns, and changed one by one."""
+"""Entries of matrices: sums by rows, columns and groups, and entries changed one by one."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, reduce
+from functools import cached_property, reduce, singledispatch
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,16 @@ from scipy.sparse import coo_array, csr_array, vstack
 
 from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import Blocked, Rows, cut
+from shiftsvd.backends.columns import IN_COLUMNS, IN_ROWS
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.full_lines import coordinates
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.reread import OURS, Reread, rows_operator
 from shiftsvd.backends.source import RowSource, rows_of
-from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.kernels import ordered
+from shiftsvd.backends.sparse import SparseRows, coordinates
+from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.entrywise import Change, Table, Terms, Values, table_of
+from shiftsvd.numerics.entrywise import Change, Grouped, Parts, Table, Terms, Values, table_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator, Panel
 from shiftsvd.runs.memory import spare
@@ -308,3 +308,70 @@ for _function, _kinds in KINDS.items():
     for _kind, _made in _kinds.items():
         _function.register(_kind, _made)
 OURS |= {"entry_sums": _of_block, "entry_values": _values_of_block}
+
+
+# Vectors of entries that are looked at, which a thread has at once, and arrays as long as the columns.
+VECTORS, LONG = 12, 4
+
+
+def group_bytes(A: Operator, n_groups: int, n_looks: int) -> int:
+    threads = A.costs.n_threads or default_threads()
+    width = A.shape[1] * n_groups
+    each = 8 * (VECTORS * max(min(SUMMED, A.costs.stored), width) + LONG * width)
+    parts = 8 * (1 + 2 * n_looks) * width * (2 * threads + 4)  # of blocks in work, that wait, and merged
+    return A.costs.working_bytes + (threads + 1) * each + parts
+
+
+@singledispatch
+def group_moments(A: Operator, what: Grouped) -> Parts:
+    """Sums over rows, and moments of the stored entries of each column in each group of rows; a read.
+
+    For rankings of features, which go by the moments of all rows, or of those of each batch.
+    """
+    raise TypeError(f"the entries of {A!r} cannot be seen; give an array, a sparse matrix, a file or a Dask array")
+
+
+@group_moments.register
+def _(A: Adjoint, what: Grouped) -> Parts:
+    return group_moments(A.A, what.H)
+
+
+@group_moments.register(SparseRows)
+@group_moments.register(DenseRows)
+def _groups_in_memory(A: SparseRows | DenseRows, what: Grouped) -> Parts:
+    bare(A)
+    per_row = A.costs.stored // A.shape[0] + 1
+    width = A.shape[1] * (1 if what.across else what.n_groups)
+    at_once = max(1, max(SUMMED, width) // per_row)
+
+    def piece(rows: Rows) -> Parts:
+        return what.part(*rows).of(*entries(A, rows))
+
+    def block(rows: Rows) -> Parts:
+        ranges = [(rows[0] + lo, rows[0] + hi) for lo, hi in cut(rows[1] - rows[0], at_once)]
+        return reduce(what.joined, map(piece, ranges))
+
+    blocks: Iterator[Parts] = (parts for _, parts in A._each(block))
+    return reduce(what.joined, blocks)
+
+
+@group_moments.register(Reread)
+def _groups_in_blocks(A: Reread, what: Grouped) -> Parts:
+    bare(A)
+    none = what.part(0, 0)
+
+    def read() -> dict[str, Any]:
+        sums, moments = A._total("group_moments", (none,), what.lines, what.joined)
+        return {"rows": sums, "columns": moments}
+
+    name = f"moments of {what.n_groups} groups {told(what.f)} {what.across}"
+    record = A.once(name, (what.codes, what.R, what.C), read)
+    A.memo[IN_ROWS if what.across else IN_COLUMNS] = record["columns"][0].sum(axis=1)
+    return record["rows"], record["columns"]
+
+
+def _groups_in_block(A: Operator, what: Grouped, *lines: Any) -> Parts:
+    return group_moments(A, what.with_lines(*lines))
+
+
+OURS |= {"group_moments": _groups_in_block}

@@ -10,17 +10,15 @@ from scipy.sparse import csr_array
 from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows
 from shiftsvd.backends.dense import DenseRows, native_dtype
-from shiftsvd.backends.full_lines import FULL
-from shiftsvd.backends.not_finite import NotFinite
 from shiftsvd.backends.source import wide_panels
-from shiftsvd.backends.sparse import SparseRows
-from shiftsvd.backends.validation import finite_dense, finite_sparse, inspected
+from shiftsvd.backends.sparse import FULL, SparseRows
+from shiftsvd.backends.validation import NotFinite, finite_dense, finite_sparse, inspected
 from shiftsvd.events import read_part
 from shiftsvd.kernels import best
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Mixer, Operator, Panel, field_of, panel_dtype
-from shiftsvd.runs import journal
+from shiftsvd.runs import checkpoints
 from shiftsvd.runs.memory import parse_bytes
 
 # Bytes of a Lanczos basis on the long side that are allowed of data that are smaller; and the share of a memory limit.
@@ -150,7 +148,7 @@ class Reread(Blocked):
         if self.shift is not None and self.sparse:
             return self.mean_alone(weights)
 
-        def read() -> journal.Record:
+        def read() -> checkpoints.Record:
             found, counts = self._total("moments", own=(in_double(weights),), merge=merged)
             return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
 

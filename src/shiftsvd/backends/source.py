@@ -20,7 +20,6 @@ FEWEST_COLUMNS = 8
 HELD = 40
 
 
-
 class RowSource(ABC):
     """A matrix in a file, of which rows are read a range at a time, by several threads at once.
 

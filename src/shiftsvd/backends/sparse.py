@@ -2,33 +2,240 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 
 from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
-from shiftsvd.backends.full_lines import FULL, Entries, FullLines, Powers, by_rows, coordinates, full_lines, no_shift
-from shiftsvd.backends.sparse_costs import (
-    SUMS,
-    blocks_of,
-    bytes_beside,
-    bytes_of_blocks,
-    columns_at_once,
-    is_copied,
-    pairs,
-    single_pays,
-)
-from shiftsvd.kernels import Kernels, best, kernels_for
-from shiftsvd.kernels.groups import Groups, unwarned
-from shiftsvd.kernels.sums import add_up
-from shiftsvd.kernels.twin import CSR, sum_by, take_rows
+from shiftsvd.kernels import Kernels, best, kernels_for, ordered
+from shiftsvd.kernels.twin import CSR, Array, Groups, sum_by, take_rows, unwarned
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.panels import apart, joined, mirror
-from shiftsvd.numerics.powers import exponents_of
+from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
 from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
+from shiftsvd.runs.memory import spare
+
+# So many panels are kept to be added up at once; of more, each is added as it comes, which takes less memory, and next
+# to no time beside the products of as many blocks. And numbers of the sum that a thread makes at a time.
+HELD, ROUNDED = 4, 2**18
+
+
+def add_up(
+    kernels: Kernels, parts: Iterator[tuple[Groups, Array]], count: int, R: Array, Y: Array, n_threads: int
+) -> None:
+    held: list[Groups] = []
+    before, sums = None, np.zeros(())
+    for Z, S in parts:
+        if held and count > HELD:
+            before = _folded(kernels, held.pop(), before)
+        held.append(Z)
+        sums = sums + S.astype(np.complex128 if np.iscomplexobj(S) else np.float64, copy=False)
+    R = np.ascontiguousarray(R)
+
+    def rounded(lo: int) -> None:
+        kernels.total(held, before, R, sums, (lo, min(lo + step, len(Y))), Y[lo : lo + step])
+
+    step = max(ROUNDED // max(Y.shape[1], 1), 1)
+    for _ in ordered(rounded, range(0, len(Y), step), n_threads):
+        pass
+
+
+def _folded(kernels: Kernels, panel: Groups, before: Array | None) -> Array:
+    if before is None:
+        return panel.flat.astype(np.result_type(panel.flat, np.float64), copy=False)
+    kernels.add(panel.flat, before)
+    return before
+
+
+# A column whose stored fraction is p has |mean|/sd <= sqrt(p/(1-p)): up to this p it cannot cancel.
+FULL = 0.99
+
+
+Powers = tuple[Vector | int, Vector | int]
+
+
+@dataclass(frozen=True, eq=False)
+class FullLines:
+    """The nearly full lines of a sparse matrix, in which the shift is subtracted from the entries, and the shift."""
+
+    rows: Vector  # mask of the rows
+    columns: Vector  # and of the columns
+    inside: LowRank  # the whole shift, for the entries of these lines
+    unstored: CSR  # minus the shift where these lines store nothing
+    outside: LowRank  # the shift of everything else, of rank 0 if that is nothing
+
+    def shifted(self, X: CSR, rows: Rows, dtype: np.dtype[Any]) -> CSR:
+        i, j = coordinates(X)
+        inside = self.rows[rows[0] + i] | self.columns[j]
+        data = X.data.astype(panel_dtype(dtype))
+        data[inside] -= self.inside.at(rows[0] + i[inside], j[inside])
+        more = take_rows(self.unstored, *rows)
+        above, beside = coordinates(more)
+        place = np.searchsorted(i * X.shape[1] + j, above * X.shape[1] + beside)  # rows are sorted
+        indptr = X.indptr + more.indptr
+        data = np.insert(data.astype(dtype, copy=False), place, more.data.astype(dtype, copy=False))
+        return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """What the kernels take of a sparse matrix: its entries times powers of two, with full lines shifted."""
+
+    X: CSR
+    dtype: np.dtype[Any]
+    powers: Powers
+    full: FullLines | None
+    ready: CSR | None = None  # all of them, where there is room for a copy or X needs none
+
+    def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "Entries":
+        if self.full is None and not self._multiplied:
+            return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
+        nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
+        if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), memory_limit):
+            return self
+        indptr = self.X.indptr if self.full is None else self.X.indptr + self.full.unstored.indptr
+        data, indices = np.empty(nnz, self.dtype), np.empty(nnz, self.X.indices.dtype)
+
+        def part(rows: Rows) -> None:
+            made, where = self.made(rows, self.dtype), slice(indptr[rows[0]], indptr[rows[1]])
+            data[where], indices[where] = made.data, made.indices
+
+        for _ in ordered(part, blocks, n_threads):
+            pass
+        return replace(self, ready=csr_array((data, indices, indptr), shape=self.X.shape))
+
+    def block(self, rows: Rows) -> tuple[CSR, Rows]:
+        if self.ready is not None:
+            return self.ready, rows
+        # Small integers are exact in single precision, where products are faster.
+        small = self.full is None and self.X.dtype.itemsize <= 2
+        return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
+
+    def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
+        X = self.stored(rows)
+        if self.full is None:
+            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+        return self.full.shifted(X, rows, dtype)
+
+    def stored(self, rows: Rows) -> CSR:
+        X, (e, f) = take_rows(self.X, *rows), self.powers
+        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
+
+    @property
+    def _multiplied(self) -> bool:
+        return any(np.any(e) for e in self.powers)
+
+
+def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_threads: int) -> FullLines | None:
+    rows = np.diff(X.indptr) > FULL * X.shape[1]
+    if not (rows.any() or columns.any()):
+        return None
+
+    def part(block: Rows) -> list[tuple[Vector, Vector]]:
+        lo, hi = block
+        i, j = coordinates(take_rows(X, lo, hi))
+        of_columns = _absent(i, j, np.arange(hi - lo), columns)
+        of_rows = _absent(i, j, np.flatnonzero(rows[lo:hi]), ~columns)
+        return [(lo + i, j) for i, j in (of_columns, of_rows)]
+
+    places = [place for both in ordered(part, blocks, n_threads) for place in both]
+    i, j = (np.concatenate(side) for side in zip(*places, strict=True))
+    unstored = csr_array(coo_array((-shift.at(i, j), (i, j)), shape=X.shape))
+    whole = rows.all() or columns.all()
+    factors = ((rows, shift.L), (columns, shift.R))
+    outside = no_shift(X.shape) if whole else by_rows(LowRank(*(np.where(mask[:, None], 0, F) for mask, F in factors)))
+    return FullLines(rows, columns, shift, unstored, outside)
+
+
+def no_shift(shape: tuple[int, int]) -> LowRank:
+    return LowRank(np.zeros((shape[0], 0)), np.zeros((shape[1], 0)))
+
+
+def by_rows(S: LowRank) -> LowRank:
+    return LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
+
+
+def coordinates(X: CSR) -> tuple[Vector, Vector]:
+    return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
+
+
+def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector, Vector]:
+    # The mask of places is about as large as the entries that are stored, since these lines are full.
+    absent = np.ones((len(rows), np.count_nonzero(columns)), bool)
+    if absent.size:
+        place_i, place_j = np.full(i.max(initial=-1) + 1, -1), np.full(len(columns), -1)
+        here = rows[rows < len(place_i)]
+        place_i[here], place_j[columns] = np.arange(len(here)), np.arange(absent.shape[1])
+        there = (place_i[i] >= 0) & (place_j[j] >= 0)
+        absent[place_i[i[there]], place_j[j[there]]] = False
+    a, b = np.nonzero(absent)
+    return rows[a], np.flatnonzero(columns)[b]
+
+
+# Entries of a block: enough to keep a thread busy for a few milliseconds.
+ENTRIES = 2**19
+# Entries of a block for each column, by which sums of panels take a tenth of the time of products.
+SUMS = 64
+# Bytes of one panel that stays in the cache of a core beside another.
+PANEL_CACHE = 2**20
+# Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
+ACCUMULATOR = 2**24
+# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+SHIFTED = 64
+
+
+def blocks_of(X: CSR) -> list[Rows]:
+    m, n = X.shape
+    # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
+    entries = max(min(ENTRIES, X.nnz // 8), SUMS * n)
+    entries = max(min(entries, X.nnz // 4), ENTRIES // 16)
+    edges = np.searchsorted(X.indptr, np.arange(entries, X.nnz, entries)).tolist()
+    return list(pairwise(sorted({0, m, *edges})))
+
+
+def columns_at_once(n: int) -> int:
+    return max(16, ACCUMULATOR // (8 * n))
+
+
+def single_pays(dtype: np.dtype[Any], shape: tuple[int, int]) -> bool:
+    return dtype.kind == "f" and (dtype.itemsize == 4 or 128 * min(shape) > PANEL_CACHE)
+
+
+def pairs(X: CSR) -> float:
+    return float(np.sum(np.diff(X.indptr).astype(np.float64) ** 2) / 2)
+
+
+def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n_threads: int) -> int:
+    if inside.ready is not None:
+        return 0
+    largest = max(int(inside.X.indptr[hi] - inside.X.indptr[lo]) for lo, hi in blocks)
+    return (n_threads + 1) * (dtype.itemsize if inside.full is None else SHIFTED) * largest
+
+
+def bytes_the_other_way(inside: Entries) -> int:
+    X = inside.X
+    size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
+    return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
+
+
+def bytes_of_sums(inside: Entries, n_threads: int) -> int:
+    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
+
+
+def is_copied(inside: Entries, n_threads: int, memory_limit: int | str | None) -> bool:
+    size = bytes_the_other_way(inside)
+    return spare(size, memory_limit) or size < bytes_of_sums(inside, n_threads)
+
+
+def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
+    if is_copied(inside, n_threads, memory_limit):
+        return bytes_the_other_way(inside)
+    return bytes_of_sums(inside, n_threads)
+
 
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8

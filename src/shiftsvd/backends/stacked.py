@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, hstack, issparse
 
-from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.source import Rows, RowSource, inside_rows_of
+from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.source import RowSource, inside_rows_of
 from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
 from shiftsvd.numerics.digests import told
 

@@ -7,8 +7,15 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.backends import as_operator
-from shiftsvd.choosing.resampling import bi_cross_validation, parallel, rows_of
-from shiftsvd.choosing.spectrum import elbow, hard_threshold, of_result, spectrum_of
+from shiftsvd.choosing.rules import (
+    bi_cross_validation,
+    elbow,
+    hard_threshold,
+    of_result,
+    parallel,
+    rows_of,
+    spectrum_of,
+)
 from shiftsvd.front import decompose
 from shiftsvd.kernels import threads
 from shiftsvd.names import RuleName, ScaleName, ShiftName, VectorLike
@@ -17,12 +24,12 @@ from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos
 from shiftsvd.solvers.base import TOL, check_rank
-from shiftsvd.transforms.named import Preprocess, as_transforms
+from shiftsvd.transforms.chains import Preprocess, as_transforms
 
 METHODS: Final = get_args(RuleName)
 MAX_K: Final = 30

@@ -10,20 +10,17 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
-from shiftsvd.backends.not_finite import named
-from shiftsvd.commands import genotypes, projecting
-from shiftsvd.commands.cells import covariates_of, known_features, look_at_other_values
+from shiftsvd.backends.validation import named
 from shiftsvd.commands.checks import tables
-from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import say, typed, where
 from shiftsvd.commands.tables import Block, Table, format_named, write_rows
-from shiftsvd.commands.writing import component_names, score_rasters
-from shiftsvd.estimators.aligned import aligned as by_names
+from shiftsvd.commands.writing import component_names, model_in, score_rasters
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.estimators.labels import feature_names_of
+from shiftsvd.estimators.features import aligned as by_names
+from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.events import listening
-from shiftsvd.genetics import GenotypePCA
-from shiftsvd.genetics.several import filled, joined
+from shiftsvd.genetics import GenotypePCA, fitting, scoring
+from shiftsvd.genetics.files import filled, joined
 from shiftsvd.io import Names
 from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
@@ -35,6 +32,7 @@ from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
+from shiftsvd.scanpy.commands import covariates_of, known_features, look_at_other_values
 
 # Entries of a block of restored samples (64 MB of float64).
 ENTRIES = 2**23
@@ -47,11 +45,11 @@ def transform(model: Path, given: dict[str, Any]) -> None:
     _check_output(given["out"], given["force"])
     pca = model_in(model, BatchPCA, GenotypePCA)
     if not _are_genotypes(given):
-        projecting.refuse_other_files(pca, model, given)
+        scoring.refuse_other_files(pca, model, given)
     if isinstance(pca, GenotypePCA) or (
-        _are_genotypes(given) and projecting.knows_alleles(pca, model, given["trust_order"])
+        _are_genotypes(given) and scoring.knows_alleles(pca, model, given["trust_order"])
     ):
-        (table, blocks), features = projecting.projected(pca, given), None
+        (table, blocks), features = scoring.projected(pca, given), None
     else:
         pca, A, names = _opened(pca, given)
         table = Table(
@@ -106,7 +104,7 @@ def report(model: Path, given: dict[str, Any]) -> None:
 
 def _are_genotypes(given: dict[str, Any]) -> bool:
     stacked = len(given["files"]) > 1 and given["stack"] == "rows"
-    return genotypes.are_genotypes(given["files"], given["format_"], given["orient"]) and not stacked
+    return fitting.are_genotypes(given["files"], given["format_"], given["orient"]) and not stacked
 
 
 def _opened(pca: BatchPCA, given: dict[str, Any]) -> tuple[BatchPCA, Observed, Names]:
@@ -130,7 +128,7 @@ def _samples(pca: BatchPCA, files: list[Path], how: dict[str, Any]) -> tuple[Obs
 def _opened_genotypes(
     pca: BatchPCA, files: list[Path], key: str | None, resources: Resources
 ) -> tuple[BatchPCA, Observed, Names]:
-    parts = genotypes.of_model(files, pca.n_features_in_, key, resources.memory_limit)
+    parts = fitting.of_model(files, pca.n_features_in_, key, resources.memory_limit)
     variants = joined(parts)
     pca = aligned(pca, variants.matrix.shape[0], variants.rows, several(files))
     # Without a mean there is nothing that could stand for them: they are refused.

@@ -10,7 +10,6 @@ from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.stacking import several
 from shiftsvd.names import MissingName, ScaleName, SolverName
 
-
 # What says which matrix of which files is meant.
 WHERE: Final = ("stack", "format", "key", "orient", "feature_types", "join")
 

@@ -16,7 +16,7 @@ COMING_BACK = "24 hours"
 ALONE = "10 minutes"
 
 
-def asked_for(scheduler: str | None, n_workers: int | None) -> bool:
+def has_cluster(scheduler: str | None, n_workers: int | None) -> bool:
     if scheduler is None and n_workers is None:
         return False
     if find_spec("distributed") is None:
@@ -34,7 +34,7 @@ def workers(scheduler: str | None, n_workers: int | None) -> Iterator[None]:
         Where no scheduler answers, or it has no workers, or a block dies with one worker after another, or processes of
         this machine do not start again. Where workers of a scheduler leave, others are waited for, as Dask does.
     """
-    if not asked_for(scheduler, n_workers):
+    if not has_cluster(scheduler, n_workers):
         yield
         return
     import distributed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shiftsvd.commands.headings import under
+from shiftsvd.commands.options import under
 from shiftsvd.commands.spelling import spelled
 
 if TYPE_CHECKING:
@@ -82,16 +82,16 @@ def label_of(options: Any, n_samples: int) -> Any:
 
 
 def _of_table(options: Any) -> Any:
-    from shiftsvd.io.column import read_column
+    from shiftsvd.io.formats.table import read_column
 
     files = [Path(file) for file in options.files]
     return read_column(files, options.label_column, options.format, options.choices, along=options.stack != "columns")
 
 
 def _of_obs(options: Any) -> Any:
-    from shiftsvd.commands.cells import place_of
-    from shiftsvd.io.annotations import of_samples
-    from shiftsvd.io.column import Column
+    from shiftsvd.io.formats.table import Column
+    from shiftsvd.scanpy.annotations import of_samples
+    from shiftsvd.scanpy.commands import place_of
 
     values = of_samples(place_of(vars(options), options.files), options.label_column).tolist()
     return Column(options.label_column, ["" if value is None or value != value else str(value) for value in values])

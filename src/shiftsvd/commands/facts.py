@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.backends.device.moving import devices
-from shiftsvd.backends.device.repeating import products
+from shiftsvd.backends.device.moving import devices, products
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands import projecting
-from shiftsvd.commands.manifest import model_in
 from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.results import of_gaps
+from shiftsvd.commands.writing import model_in
 from shiftsvd.estimators.batches import BatchPCA
+from shiftsvd.genetics import scoring
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
-from shiftsvd.missing.gaps.counting import n_missing
+from shiftsvd.missing.gaps.opening import n_missing
 from shiftsvd.model_file import describe
-from shiftsvd.runs.plain import plain
+from shiftsvd.runs.messages import plain
 
 Facts = dict[str, Any]
 COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which takes a read of all of it
@@ -108,7 +107,7 @@ def model(file: str) -> Facts:
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
     info = pca.info_
     names, variants = getattr(pca, "feature_names_in_", None), getattr(pca, "variants_", None)
-    known = {} if variants is None else {"variants": projecting.known(variants)}
+    known = {} if variants is None else {"variants": scoring.known(variants)}
     return {
         "file": file,
         "kind": type(pca).__name__,

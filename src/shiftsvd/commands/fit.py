@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from shiftsvd.commands import checks, columns, options, selecting, spreadsheet
-from shiftsvd.commands.headings import under
+from shiftsvd.commands import checks, columns, options, tables
+from shiftsvd.commands.options import under
 from shiftsvd.commands.running import Subcommand
+from shiftsvd.genetics import options as genotypes
 
 if TYPE_CHECKING:
     from shiftsvd.commands.asked import Fit
@@ -49,7 +50,7 @@ OPTIONS: Final = (
             "[default: autosomes]",
         ),
     ),
-    selecting.filters,
+    genotypes.filters,
     options.preprocess,
     options.trust_values,
     options.top_features,
@@ -139,7 +140,7 @@ OPTIONS: Final = (
     options.dtype,
     options.as_json,
     options.force,
-    spreadsheet.option,
+    tables.option,
     options.progress,
     options.talk,
 )
@@ -165,11 +166,11 @@ def asked(given: dict[str, Any]) -> "Fit":
     on_workers = not (given["scheduler"] is None and given["workers"] is None)
     checks.check_missing(given["missing"], given["unobserved"], given["k"], on_workers)
     checks.check_preprocess(given["preprocess"], given["missing"], given["scale"])
-    given["filters"] = selecting.taken(given)
+    given["filters"] = genotypes.taken(given)
     checks.check_cells(given)
     checks.check_weights(given)
     if any(given[name] is not None for name in ("top_features", "flavor", "batch")):
-        from shiftsvd.commands.ranking import check_top_features
+        from shiftsvd.scanpy.commands import check_top_features
 
         check_top_features(given)
     given |= {name: given[name] or () for name in ("covariates", "groups")}

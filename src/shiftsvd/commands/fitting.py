@@ -1,4 +1,4 @@
-"""What `shiftsvd fit` does: open, fit, write everything in one more read of the data, say how it went."""
+"""`shiftsvd fit`: open, fit, write, report."""
 
 import json
 import logging
@@ -6,46 +6,104 @@ import time
 import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import numpy as np
 
+from shiftsvd.algebra.operator import Derived
+from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.device.moving import HOST, moved
-from shiftsvd.backends.holding import counted, left_beside
-from shiftsvd.backends.not_finite import named
-from shiftsvd.commands import components, genotypes, manifest
-from shiftsvd.commands.advice import advise_scale
-from shiftsvd.commands.asked import Fit
-from shiftsvd.commands.cells import Known, ddof_of, known_of, look_at_values
+from shiftsvd.backends.files import counted, left_beside
+from shiftsvd.backends.validation import named
+from shiftsvd.commands import writing
+from shiftsvd.commands.asked import WHERE, Fit
 from shiftsvd.commands.checks import within
-from shiftsvd.commands.cluster import workers
-from shiftsvd.commands.cohorts import Told, tell_removed
+from shiftsvd.commands.cluster import has_cluster, workers
 from shiftsvd.commands.columns import label_of
-from shiftsvd.commands.fields import cell_divisors, look_at_fields
-from shiftsvd.commands.opened import everybody, opened_samples, tell_unless_kept
 from shiftsvd.commands.options import say
-from shiftsvd.commands.ranking import ranked, write_features
 from shiftsvd.commands.results import Result, printed
-from shiftsvd.commands.writing import Samples, planned, write_files, write_scores
-from shiftsvd.estimators.labels import feature_names_of
+from shiftsvd.commands.writing import Samples, advise_scale, planned, write_files, write_scores
+from shiftsvd.estimators.features import feature_names_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.events import listening
+from shiftsvd.genetics import fitting
+from shiftsvd.genetics.files import Parts, joined
+from shiftsvd.genetics.fitting import Told, all_samples, opened_cohort, tell_removed
+from shiftsvd.genetics.selection import Cohort
 from shiftsvd.io import Names
+from shiftsvd.io.opening import open_chosen, operator_of
 from shiftsvd.missing.gaps import Gaps, Observed
+from shiftsvd.missing.gaps.file import FileGaps
+from shiftsvd.missing.gaps.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint
-from shiftsvd.runs.memory import release, spare
+from shiftsvd.runs.memory import Resources, release, spare
+from shiftsvd.runs.messages import notice
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
+from shiftsvd.scanpy.commands import Known, ddof_of, known_of, look_at_values, ranked, write_features
 from shiftsvd.solvers import BlockLanczos, Gram, Solver
 from shiftsvd.solvers.auto import asked_for, solver_named
 from shiftsvd.solvers.base import CERTIFIED
 from shiftsvd.solvers.certify import certificate_bytes
 from shiftsvd.solvers.probe import MISSED_TOL
-from shiftsvd.transforms.named import as_transforms
+from shiftsvd.transforms.chains import as_transforms
+from shiftsvd.xarray.commands import cell_divisors, look_at_fields
+
+PANEL: Final = 16  # columns of the panels that most fits multiply by, about
+
+
+def opened_samples(options: Any) -> tuple[Observed, Names, Cohort | None]:
+    resources = Resources(options.memory, options.threads)
+    where = vars(resources) | {name: getattr(options, name) for name in (*WHERE, "choices")}
+    if options.left_missing != "error":
+        A, names = open_with_gaps(options.files, unobserved=options.unobserved, whole=options.missing == "em", **where)
+        return A, names, None
+    if options.chromosomes:
+        options.choices.refuse_for("genotypes")
+        cohort = opened_cohort(files_of(options), options)
+        return genotypes_of(cohort.training, options), joined(cohort.parts).names, cohort
+    B, names = open_chosen(files_of(options), stream=has_cluster(options.scheduler, options.workers) or None, **where)
+    return spread(B, options), names, None
+
+
+def tell_unless_kept(A: Observed, options: Any) -> None:
+    inner: Any = A.X if isinstance(A, FileGaps) else A
+    while isinstance(inner, Derived):
+        inner = inner.A
+    if not (isinstance(inner, Blocked) and inner.worth_keeping(PANEL)):
+        notice(
+            f"{options.file} is in memory, where its reads take no longer than to keep them: after a kill the fit "
+            "begins again"
+        )
+
+
+def files_of(options: Any) -> list[Path]:
+    on_cluster = has_cluster(options.scheduler, options.workers)
+    return [Path(file).absolute() if on_cluster else Path(file) for file in options.files]
+
+
+def genotypes_of(parts: Parts, options: Any) -> Operator:
+    stream = has_cluster(options.scheduler, options.workers) or None
+    A, _ = operator_of(files_of(options), joined(parts), Resources(options.memory, options.threads), stream)
+    return spread(A, options)
+
+
+def everybody(cohort: Cohort, pca: PCA, options: Any) -> Operator:
+    return genotypes_of(all_samples(cohort, pca), options)
+
+
+def spread(A: Operator, options: Any) -> Operator:
+    if not has_cluster(options.scheduler, options.workers):
+        return A
+    from shiftsvd.backends.dask import on_workers
+
+    return on_workers(A)
+
 
 LOG = logging.getLogger("shiftsvd")
 # For bounds of errors that a solver does not give by itself, where no limit is set.
@@ -53,7 +111,7 @@ ROOM = "1GB"
 
 
 def run(options: Fit) -> None:
-    asked, options = options, replace(options, **genotypes.settled(options))
+    asked, options = options, replace(options, **fitting.genotype_settings(options))
     paths = planned(options)
     outputs = Outputs(paths.values(), options.force)
     started = time.perf_counter()
@@ -78,7 +136,7 @@ def run(options: Fit) -> None:
                     known = ranked(known, A, names, k, options, as_transforms(options.preprocess))
                 pca = fitted(A, names, k, options, known)
             advise_scale(A, names, asked)
-            components.settled(pca, options, outputs, paths)
+            writing.settled_components(pca, options, outputs, paths)
             release()
             scored = A if cohort is None or cohort.learned is None else everybody(cohort, pca, options)
             drawn = write_scores(pca, Samples(scored, names, known, cohort), options, outputs, paths)
@@ -88,17 +146,17 @@ def run(options: Fit) -> None:
         if options.filled:
             assert cohort is not None
             pca.variants_ = cohort.left
-            pca.info_ = replace(pca.info_, n_missing=genotypes.n_missing_of(cohort.training))
+            pca.info_ = replace(pca.info_, n_missing=fitting.n_missing_of(cohort.training))
         given = asdict(options) | {"file": options.file, "table": options.choices.told}
         result = Result.of(pca, A, feature_names_of(pca), given, paths, time.perf_counter() - started)
-        if options.scale == genotypes.SCALE:
+        if options.scale == fitting.SCALE:
             n_left_out = 0 if cohort is None else cohort.removed.get("chromosomes", 0)
-            result.document["genotypes"] = genotypes.told(pca, n_left_out)
+            result.document["genotypes"] = fitting.genotypes_told(pca, n_left_out)
         result.document.update(known.told() if told is None else told.document())
         write_files(pca, result, outputs, paths, drawn, colors, told)
         if "features" in paths and known.ranked is not None:
             write_features(outputs.part(paths["features"]), known.ranked.found, names.features)
-        manifest.write(result.document, outputs, paths)
+        writing.write_manifest(result.document, outputs, paths)
     if cohort is not None:
         tell_removed(cohort, options.quiet)
     tell(result, options)
@@ -144,8 +202,8 @@ def fitted(A: Observed, names: Names, k: int | float, options: Fit, known: Known
 
 
 def _scale(A: Observed, options: Fit) -> Any:
-    if options.scale == genotypes.SCALE:
-        return genotypes.divisors(A.moments().mean)
+    if options.scale == fitting.SCALE:
+        return fitting.divisors(A.moments().mean)
     return cell_divisors(options) if options.weights == "coslat" else options.scale
 
 

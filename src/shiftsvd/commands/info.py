@@ -32,13 +32,14 @@ def info(**given: Any) -> None:
     one matrix, as `fit` stacks them. After a model of genotypes a .bed, or one for each chromosome: how many variants
     of the model `transform` would find there.
     """
-    from shiftsvd.commands import facts, projecting
+    from shiftsvd.commands import facts
+    from shiftsvd.genetics import scoring
 
     files = given["files"]
     if not files:
         told = facts.installation()
     elif files[0].endswith(".safetensors"):
-        told = facts.model(files[0]) if len(files) == 1 else projecting.held_against(files[0], files[1:], given)
+        told = facts.model(files[0]) if len(files) == 1 else scoring.held_against(files[0], files[1:], given)
     else:
         checks.check_stack(files, given["stack"], given["join"])
         checks.check_format(files[0], given["format_"])

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, options, spreadsheet
+from shiftsvd.commands import checks, options, tables
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -22,7 +22,7 @@ Example:
 @options.resources
 @options.dtype
 @options.force
-@spreadsheet.option
+@tables.option
 @options.talk
 def inverse(model: Path, **given: Any) -> None:
     """Write the samples that have given scores.

@@ -9,25 +9,23 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.backends.columns import some_columns
-from shiftsvd.backends.holding import bytes_in_memory, counted, left_beside
-from shiftsvd.backends.not_finite import named
-from shiftsvd.commands import genotypes
+from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
+from shiftsvd.backends.validation import named
 from shiftsvd.commands.asked import Fit
-from shiftsvd.commands.cells import Known, known_of
 from shiftsvd.commands.checks import within
 from shiftsvd.commands.facts import Facts
-from shiftsvd.commands.fitting import solver_of
-from shiftsvd.commands.opened import opened_samples
-from shiftsvd.commands.ranking import foreseen_ranking
+from shiftsvd.commands.fitting import opened_samples, solver_of
 from shiftsvd.commands.tables import ENTRIES
 from shiftsvd.commands.writing import planned as outputs_of
 from shiftsvd.front import planned
+from shiftsvd.genetics import fitting
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release
+from shiftsvd.scanpy.commands import Known, foreseen_ranking, known_of
 from shiftsvd.solvers import estimate
 from shiftsvd.solvers.auto import asked_for
-from shiftsvd.transforms.named import as_transforms
+from shiftsvd.transforms.chains import as_transforms
 
 # Bytes of a number of a table while it is text or a column of Arrow, and of a name as a Python object
 # (benchmarks/claims/foreseen_memory.py).
@@ -43,7 +41,7 @@ def estimated(given: Fit) -> Facts:
     The data are opened as `fit` opens them, so that what they and the program hold is measured; what a fit does later
     is predicted, stage by stage. Freed memory goes back to the system between stages, so the largest one decides.
     """
-    options = replace(given, **genotypes.settled(given))
+    options = replace(given, **fitting.genotype_settings(given))
     paths = outputs_of(options)
     watch = MemoryWatch()
     A, names, _ = opened_samples(options)

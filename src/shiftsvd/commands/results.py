@@ -11,7 +11,7 @@ import numpy as np
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
-from shiftsvd.runs.plain import plain_lines
+from shiftsvd.runs.messages import plain_lines
 
 SETTINGS = (
     "k",

@@ -1,4 +1,4 @@
-"""How a subcommand runs: warnings and errors become single lines on stderr, and codes that a script can read."""
+"""How a subcommand runs: warnings and errors as single lines, and exit codes."""
 
 import logging
 import os
@@ -13,12 +13,35 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands.headings import write_options
-from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given
+from shiftsvd.backends.validation import NotFinite
+from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given, write_options
 from shiftsvd.commands.spelling import spelled
-from shiftsvd.runs.external import external_files
-from shiftsvd.runs.plain import plain, plain_lines
-from shiftsvd.runs.warned import NOTICE, Notice, ValuesWarning
+from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files, plain, plain_lines
+
+IN_FIT = "--missing mean or --missing em says what stands for them"
+IN_ESTIMATE = "--missing mean puts the means in their place"
+IN_TRANSFORM = "fill them, or fit the model with --missing mean or --missing em: it knows what stands for them then"
+BEFORE = "fill them first: --preprocess is for data without gaps"
+ELSEWHERE = "fill them first"
+INFINITE = "replace the infinite ones in the file"
+
+
+def remedied(error: BaseException) -> BaseException:
+    if not isinstance(error, NotFinite):
+        return error
+    found = error.found
+    if found.names is None:
+        error = error.but(names={int(place): int(place) + 1 for place in found.columns[0]})
+    if found.nothing_else:
+        return error
+    return error.but(remedy=INFINITE if found.n_inf else _of_missing(click.get_current_context().command))
+
+
+def _of_missing(command: click.Command) -> str:
+    if click.get_current_context().params.get("preprocess"):  # which has no --missing beside it
+        return BEFORE
+    return {"fit": IN_FIT, "estimate": IN_ESTIMATE, "transform": IN_TRANSFORM}.get(str(command.name), ELSEWHERE)
+
 
 CAUGHT = (ValueError, OSError, ImportError, MemoryError)
 KEPT = "shiftsvd.commands.kept"  # the object of click where this process is the command, whose memory is kept
@@ -80,7 +103,6 @@ def _is_read(kind: Any) -> bool:
 
 
 def _remedied(error: BaseException) -> BaseException:
-    from shiftsvd.commands.gaps import remedied
 
     return remedied(error)
 

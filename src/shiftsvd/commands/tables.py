@@ -1,17 +1,72 @@
-"""Tables that are written block by block: rows with a name each, columns with a name each."""
+"""Tables written block by block: CSV, Parquet, NumPy."""
 
 import csv
 import io
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Final
 
+import click
 import numpy as np
 
-from shiftsvd.commands.spreadsheet import texts_for
-from shiftsvd.runs.plain import plain
+from shiftsvd.commands.options import under
+from shiftsvd.runs.messages import Notice, plain
+
+SAFE: Final = "shiftsvd.commands.tables"  # where click keeps whether texts are to be defused
+_BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are the same in full width
+
+
+def _keep(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[SAFE] = value
+
+
+option = under(
+    "Output",
+    click.option(
+        "--spreadsheet-safe",
+        is_flag=True,
+        expose_value=False,
+        callback=_keep,
+        help="Names in CSV that spreadsheets take for formulas get an apostrophe in front.",
+    ),
+)
+
+
+@contextmanager
+def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
+    context = click.get_current_context(silent=True)
+    safe = context is not None and bool(context.meta.get(SAFE))
+    found: list[str] = []  # the first one, and as many empty ones as there are others
+
+    def text(value: Any) -> str:
+        written = str(value)
+        if not is_formula(written):
+            return written
+        found.append("" if found else written)
+        return f"'{written}" if safe else written
+
+    yield text
+    if found and not safe:
+        warnings.warn(
+            f"{len(found):,} names of {table} begin as formulas of spreadsheets do (such as {plain(found[0])[:40]!r}); "
+            "--spreadsheet-safe writes them with an apostrophe",
+            Notice,
+            stacklevel=2,
+        )
+
+
+def is_formula(text: str) -> bool:
+    if not text.startswith(_BEGINS) or len(text) == 1:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
 
 Block = np.ndarray[Any, Any]
 # Numbers of a part that is written at once: as text, a hundred bytes each.
@@ -105,7 +160,7 @@ def parquet_table(file: BinaryIO, table: Table) -> Iterator[Write]:
 
 
 Format = Callable[[BinaryIO, Table], AbstractContextManager[Write]]
-FORMATS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table, "npy": npy_table}
+WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table, "npy": npy_table}
 
 
 def format_named(name: str) -> Format:
@@ -116,11 +171,11 @@ def format_named(name: str) -> Format:
     ValueError
         If they are not, or the name is unknown.
     """
-    if name not in FORMATS:
-        raise ValueError(f"tables are written as .{', .'.join(FORMATS)}, got {name!r}")
+    if name not in WRITERS:
+        raise ValueError(f"tables are written as .{', .'.join(WRITERS)}, got {name!r}")
     if name == "parquet" and find_spec("pyarrow") is None:
         raise ValueError("Parquet needs pyarrow: pip install 'shiftsvd[parquet]', or write .csv or .npy")
-    return FORMATS[name]
+    return WRITERS[name]
 
 
 def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import checks, columns, options, spreadsheet
-from shiftsvd.commands.headings import under
+from shiftsvd.commands import checks, columns, options, tables
+from shiftsvd.commands.options import under
 from shiftsvd.commands.running import Subcommand
 
 EPILOG = """
@@ -44,7 +44,7 @@ Examples:
 @options.dtype
 @options.progress
 @options.force
-@spreadsheet.option
+@tables.option
 @options.talk
 def transform(model: Path, **given: Any) -> None:
     """Write the scores of new samples.

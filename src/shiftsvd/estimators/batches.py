@@ -11,8 +11,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.kernels import threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
-from shiftsvd.preparation.scales import is_named, resolve_scale
-from shiftsvd.preparation.vectors import finite_vector
+from shiftsvd.preparation.scales import finite_vector, is_named, resolve_scale
 from shiftsvd.streaming.stream import Stream
 
 if TYPE_CHECKING:

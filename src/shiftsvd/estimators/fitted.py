@@ -1,30 +1,172 @@
-"""What a fitted PCA does: scores, points, likelihoods, a file, the same in classes of scikit-learn."""
+"""What a fitted PCA does: scores, reconstruction, likelihood, files, export to scikit-learn."""
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self, overload
 
 import numpy as np
+from scipy.special import gammaln
+from sklearn import decomposition, pipeline, preprocessing
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.not_finite import named
-from shiftsvd.estimators.aligned import aligned
-from shiftsvd.estimators.extremes import deviations, refuse_beyond
-from shiftsvd.estimators.features import Components, count_columns, is_unread, points, scores, validated
-from shiftsvd.estimators.likelihood import PPCA
+from shiftsvd.backends.validation import named
+from shiftsvd.estimators.features import Components, aligned, count_columns, is_unread, points, scores, validated
 from shiftsvd.estimators.native import dispatched, here, hosted, natively
-from shiftsvd.estimators.settings import data_of_rows
-from shiftsvd.estimators.threaded import as_one_fit
+from shiftsvd.estimators.settings import as_one_fit, data_of_rows
 from shiftsvd.kernels import stepwise
+from shiftsvd.missing.fits import given, mean_rows, regressed_rows
 from shiftsvd.missing.gaps import Gaps, with_nan
-from shiftsvd.missing.new_rows import given, mean_rows, regressed_rows
 from shiftsvd.names import LazyArray
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
 from shiftsvd.operators import LowRank, Operator, Panel
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain, of_each_row
+from shiftsvd.runs.messages import warn
+
+OURS = {"scale_", "info_", "n_iter_", "unseen_variance_"}  # fitted attributes that scikit-learn has no place for
+
+VALUES = ("singular_values_", "explained_variance_", "explained_variance_ratio_")
+
+
+def as_sklearn(model: Any) -> Any:
+    if hasattr(model, "shift_") or of_each_row(model.shift):
+        raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
+    if model.preprocess is not None:
+        raise ValueError(f"classes of scikit-learn do not transform entries, got preprocess={model.preprocess!r}")
+    pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
+    vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
+    for name in VALUES:  # there they have the type of the data, which its products take theirs from
+        setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
+    return pca if model.scale_ is None else _behind_a_scaler(pca, model)
+
+
+def _behind_a_scaler(pca: Any, model: Any) -> Any:
+    scaler = preprocessing.StandardScaler(with_mean=False)
+    scaler.mean_, scaler.scale_, scaler.var_ = model.mean_.copy(), model.scale_.copy(), model.scale_**2
+    scaler.n_samples_seen_, scaler.n_features_in_ = model.n_samples_, model.n_features_in_
+    pca.mean_ = model.mean_ / model.scale_
+    if hasattr(pca, "feature_names_in_"):  # what the scaler gives has no names
+        scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
+    return pipeline.Pipeline([("scale", scaler), ("pca", pca)])
+
+
+@np.errstate(over="ignore", under="ignore")
+def in_range(explained: Vector, unit: int) -> Vector:
+    # Not infinite: files of models, tables and plots hold numbers.
+    variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
+    if np.any((explained > 0) & ~_is_number(variances)):
+        warn(
+            "variances leave the range of float64: explained_variance_ and noise_variance_ are the largest "
+            "number there is, or 0 or short of digits; singular_values_, components_, explained_variance_ratio_ and "
+            "scores are right",
+        )
+    return variances
+
+
+def beyond(S: Vector, variances: Vector) -> bool:
+    return bool(len(S) and S[0] > 0 and not _is_number(variances[:1])[0])
+
+
+def _is_number(variances: Vector) -> Vector:
+    ends = np.finfo(variances.dtype)
+    return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
+
+
+def deviations(S: Vector, variances: Vector, freedom: float, dtype: Any) -> Vector:
+    d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
+    eps, most = np.finfo(dtype).eps, d.max(initial=0)
+    return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
+
+
+def refuse_beyond(S: Vector, variances: Vector) -> None:
+    if beyond(S, variances):
+        raise ValueError(
+            f"the variances of this model leave the range of numbers (the first singular value is {S[0]:.3g}), and "
+            "likelihoods and covariances need them; fit X times a power of two"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class PPCA:
+    """A Gaussian of covariance ``D (V diag(variance - noise) V^T + noise I) D`` with D the scales of the features."""
+
+    components: Panel  # V^T, shape (k, n)
+    variance: Vector
+    noise: float
+    scale: Vector | None
+
+    def log_likelihood(self, scores: Panel, rest: Vector) -> Vector:
+        k, n = self.components.shape
+        variance = self._variance()
+        squares = (scores.astype(np.float64) ** 2 / variance).sum(axis=1)
+        log_det = np.log(variance).sum()
+        dimensions = n if k == n or self.noise > 0 else k
+        if k < dimensions:
+            log_det += (n - k) * np.log(self.noise)
+            squares += rest / self.noise
+        if self.scale is not None:
+            log_det += 2 * np.log(self.scale).sum()
+        likelihood = -0.5 * (squares + log_det + dimensions * np.log(2 * np.pi))
+        off = rest > 1e-12 * (rest + (scores**2).sum(axis=1)) if dimensions < n else np.zeros(len(rest), bool)
+        return np.where(off, -np.inf, likelihood)
+
+    def covariance(self) -> Panel:
+        V = self.components.T.astype(np.float64)
+        C = (V * (self._variance() - self.noise)) @ V.T
+        C[np.diag_indices_from(C)] += self.noise
+        return self._in_units(C, 1)
+
+    def precision(self) -> Panel:
+        V = self.components.T.astype(np.float64)
+        k, n = self.components.shape
+        if k == n:
+            return self._in_units((V / self._variance()) @ V.T, -1)
+        if self.noise <= 0:
+            raise ValueError(f"the noise variance is 0: with {k} components the covariance has no inverse; keep fewer")
+        P = V * (1 / self._variance() - 1 / self.noise) @ V.T
+        P[np.diag_indices_from(P)] += 1 / self.noise
+        return self._in_units(P, -1)
+
+    def _variance(self) -> Vector:
+        return np.maximum(self.variance.astype(np.float64), max(self.noise, np.finfo(np.float64).tiny))
+
+    def _in_units(self, C: Panel, power: int) -> Panel:
+        if self.scale is None:
+            return C
+        d = self.scale**power
+        return np.asarray(d[:, None] * C * d)
+
+
+def minka_rank(spectrum: Vector, n_samples: int) -> int:
+    evidence = [_log_evidence(spectrum, k, n_samples) for k in range(1, len(spectrum))]
+    return 1 + int(np.argmax(evidence)) if evidence else 1
+
+
+def _log_evidence(spectrum: Vector, k: int, n_samples: int) -> float:
+    n = len(spectrum)
+    tiny = 1e-15 * float(spectrum[0])
+    if spectrum[k - 1] <= tiny:
+        return -np.inf
+    noise = max(float(spectrum[k:].mean()), tiny)
+    i = np.arange(1, k + 1)
+    log_prior = -k * np.log(2.0) + np.sum(gammaln((n - i + 1) / 2) - np.log(np.pi) * (n - i + 1) / 2)
+    log_variance = -0.5 * n_samples * (np.log(spectrum[:k]).sum() + (n - k) * np.log(noise))
+    parameters = n * k - k * (k + 1) / 2
+    fitted = np.where(np.arange(n) < k, spectrum, noise)
+    upper = np.triu_indices(k, 1, n)
+    gaps = (spectrum[upper[0]] - spectrum[upper[1]]) * (1 / fitted[upper[1]] - 1 / fitted[upper[0]])
+    log_hessian = np.sum(np.log(np.maximum(gaps, np.finfo(np.float64).tiny)) + np.log(n_samples))
+    return float(
+        log_prior
+        + log_variance
+        + (parameters + k) / 2 * np.log(2 * np.pi)
+        - log_hessian / 2
+        - k / 2 * np.log(n_samples)
+    )
 
 
 class FittedPCA(Components):
@@ -309,7 +451,6 @@ class FittedPCA(Components):
         >>> ss.PCA(n_components=5, random_state=0).fit(load_digits().data).to_sklearn()
         PCA(n_components=5)
         """
-        from shiftsvd.estimators.export import as_sklearn
 
         check_is_fitted(self, "components_")
         return as_sklearn(self)

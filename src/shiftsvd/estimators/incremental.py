@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils import gen_batches
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.not_finite import named
+from shiftsvd.backends.validation import named
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import is_unread
 from shiftsvd.kernels import threads

@@ -8,25 +8,22 @@ import numpy as np
 from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.estimators.extremes import beyond, in_range
-from shiftsvd.estimators.likelihood import minka_rank
+from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
 from shiftsvd.estimators.native import fitted_natively
-from shiftsvd.estimators.settings import Asked, random_generator, shift_of_rows, wanted
-from shiftsvd.estimators.threaded import as_one_fit
+from shiftsvd.estimators.settings import Asked, as_one_fit, random_generator, shift_of_rows, wanted
 from shiftsvd.front import accuracy, check_complete, decompose, planned
 from shiftsvd.missing import completed
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
+from shiftsvd.preparation.scales import row_weights
 from shiftsvd.preparation.shifts import Plain
-from shiftsvd.preparation.vectors import row_weights
 from shiftsvd.result import SVDResult
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver
 from shiftsvd.solvers.base import TOL
-from shiftsvd.solvers.remainder import left_over
-from shiftsvd.transforms.chains import width
-from shiftsvd.transforms.named import Preprocess, as_transforms
+from shiftsvd.solvers.factors import left_over
+from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
 
 @dataclass(eq=False, repr=False)

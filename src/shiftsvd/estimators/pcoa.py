@@ -9,20 +9,18 @@ from scipy import linalg
 from sklearn.metrics import pairwise_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.operator import Costs
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.validation import unmasked_matrix
-from shiftsvd.estimators.features import Estimator
-from shiftsvd.estimators.labels import has_ids, labelled, labels_of
-from shiftsvd.estimators.settings import random_generator
-from shiftsvd.estimators.threaded import as_one_fit
+from shiftsvd.estimators.features import Estimator, has_ids, labelled, labels_of
+from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.kernels import ordered, thread_count, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import Derived, Operator, Panel
 from shiftsvd.runs.memory import affordable
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import TOL, check_tol
 from shiftsvd.solvers.hermitian import Eigenpairs, HermitianLanczos
 

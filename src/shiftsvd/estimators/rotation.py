@@ -10,7 +10,7 @@ from shiftsvd.numerics.orth import phases
 from shiftsvd.numerics.powers import check_size, largest_of
 from shiftsvd.numerics.rotation import promax, varimax, varimax_criterion
 from shiftsvd.operators import Panel
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 
 Method = Literal["varimax", "promax"]
 

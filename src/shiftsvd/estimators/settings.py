@@ -1,11 +1,14 @@
-"""What the settings of an estimator mean: components wanted, solver, shift, randomness."""
+"""Settings of estimators: components wanted, solver, shift, randomness, threads."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.random import Generator, RandomState
 
+from shiftsvd.kernels import threads
 from shiftsvd.names import NormalizerName, SklearnSolverName
 from shiftsvd.operators import Operator
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
@@ -14,6 +17,19 @@ from shiftsvd.sketch import generator
 from shiftsvd.solvers import BlockLanczos, Exact, Gram, RandomizedSVD, ShiftedRandomizedSVD, Solver
 from shiftsvd.solvers.base import SHARED, TOL, check_tol
 from shiftsvd.solvers.randomized import auto_iterations
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def as_one_fit(method: Callable[P, R]) -> Callable[P, R]:
+    @wraps(method)
+    def inside(*args: P.args, **kwargs: P.kwargs) -> R:
+        with threads(cast("Any", args[0]).n_threads):
+            return method(*args, **kwargs)
+
+    return inside
+
 
 SVD_SOLVERS = get_args(SklearnSolverName)
 MLE_FEATURES = 5000

@@ -6,24 +6,22 @@ from typing import Any, Self, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from shiftsvd.algebra.units import in_units
+from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.not_finite import named
-from shiftsvd.estimators.extremes import in_range
+from shiftsvd.backends.validation import named
 from shiftsvd.estimators.features import Components, counted, is_unread, points, scores, validated
-from shiftsvd.estimators.settings import random_generator, tolerance
-from shiftsvd.estimators.threaded import as_one_fit
+from shiftsvd.estimators.fitted import in_range
+from shiftsvd.estimators.settings import as_one_fit, random_generator, tolerance
 from shiftsvd.front import accuracy, decompose, planned
 from shiftsvd.kernels import threads
 from shiftsvd.names import LazyArray, NormalizerName, SolverName
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.result import SVDResult
-from shiftsvd.runs.warned import warn_once
+from shiftsvd.runs.messages import warn_once
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.solvers.auto import check_solver
-from shiftsvd.transforms.chains import apply_all, width
-from shiftsvd.transforms.named import Preprocess, as_transforms
+from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, width
 
 ALIGNED = 0.99  # cosine from which on a component is taken for the mean
 

@@ -13,15 +13,32 @@ from typing import Unpack
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.alleles import Samples, Variants
-from shiftsvd.genetics.components import check_rank, decomposed, everybody, patterson_matrix, placed, scanned, tested
-from shiftsvd.genetics.plink_files import eigenval, eigenvec, eigenvec_allele
+from shiftsvd.genetics.components import (
+    TracyWidom,
+    check_rank,
+    decomposed,
+    everybody,
+    patterson_matrix,
+    placed,
+    scanned,
+    tested,
+    tracy_widom,
+)
+from shiftsvd.genetics.files import (
+    Beds,
+    beds,
+    eigenval,
+    eigenvec,
+    eigenvec_allele,
+    joined,
+    of_samples,
+    parts_of,
+    some_of,
+)
 from shiftsvd.genetics.projection import Basis, Projection, projected
-from shiftsvd.genetics.relatives import Kinship, unrelated
 from shiftsvd.genetics.scan import SelectionScan
-from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
-from shiftsvd.genetics.several import Beds, beds, joined, of_samples, parts_of, some_of
-from shiftsvd.genetics.tracy_widom import TracyWidom, tracy_widom
+from shiftsvd.genetics.selection import Cohort, Filters, Kinship, Selection, selected, unrelated
+from shiftsvd.genetics.variants import Samples, Variants
 from shiftsvd.io.opening import operator_of
 from shiftsvd.names import Chromosomes, MatchName, ProjectName, SolverName
 from shiftsvd.numerics.moments import Vector

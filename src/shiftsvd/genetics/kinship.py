@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from shiftsvd.genetics.calls import block_size
-from shiftsvd.genetics.chromosomes import Mask
-from shiftsvd.genetics.several import Parts
-from shiftsvd.io.formats.genotypes import Calls
+from shiftsvd.genetics.files import Parts, block_size
+from shiftsvd.genetics.readers import Calls
+from shiftsvd.genetics.variants import Mask
 from shiftsvd.kernels import default_threads
 from shiftsvd.runs.memory import Resources, affordable
 

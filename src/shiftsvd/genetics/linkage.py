@@ -7,12 +7,10 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.alleles import Variants
-from shiftsvd.genetics.calls import block_size, calls_between
-from shiftsvd.genetics.chromosomes import Mask, plain
-from shiftsvd.genetics.regions import positions_of
-from shiftsvd.genetics.several import Parts
-from shiftsvd.io.formats.genotypes import Calls
+from shiftsvd.genetics.files import Parts, block_size, calls_between
+from shiftsvd.genetics.lists import positions_of
+from shiftsvd.genetics.readers import Calls
+from shiftsvd.genetics.variants import Mask, Variants, plain
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.runs.memory import Resources
 

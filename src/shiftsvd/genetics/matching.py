@@ -11,9 +11,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.alleles import Variants
-from shiftsvd.genetics.chromosomes import canonical
-from shiftsvd.genetics.strands import INCOMPATIBLE, Codes, Dictionary, Mask, Relation
+from shiftsvd.genetics.variants import INCOMPATIBLE, Codes, Dictionary, Mask, Relation, Variants, canonical
 from shiftsvd.names import MatchName
 
 Places = npt.NDArray[np.intp]

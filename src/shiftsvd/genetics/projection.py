@@ -1,25 +1,203 @@
-"""New samples on the components of others: variants matched, genotypes read in blocks, scores with standard errors."""
+"""New samples on the components of others: least squares, OADP, standard errors."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 
-from shiftsvd.genetics import oadp
-from shiftsvd.genetics.alleles import Samples, Variants
-from shiftsvd.genetics.least_squares import Solved, covariances, packed, solved, unpacked
+from shiftsvd.genetics.files import Parts, samples_of, variants_of
 from shiftsvd.genetics.matching import Match, matched
-from shiftsvd.genetics.several import Parts, samples_of, variants_of
-from shiftsvd.genetics.strands import Mask
-from shiftsvd.genetics.stretches import COUNT, Places, Sums, stretches
+from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.stacking import several
 from shiftsvd.names import MatchName, ProjectName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import limit_of
+
+# Eigenvalues of G below this share of the largest: the variants that are there do not tell all components apart.
+_SINGULAR = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """Scores of samples on k components, and what their standard errors take.
+
+    Attributes
+    ----------
+    scores : array of shape (m, k)
+        NaN for samples with too few genotypes for so many components.
+    inverse : array of shape (m, k, k)
+        ``G^-1``.
+    gram : array of shape (m, k, k)
+        G.
+    residual : array of shape (m,)
+        Sum of squares of what the scores leave of the genotypes that are there.
+    told : array of bool, of shape (m,)
+        Which samples have scores.
+    """
+
+    scores: Panel
+    inverse: Panel
+    gram: Panel
+    residual: Vector
+    told: Mask
+
+
+def solved(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> Solved:
+    k = products.shape[1]
+    values, vectors = np.linalg.eigh(gram)
+    told = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
+    values[~told] = 1
+    inverse = (vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)
+    scores = np.einsum("mij,mj->mi", inverse, products)
+    residual = np.maximum(squares - np.einsum("mk,mk->m", scores, products), 0)
+    scores[~told] = np.nan
+    return Solved(scores, inverse, gram, residual, told)
+
+
+def covariances(found: Solved, spread: Panel, n_present: Vector) -> Panel:
+    k = spread.shape[1]
+    freedom = np.maximum(1 - k / np.maximum(n_present, 1), np.finfo(float).eps)
+    spread = spread / freedom[:, None, None]
+    excess = found.inverse - np.eye(k)
+    there = np.clip(np.einsum("mii->mi", found.gram), np.finfo(float).tiny, 1)
+    share = np.sqrt((1 - there) / there)
+    covariance = excess @ spread @ excess + share[:, :, None] * spread * share[:, None, :]
+    covariance[~found.told] = np.nan
+    return np.asarray(covariance)
+
+
+def packed(V: Panel) -> Panel:
+    first, second = np.triu_indices(V.shape[1])
+    return np.asarray(V[:, first] * V[:, second])
+
+
+def unpacked(sums: Panel, k: int) -> Panel:
+    first, second = np.triu_indices(k)
+    out = np.empty((len(sums), k, k))
+    out[:, first, second] = out[:, second, first] = sums
+    return out
+
+
+COUNT: Final = 50  # of stretches: of the human genome, 60 Mb each, longer than what relatives and linkage share
+_FURTHEST: Final = 2**62  # no position lies behind it
+_NOWHERE: Final = -1
+
+Places = npt.NDArray[np.intp]
+
+
+def stretches(variants: Variants, used: npt.NDArray[np.bool_]) -> Places:
+    out = np.full(len(used), _NOWHERE)
+    here = np.flatnonzero(used)
+    _, chromosome = np.unique(canonical(variants.chromosomes[here])[0], return_inverse=True)
+    position = np.array(
+        [min(int(text), _FURTHEST) if text.isdecimal() else 0 for text in variants.positions[here].tolist()]
+    )
+    order = np.lexsort((position, chromosome))
+    size = max(1, -(-len(here) // COUNT))
+    counts = np.bincount(chromosome)
+    if len(counts) > COUNT:  # an assembly in pieces: a stretch has several
+        out[here[order]] = np.arange(len(here)) // size
+        return out
+    within = np.arange(len(here)) - np.repeat(np.cumsum(counts) - counts, counts)
+    parts = -(-counts // size)
+    share = within * np.repeat(parts, counts) // np.repeat(counts, counts)
+    out[here[order]] = np.repeat(np.cumsum(parts) - parts, counts) + share
+    return out
+
+
+@dataclass(eq=False)
+class Sums:
+    """Sums over the variants of each stretch that samples have: of ``v_j e_j``, and of 1."""
+
+    stretch: Places
+    residuals: Panel = field(init=False)
+    present: Panel = field(init=False)
+    sizes: Panel = field(init=False)
+
+    def begin(self, m: int, k: int) -> None:
+        count = int(self.stretch.max(initial=0)) + 1
+        self.sizes = np.bincount(self.stretch[self.stretch != _NOWHERE], minlength=count).astype(np.float64)
+        self.residuals, self.present = np.zeros((count, m, k)), np.zeros((count, m))
+
+    def add(self, places: Places, residual: Panel, V: Panel) -> None:
+        own = self.stretch[places]
+        there = ~np.isnan(residual)
+        filled = np.where(there, residual, 0)
+        for c in np.unique(own):
+            self.residuals[c] += filled[:, own == c] @ V[own == c]
+            self.present[c] += there[:, own == c].sum(axis=1)
+
+    def _freedom(self) -> Vector:
+        total, squares = self.present.sum(axis=0), (self.present**2).sum(axis=0)
+        several = total**2 > squares * (1 + 1e-9)  # of one alone nothing is known
+        return np.asarray(np.divide(total**2, total**2 - squares, out=np.zeros_like(total), where=several))
+
+    def covariance(self, found: Solved, spread: Panel) -> Panel:
+        k = spread.shape[1]
+        X = np.einsum("cmi,cmj->mij", self.residuals, self.residuals, optimize=True)
+        X = X * self._freedom()[:, None, None] - spread
+        absent = self.sizes[:, None] - self.present
+        both = (self.present * (self.present - 1)).sum(axis=0)
+        one, none = (self.present * absent).sum(axis=0), (absent * (absent - 1)).sum(axis=0)
+        some = found.told & (both > 0)
+        share = np.divide([one, none], both, out=np.zeros((2, len(both))), where=some)[:, :, None, None]
+        W = np.where(some[:, None, None], found.inverse - np.eye(k), 0)
+        added = W @ X @ W - share[0] * (W @ X + X @ W) + share[1] * X
+        values, vectors = np.linalg.eigh(np.where(some[:, None, None], added, 0))
+        return np.asarray((vectors * np.maximum(values, 0)[:, None, :]) @ vectors.swapaxes(1, 2))
+
+
+_STEP = 1e-4  # of the differences that derivatives are made of, as a share of what they are taken of
+
+
+def augmented(B: Panel, squares: Vector, lengths: Vector) -> Panel:
+    """Scores of new samples, each beside the training samples alone.
+
+    Parameters
+    ----------
+    B : array of shape (m, k)
+        Coordinates of the new samples along the loadings.
+    squares : array of shape (m,)
+        Sums of squares of the new samples over all variants, what is along no loading included.
+    lengths : array of shape (k,)
+        Singular values of the training samples, all positive.
+
+    Notes
+    -----
+    Training samples and a new one are ``diag(U, 1) [[D, 0], [b^T, h]]`` in an orthonormal system of k + 1 columns, with
+    ``h^2 = squares - b^T b``. The scores of all along k new components are ``diag(U, 1) W L^(1/2)``, with the
+    eigenvalues L and eigenvectors W of the square of the inner matrix. Procrustes takes those of the training samples,
+    ``U W_1 L^(1/2)``, back onto ``U D`` by the rotation R and the factor rho; the new sample goes along.
+    """
+    m, k = B.shape
+    inner = np.zeros((m, k + 1, k + 1))
+    inner[:, np.arange(k), np.arange(k)] = lengths**2
+    inner[:, k, :k] = inner[:, :k, k] = lengths * B
+    inner[:, k, k] = squares
+    values, vectors = np.linalg.eigh(inner)
+    scores = (vectors * np.sqrt(np.maximum(values, 0))[:, None, :])[:, :, :0:-1]  # the k largest
+    training, new = scores[:, :k], scores[:, k]
+    left, overlaps, right = np.linalg.svd(lengths[:, None] * training)
+    rotated = np.einsum("mi,mai,mja->mj", new, right, left, optimize=True)
+    factor = overlaps.sum(axis=1) / np.einsum("mij,mij->m", training, training)
+    return np.asarray(factor[:, None] * rotated)
+
+
+def derivatives(B: Panel, squares: Vector, lengths: Vector) -> Panel:
+    rest = squares - np.einsum("mk,mk->m", B, B)
+    step = _STEP * np.sqrt(np.maximum(squares, np.finfo(float).tiny))
+    out = np.empty((*B.shape, B.shape[1]))
+    for j in range(B.shape[1]):
+        moved = [B + sign * step[:, None] * (np.arange(B.shape[1]) == j) for sign in (1, -1)]
+        ahead, behind = (augmented(C, rest + np.einsum("mk,mk->m", C, C), lengths) for C in moved)
+        out[:, :, j] = (ahead - behind) / (2 * step[:, None])
+    return out
+
 
 METHODS: Final = get_args(ProjectName)
 MATCHES: Final = get_args(MatchName)
@@ -236,8 +414,8 @@ class _Group:
         share = np.maximum(self._n_variants - self._k, 0) / (self._n_present[told] - self._k)
         squares = np.einsum("mk,mk->m", B, B) + found.residual[told] * share
         scores, moved = np.full_like(found.scores, np.nan), np.full_like(covariance, np.nan)
-        scores[told] = oadp.augmented(B, squares, lengths)
-        J = oadp.derivatives(B, squares, lengths)
+        scores[told] = augmented(B, squares, lengths)
+        J = derivatives(B, squares, lengths)
         moved[told] = J @ covariance[told] @ J.swapaxes(1, 2)
         return scores, moved
 

@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtrc, chdtri
 
-from shiftsvd.genetics.calls import over_blocks
-from shiftsvd.genetics.several import Parts
-from shiftsvd.io.formats.genotypes import Calls
+from shiftsvd.genetics.files import Parts, over_blocks
+from shiftsvd.genetics.readers import Calls
 from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import Resources
 

@@ -1,33 +1,95 @@
-"""Which reader takes a file, which way round its matrix lies, and what its rows and columns are called."""
+"""open_matrix: choose the reader, the orientation and the names of a file."""
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.holding import left_beside
-from shiftsvd.backends.not_finite import SHOWN, NotFinite
+from shiftsvd.backends.columns import Places, SomeColumns, SomeRows
+from shiftsvd.backends.files import DiskRows, left_beside
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
+from shiftsvd.backends.validation import SHOWN, NotFinite
+from shiftsvd.io.base import Labels, Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns, said
-from shiftsvd.io.column import with_classes
-from shiftsvd.io.features import FeatureTypes, of_types
-from shiftsvd.io.joining import JOINS, Join
+from shiftsvd.io.formats.table import with_classes
 from shiftsvd.io.sniff import FORMATS, format_of
 from shiftsvd.io.spooling import refuse_device, rereadable
-from shiftsvd.io.stacking import read_stack, several
+from shiftsvd.io.stacking import JOINS, Join, read_stack, several
 from shiftsvd.kernels import thread_count
+from shiftsvd.names import GENES, resolve
 from shiftsvd.operators import Operator
-from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, limit_of
-from shiftsvd.runs.warned import notice
+from shiftsvd.runs.messages import external_files, notice
+
+FeatureTypes = str | Sequence[str] | None  # as `open_matrix` takes it
+EVERY: Final = "all"
+_SHOWN: Final = 6  # types in a message
+
+
+def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
+    asked, features = _asked(wanted), opened.features
+    if features is None or features.types is None:
+        if asked not in (None, [EVERY]):
+            given = ", ".join([wanted] if isinstance(wanted, str) else map(str, wanted or ()))
+            raise ValueError(f"{path} has no types of features; leave out feature_types, got {given}")
+        return opened
+    types = features.types
+    places = _places(path, types, asked, features.usual)
+    counts, left = _counts(types[places]), _counts(np.delete(types, places))
+    if asked is None and left:
+        notice(f'{path}: {_told(left)} left out, {_told(counts)} taken; feature_types="{EVERY}" keeps all')
+    elif asked is None and len(counts) > 1:
+        notice(f'{path}: {_told(counts)} taken together; feature_types="{GENES}" takes some')
+    return some_features(opened, places) if left else opened
+
+
+def _asked(wanted: FeatureTypes) -> list[str] | None:
+    several: Any = [wanted] if isinstance(wanted, str) else wanted
+    known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
+    if not known or several in ([], ()):
+        raise ValueError(f'feature_types must be "{EVERY}", a type such as "{GENES}" or a list of them, got {wanted!r}')
+    return None if several is None else list(several)
+
+
+def _places(path: Path, types: Labels, asked: list[str] | None, usual: str | None) -> Places:
+    there = {name.casefold(): name for name in types.tolist()}
+    if asked == [EVERY] or (asked is None and (usual or "").casefold() not in there):
+        return np.arange(len(types))
+    names = [usual or ""] if asked is None else asked
+    if unknown := [name for name in names if name.casefold() not in there]:
+        raise ValueError(
+            f"{path} has no features of type {', '.join(map(repr, unknown))}; it has {_told(_counts(types))}"
+        )
+    return np.flatnonzero(np.isin(types, [there[name.casefold()] for name in names]))
+
+
+def _counts(types: Labels) -> Counter[str]:
+    return Counter(types.tolist())
+
+
+def _told(counts: Counter[str]) -> str:
+    told = [f"{count} {name or 'without a type'}" for name, count in counts.most_common(_SHOWN)]
+    return ", ".join([*told, *(["..."] if len(counts) > _SHOWN else [])])
+
+
+def some_features(opened: Opened, places: Places) -> Opened:
+    X, known = opened.matrix, opened.features
+    if isinstance(X, RowSource):
+        matrix: Any = SomeRows(X, places) if opened.by_features else SomeColumns(X, places)
+    else:
+        matrix = X[places] if opened.by_features else X[:, places]
+    names = opened.names.features
+    features = None if known is None else known.at(places)
+    some = None if names is None else names[places] if features is None else features.labels()
+    of_file = places if opened.places is None else opened.places[places]
+    return replace(opened.with_features(some), matrix=matrix, places=of_file, features=features)
+
 
 # Numbers for each column of wide data that a fit of a few components holds: panels, moments, right vectors.
 OF_WIDE = 96
@@ -263,12 +325,12 @@ def read_file(
             raise FileNotFoundError(f"{path} does not exist")
         refuse_device(path)
         kind = format_of(path, format)
-        reader = import_module(f"shiftsvd.io.formats.{FORMATS[kind].module}")
-        if FORMATS[kind].module == "table":
-            return cast("Opened", reader.read(path, key, memory_limit, choices))
+        read = resolve(FORMATS[kind].reader)
+        if FORMATS[kind].is_table:
+            return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # what a model remembers of tables says nothing of other files
             choices.refuse_for(kind)
-        return cast("Opened", reader.read(path, key, memory_limit))
+        return cast("Opened", read(path, key, memory_limit))
 
 
 def held_bytes(source: RowSource) -> int:

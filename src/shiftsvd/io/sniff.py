@@ -4,9 +4,10 @@ import bz2
 import shlex
 import zlib
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from shiftsvd.names import resolve
 
 
 class Format(NamedTuple):
@@ -14,19 +15,22 @@ class Format(NamedTuple):
 
     Attributes
     ----------
-    module : str
-        Of `shiftsvd.io.formats`: the reader.
+    reader : str
+        "module:function" that reads such a file.
     suffixes : tuple of str
         How the names of such files end.
     contents : tuple of str
         What such a file may begin with, in the words of `_MAGIC`; empty: anything that is in none of them.
     description : str
+    is_table : bool
+        Whether columns of such a file may be chosen and left out.
     """
 
-    module: str
+    reader: str
     suffixes: tuple[str, ...]
     contents: tuple[str, ...]
     description: str
+    is_table: bool = False
 
 
 def _packed(*suffixes: str) -> tuple[str, ...]:
@@ -34,22 +38,35 @@ def _packed(*suffixes: str) -> tuple[str, ...]:
 
 
 FORMATS: dict[str, Format] = {
-    "npy": Format("npy", (".npy",), ("npy",), "NumPy array"),
-    "npz": Format("npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"),
-    "mtx": Format("mtx", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
-    "10x": Format("tenx_folder", (), ("folder",), "10x folder: matrix.mtx, barcodes.tsv, features.tsv"),
-    "10x-h5": Format("tenx_h5", (), ("HDF5",), "10x HDF5"),
-    "h5ad": Format("anndata_file", (".h5ad",), ("HDF5",), "AnnData"),
-    "zarr": Format("zarr_file", (".zarr",), ("folder",), "Zarr: an array, or AnnData"),
-    "hdf5": Format("hdf5", (".h5", ".hdf5", ".hdf", ".he5"), ("HDF5",), "HDF5 dataset, or CSR or CSC group"),
-    "csv": Format("table", _packed(".csv"), (), "comma-separated table"),
-    "tsv": Format("table", _packed(".tsv", ".tab"), (), "tab-separated table"),
-    "parquet": Format("table", (".parquet", ".pq"), ("Parquet",), "Parquet table"),
-    "arrow": Format("table", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table"),
-    "svmlight": Format("svmlight", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
-    "netcdf": Format("netcdf", (".nc", ".nc4", ".netcdf", ".cdf"), ("HDF5", "NetCDF"), "NetCDF variable"),
-    "bed": Format("bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
-    "pgen": Format("pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
+    "npy": Format("shiftsvd.io.formats.numpy_files:read_npy", (".npy",), ("npy",), "NumPy array"),
+    "npz": Format(
+        "shiftsvd.io.formats.numpy_files:read_npz", (".npz",), ("zip",), "SciPy sparse matrix, or NumPy arrays"
+    ),
+    "mtx": Format("shiftsvd.io.formats.mtx:read", _packed(".mtx"), ("MatrixMarket",), "MatrixMarket"),
+    "10x": Format(
+        "shiftsvd.scanpy.files:read_tenx_folder", (), ("folder",), "10x folder: matrix.mtx, barcodes.tsv, features.tsv"
+    ),
+    "10x-h5": Format("shiftsvd.scanpy.files:read_tenx_h5", (), ("HDF5",), "10x HDF5"),
+    "h5ad": Format("shiftsvd.scanpy.files:read_anndata", (".h5ad",), ("HDF5",), "AnnData"),
+    "zarr": Format("shiftsvd.io.formats.hdf5:read_zarr", (".zarr",), ("folder",), "Zarr: an array, or AnnData"),
+    "hdf5": Format(
+        "shiftsvd.io.formats.hdf5:read_hdf5",
+        (".h5", ".hdf5", ".hdf", ".he5"),
+        ("HDF5",),
+        "HDF5 dataset, or CSR or CSC group",
+    ),
+    "csv": Format("shiftsvd.io.formats.table:read", _packed(".csv"), (), "comma-separated table", True),
+    "tsv": Format("shiftsvd.io.formats.table:read", _packed(".tsv", ".tab"), (), "tab-separated table", True),
+    "parquet": Format("shiftsvd.io.formats.table:read", (".parquet", ".pq"), ("Parquet",), "Parquet table", True),
+    "arrow": Format(
+        "shiftsvd.io.formats.table:read", (".arrow", ".feather", ".ipc"), ("Arrow",), "Arrow IPC or Feather table", True
+    ),
+    "svmlight": Format("shiftsvd.io.formats.svmlight:read", _packed(".svmlight", ".libsvm", ".svm"), (), "svmlight"),
+    "netcdf": Format(
+        "shiftsvd.xarray.netcdf:read", (".nc", ".nc4", ".netcdf", ".cdf"), ("HDF5", "NetCDF"), "NetCDF variable"
+    ),
+    "bed": Format("shiftsvd.genetics.readers:read_bed", (".bed",), ("PLINK",), "PLINK 1 genotypes"),
+    "pgen": Format("shiftsvd.genetics.readers:read_pgen", (".pgen",), ("PLINK 2",), "PLINK 2 genotypes"),
 }
 
 _MAGIC = {
@@ -151,7 +168,7 @@ def _by_suffix(path: Path) -> str | None:
 
 def _by_content(path: Path, content: str) -> str:
     if content == "HDF5":
-        kind: Callable[[Path], str] = import_module("shiftsvd.io.formats.hdf5").kind
+        kind: Callable[[Path], str] = resolve("shiftsvd.io.formats.hdf5:kind")
         return kind(path)
     if content == "folder" and any((path / name).exists() for name in ("zarr.json", ".zgroup", ".zarray")):
         return "zarr"

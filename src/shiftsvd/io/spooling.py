@@ -11,7 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Final, cast
 
-from shiftsvd.backends.not_finite import NotFinite
+from shiftsvd.backends.validation import NotFinite
 from shiftsvd.io.base import PIPED, kind_of
 from shiftsvd.io.sniff import FORMATS
 from shiftsvd.runs.keeper import temporary_folder

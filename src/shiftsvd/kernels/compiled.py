@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.groups import Array, Groups, grouped, zeros
-from shiftsvd.kernels.twin import PARTS, Found
+from shiftsvd.kernels.twin import PARTS, Array, Found, Groups, grouped, zeros
 
 CSR = Any
 Range = tuple[int, int]  # first row and one past the last

@@ -7,14 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.kernels import threads
-from shiftsvd.missing.descent import State, chosen, descend, start
+from shiftsvd.missing.descent import State, chosen, descend, explained, kept_apart, start
 from shiftsvd.missing.gaps import Gaps, gaps_of
-from shiftsvd.missing.held_out import explained, kept_apart
 from shiftsvd.names import MAX_ITER, BiasName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import LowRank, Operator, Panel
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.base import check_rank
 

@@ -25,8 +25,8 @@ from shiftsvd.model_file.container import (
 )
 from shiftsvd.model_file.kinds import KINDS, kind_class
 from shiftsvd.model_file.models import RANDOM, parts, restored
+from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import refuse
-from shiftsvd.runs.warned import warn
 
 if TYPE_CHECKING:
     from shiftsvd.estimators.correspondence import CorrespondenceAnalysis

@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.limits import labels
+from shiftsvd.io.base import labels
 from shiftsvd.model_file.checking import check_type
 from shiftsvd.model_file.container import Tensors, listed
 
@@ -28,12 +28,12 @@ VALUES = {
     **dict.fromkeys(("Gaussian", "Rademacher", "SparseSign", "SRFT"), "shiftsvd.sketch"),
     **dict.fromkeys(("BlockLanczos", "Exact", "Gram", "RandomizedSVD", "ShiftedRandomizedSVD"), "shiftsvd.solvers"),
     **dict.fromkeys(("Covariates", "GroupMeans", "LearnedCovariates", "LearnedGroups"), "shiftsvd.shifts"),
-    **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.alleles"),
+    **dict.fromkeys(("Samples", "Variants"), "shiftsvd.genetics.variants"),
     **dict.fromkeys(("PearsonResiduals", "DevianceResiduals", "LogNormalize", "TfIdf", "BM25"), "shiftsvd.transforms"),
     **dict.fromkeys(("PMI", "CLR", "Ranks", "Sqrt", "FreemanTukey", "Anscombe", "Select"), "shiftsvd.transforms"),
     **dict.fromkeys(("Binarize", "Elementwise", "Fitted"), "shiftsvd.transforms"),
     "Smooth": "shiftsvd.transforms.smooth",
-    "Design": "shiftsvd.preparation.design",
+    "Design": "shiftsvd.preparation.covariates",
     "Choices": "shiftsvd.io.choices",
     "Info": "shiftsvd.result",
 }

@@ -33,7 +33,7 @@ from shiftsvd.names import TOL
 from shiftsvd.numerics.bounds import rounding_bounds
 from shiftsvd.shifts import Covariates, GroupMeans
 from shiftsvd.transforms import Fitted
-from shiftsvd.transforms.named import as_transforms
+from shiftsvd.transforms.chains import as_transforms
 
 Values = dict[str, Any]
 
@@ -298,7 +298,7 @@ KINDS: Final = {
         "shiftsvd.estimators.correspondence", TABLE, {"feature_names_in_": texts("n")}, {"n_features_in_": "n"}
     ),
     "MultipleCorrespondenceAnalysis": Kind(
-        "shiftsvd.estimators.multiple",
+        "shiftsvd.estimators.correspondence",
         {**TABLE, "categories_": vectors("c"), "column_names_": names("n")},
         {"feature_names_in_": texts("c")},
         {"n_features_in_": "c"},

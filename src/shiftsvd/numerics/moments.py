@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.kernels.groups import unwarned
-from shiftsvd.kernels.twin import PARTS, Found
+from shiftsvd.kernels.twin import PARTS, Found, unwarned
 
 Vector = npt.NDArray[Any]
 Panel = npt.NDArray[Any]

@@ -8,8 +8,7 @@ from scipy import linalg
 
 from shiftsvd.kernels import best, default_threads, ordered
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
-from shiftsvd.numerics.places import by_place
+from shiftsvd.numerics.panels import Panel, by_place
 
 # Rows of a panel that are worked on at once: they stay in cache, where one Householder QR of the whole does not.
 ROWS = 8192

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
 from shiftsvd.events import Event, Listener, silent
-from shiftsvd.io.limits import packing
+from shiftsvd.io.base import packing
 from shiftsvd.paper import DataError
 
 Normalise = Literal["context", "target"]

@@ -6,8 +6,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.estimators.extremes import beyond
-from shiftsvd.estimators.labels import feature_names_of
+from shiftsvd.estimators.features import feature_names_of
+from shiftsvd.estimators.fitted import beyond
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import SVDResult

@@ -8,7 +8,7 @@ from shiftsvd.backends import as_operator
 from shiftsvd.names import ScaleName, ShiftName, VectorLike
 from shiftsvd.operators import Operator, Product
 from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.preparation.vectors import row_weights
+from shiftsvd.preparation.scales import row_weights
 
 
 def cross(

@@ -11,8 +11,7 @@ from shiftsvd.names import ShiftName
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
-from shiftsvd.preparation.scales import is_named
-from shiftsvd.preparation.vectors import finite_vector
+from shiftsvd.preparation.scales import finite_vector, is_named
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 NAMES = get_args(ShiftName)

@@ -7,18 +7,21 @@ import platform
 import re
 import warnings
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
+from shiftsvd.events import holding
 from shiftsvd.kernels import instruction_set
-from shiftsvd.runs.journal import Record, kept_in
+from shiftsvd.numerics.digests import told
 from shiftsvd.runs.locks import files_of, held
 from shiftsvd.runs.outputs import FULL
 from shiftsvd.runs.temporary import (
@@ -31,6 +34,49 @@ from shiftsvd.runs.temporary import (
     settle_folder,
     stage_of,
 )
+
+Record = Mapping[str, npt.NDArray[Any]]
+
+
+class Journal(Protocol):
+    """Keeps one record for each read of the data, in their order.
+
+    A solver is a function of its seed and of what its reads gave. Replaying those repeats a broken run bit by bit,
+    whatever the solver, and nothing of its inner state has to be stored.
+    """
+
+    def replay(self, what: str) -> Record | None: ...
+
+    def keep(self, what: str, record: Record) -> None: ...
+
+
+_journal: ContextVar[Journal | None] = ContextVar("_journal", default=None)
+
+
+def kept_in(journal: Journal) -> AbstractContextManager[None]:
+    return holding(_journal, journal)
+
+
+def unkept() -> AbstractContextManager[None]:
+    return holding(_journal, None)
+
+
+def kept() -> bool:
+    return _journal.get() is not None
+
+
+def once(what: str, panels: tuple[npt.NDArray[Any] | None, ...], read: Callable[[], Record]) -> Record:
+    journal = _journal.get()
+    if journal is None:
+        return read()
+    name = f"{what} {told(panels)}"
+    record = journal.replay(name)
+    if record is None:
+        with unkept():
+            record = read()
+        journal.keep(name, record)
+    return record
+
 
 VERSION: Final = 3
 RUN: Final = "run.json"

@@ -12,25 +12,40 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.selection import Places
+from shiftsvd.backends.columns import Places
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.names import SklearnSolverName, SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.covariates import Covariates
-from shiftsvd.preparation.design import Design
+from shiftsvd.preparation.covariates import Covariates, Design
 from shiftsvd.preparation.prepare import Preparation
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import booleans, indexable, is_annotated, logged, mask_of, matrix_of
-from shiftsvd.scanpy.design import names_of, obs_column, write_design
-from shiftsvd.scanpy.entries import Known, MarginsName, Step, learned, transformed, write_entries
 from shiftsvd.scanpy.genes import highly_variable
-from shiftsvd.scanpy.loadings import Keys, keys_of, write_loadings
 from shiftsvd.scanpy.projection import project
+from shiftsvd.scanpy.stored import (
+    Keys,
+    Known,
+    MarginsName,
+    Step,
+    booleans,
+    indexable,
+    is_annotated,
+    keys_of,
+    learned,
+    logged,
+    mask_of,
+    matrix_of,
+    names_of,
+    obs_column,
+    transformed,
+    write_design,
+    write_entries,
+    write_loadings,
+)
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms.base import Transform
+from shiftsvd.transforms.chains import Preprocess, as_transforms
 from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
-from shiftsvd.transforms.named import Preprocess, as_transforms
 
 __all__ = ["highly_variable", "pca", "project"]
 

@@ -6,18 +6,17 @@ from typing import Any, Final
 import numpy as np
 
 from shiftsvd.backends import as_operator
-from shiftsvd.features.batches import Batches
-from shiftsvd.features.dispersion import Cutoffs
-from shiftsvd.features.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.io import open_matrix
-from shiftsvd.io.annotations import Place, of_samples
 from shiftsvd.kernels import threads
 from shiftsvd.names import FlavorName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import is_annotated, logged, matrix_of
-from shiftsvd.transforms.named import Preprocess, as_transforms
+from shiftsvd.scanpy.annotations import Place, of_samples
+from shiftsvd.scanpy.flavors import Batches, Cutoffs
+from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
+from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
+from shiftsvd.transforms.chains import Preprocess, as_transforms
 
 # What scanpy writes into ``var``, by flavor, in its order; what is of batches is there if there are any.
 _BATCHES: Final = ("highly_variable_nbatches", "highly_variable_intersection")

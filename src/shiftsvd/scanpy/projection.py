@@ -4,15 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.estimators.aligned import least_squares
+from shiftsvd.estimators.features import least_squares
 from shiftsvd.kernels import threads
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, Plain
 from shiftsvd.runs.memory import Resources
-from shiftsvd.scanpy.annotated import logged, matrix_of, places_of
-from shiftsvd.scanpy.design import obs_column, read_design
-from shiftsvd.scanpy.entries import read_entries
-from shiftsvd.scanpy.loadings import keys_of, read_loadings
+from shiftsvd.scanpy.stored import (
+    keys_of,
+    logged,
+    matrix_of,
+    obs_column,
+    places_of,
+    read_design,
+    read_entries,
+    read_loadings,
+)
 from shiftsvd.transforms.count_data import warn_unless_counts
 
 

@@ -9,19 +9,18 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd import names
-from shiftsvd.algebra.units import in_units
+from shiftsvd.algebra.scaled import in_units
 from shiftsvd.events import foresee
 from shiftsvd.kernels import given_threads, threads
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate, Info, Lazy, SVDResult, signed
 from shiftsvd.runs.memory import MemoryWatch
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.certify import certificate_bytes, certify
-from shiftsvd.solvers.factors import Factors, rank_floor
+from shiftsvd.solvers.factors import Factors, rank_floor, remainder
 from shiftsvd.solvers.probe import MISSED_TOL
-from shiftsvd.solvers.remainder import remainder
 
 TOL = names.TOL
 # What a warning begins with that only `certify=True` gives, of solvers that know no tolerance.

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.costs import Costs
+from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.operators import LowRank, Operator
 

@@ -10,7 +10,7 @@ from shiftsvd.kernels import default_threads
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
-from shiftsvd.solvers.factors import PART, Factors, long_factor, rounding, squares_rounding
+from shiftsvd.solvers.factors import PART_SUMMED, Factors, long_factor, rounding, squares_rounding
 
 # So many times the rounding of squares has to be left over, so that the norm of what is left has its digits.
 LEAST_REST = 1000.0
@@ -101,7 +101,7 @@ class Exact(Solver):
         k = components_for(theta, share) if isinstance(share, float) else share
         eps = A.costs.gram_eps
         noise, rest = squares_rounding(A, G), float(theta[k:].sum())
-        if not (noise < 2 * PART * self.tol * theta[k - 1] and rest >= LEAST_REST * noise):
+        if not (noise < 2 * PART_SUMMED * self.tol * theta[k - 1] and rest >= LEAST_REST * noise):
             return None
         missed = float(np.sqrt(theta[k] + noise))
         S, V = np.sqrt(theta[:k]), V[:, :k]

@@ -1,18 +1,18 @@
-"""What an algorithm returns, and what rounding leaves of it."""
+"""What an algorithm returns, what rounding leaves of it, and the norm of what it leaves over."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import cancelled, lazy_basis, matmat_in_double, placed, shift_of
+from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import graded_basis
-from shiftsvd.numerics.places import on_host, to_spare
-from shiftsvd.operators import Operator, Panel
-from shiftsvd.result import Certificate, Lazy
+from shiftsvd.numerics.orth import graded_basis, inner
+from shiftsvd.numerics.panels import on_host, to_spare
+from shiftsvd.operators import LowRank, Operator, Panel
+from shiftsvd.result import Certificate, Lazy, SVDResult
 
 # What the rounding of squares may take of the tolerance where no value is read off the data themselves.
-PART = 0.1
+PART_SUMMED = 0.1
 
 
 class Factors(NamedTuple):
@@ -78,3 +78,106 @@ def shift_rounding(A: Operator, eps: float = float(np.finfo(np.float64).eps)) ->
     size = (shift.frobenius_norm() if shift else 0.0) + cancelled(A)
     # Means are right to an ulp or two. Single products were off by 0.6 units (counts after their means).
     return (4 if eps < 1e-10 else 1) * eps * size if size else 0.0
+
+
+EPS = float(np.finfo(np.float64).eps)
+# A difference of squares that is so many times its own rounding is right to a thousandth.
+MARGIN = 1000.0
+# Where the rounding of one factor is more than this of what is left, both factors are needed as they are.
+PART = 0.2
+# Bytes of a factor up to which it is made whole for that, where the data are not held.
+HELD = 2**24
+# Rounding to nearest moves a number by so many units, as a root mean square over numbers of all sizes.
+NEAREST = 0.2
+
+
+def remainder(A: Operator, F: SVDResult, factors: Factors, norm: float | None) -> float | None:
+    """``||A - U S Vh||_F`` of the factors F, which are `factors` rounded; None where the norm of A is not known.
+
+    Every factorization here is a projection of A, ``A V V^H`` or ``U U^H A``, converged or not, so that its square is
+    ``||A||^2 - ||S||^2``: no read. Where rounding leaves too few digits of that difference,
+    single precision data have it made anew by one product in double precision, O(nnz k). If that is not enough
+    either, the residual is formed, entry by entry and piece by piece: one read and O(m n k), of a wide matrix in a
+    file two reads.
+    """
+    if factors.rest is not None:
+        dropped = float(np.linalg.norm(factors.S[: len(F.S)][F.S == 0]))  # values that are reported as 0
+        return float(np.hypot(np.hypot(factors.rest, dropped), np.sqrt(2) * _rounded(A, F.S)))
+    if norm is None:
+        return None
+    square = norm**2 - float(F.S @ F.S)
+    if square >= MARGIN * _doubt(A, norm, F.S, _unit(A)):
+        return float(np.sqrt(square))
+    direct = _of_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
+    small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= HELD
+    if factors.factor_passes and direct is not None and small and _rounded(A, F.S) > PART * direct:
+        direct = (A - F).frobenius_norm()  # the rounding of vectors is most of it: a model of that is not enough
+    # Of an operator that only multiplies, and has many columns, the difference is all that can be known.
+    return float(np.sqrt(max(square, _doubt(A, norm, F.S, _unit(A))))) if direct is None else direct
+
+
+def left_over(A: Operator, F: SVDResult, k: int, square: float) -> float:
+    known, S = F.info.frobenius_error, F.S[:k]
+    if known is None:
+        rest = square - float(S @ S)
+        return rest if rest > _doubt(A, float(np.sqrt(square)), S, _unit(A)) else 0.0
+    # Of values that are 0, products in double precision and means leave as much, the rounding of data and vectors that.
+    double = max(max(A.shape) * EPS * float(F.S[0]), 4 * EPS * float(np.sqrt(_implicit(A))))
+    rest = known**2 + float(F.S[k:] @ F.S[k:])
+    return rest if rest > max(double, 2 * _unit(A) * float(np.sqrt(square))) ** 2 else 0.0
+
+
+def _of_product(A: Operator, S: Vector, factors: Factors, norm: float) -> float | None:
+    there, wide = S > 0, callable(factors.Vh)
+    short = factors.U[:, : len(S)] if callable(factors.Vh) else factors.Vh[: len(S)].conj().T  # type: ignore[index]
+    B, V, S = fused(A.H, 0) if wide else A, short[:, there], S[there]
+    beside = _rounded(A, S) ** 2  # of the factor on the long side
+    if _unit(A) > EPS:
+        G = inner(V, B.gram(V))
+        beside += _turned(G, S)
+        square = norm**2 - float(np.trace(G).real)
+        if A.costs.eps == EPS and square >= MARGIN * _doubt(A, norm, S, B.costs.gram_eps):
+            return float(np.sqrt(square + beside + _rounded(A, S) ** 2))
+    W = V.astype(A.dtype).astype(V.dtype)
+    square_of = _all_beyond(A, B, V, W, wide)
+    return None if square_of is None else float(np.sqrt(square_of + beside))
+
+
+def _all_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> float | None:
+    if V.shape[1] == V.shape[0]:
+        return float(np.linalg.norm(V - W)) ** 2  # nothing is left out
+    squares = squares_beyond(B, V, W)
+    if squares is not None:
+        return float(squares.sum())
+    left = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
+    return None if left is None else left**2
+
+
+def _turned(G: Panel, S: Vector) -> float:
+    # Single products leave couplings of size eps sigma_1^2: the columns of A V are not quite orthogonal then.
+    lengths = np.sqrt(np.maximum(np.diagonal(G).real, 0))
+    coupled = np.minimum(np.abs(np.triu(G, 1)) / S[:, None], lengths)
+    return float(np.sum(coupled**2) + np.sum((lengths - S) ** 2))
+
+
+def _doubt(A: Operator, norm: float, S: Vector, unit: float) -> float:
+    products = 2 * unit * float(S[0]) * float(np.linalg.norm(S)) if len(S) else 0.0
+    return products + EPS * (4 * float(np.sqrt(max(A.shape))) * norm**2 + _implicit(A))
+
+
+def _implicit(A: Operator) -> float:
+    shift = shift_of(A)
+    return cancelled(A) ** 2 + (0.0 if shift is None else (_size(shift.L) * _size(shift.R)) ** 2)
+
+
+def _size(F: Panel) -> float:
+    rows, times = (F[:1], len(F)) if F.strides[0] == 0 else (F, 1)
+    return float(np.linalg.norm(rows) * np.sqrt(times))
+
+
+def _rounded(A: Operator, S: Vector) -> float:
+    return NEAREST * _unit(A) * float(np.linalg.norm(S))
+
+
+def _unit(A: Operator) -> float:
+    return float(np.finfo(A.dtype).eps)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.random import Generator
 from scipy import linalg
 
-from shiftsvd.algebra.costs import Costs
 from shiftsvd.algebra.generic import fused, gram_matrix
+from shiftsvd.algebra.operator import Costs
 from shiftsvd.kernels import default_threads
 from shiftsvd.numerics.bounds import NEIGHBOURS
 from shiftsvd.numerics.moments import Vector
@@ -16,7 +16,7 @@ from shiftsvd.numerics.orth import subtract_product
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import TOL, Solver, components_for
 from shiftsvd.solvers.cost import long_vectors, surroundings, tall
-from shiftsvd.solvers.factors import PART, Factors, rank_floor, squares_rounding
+from shiftsvd.solvers.factors import PART_SUMMED, Factors, rank_floor, squares_rounding
 from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
 from shiftsvd.solvers.products import Budget
@@ -100,7 +100,7 @@ class Gram(Solver):
         theta, Z = _eigenpairs(G, leading if leading <= PART_OF_ALL * n else n)
         k = components_for(theta, k) if isinstance(k, float) else k
         noise = squares_rounding(A, G)
-        proven = noise < 2 * PART * self.tol * theta[k - 1]
+        proven = noise < 2 * PART_SUMMED * self.tol * theta[k - 1]
         if few and not proven:  # leading values may have to be set apart
             return self._few(A, G, k, rng)
         V, zero = Z[:, :k], rank_floor(A, float(np.sqrt(theta[0]))) ** 2

@@ -10,8 +10,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.missed import Missed, reduced
-from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
+from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY, Missed, reduced
 from shiftsvd.solvers.ritz import TINY, Ritz, allowed
 
 BLOCK = 16

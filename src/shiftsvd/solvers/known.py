@@ -11,7 +11,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import length
 from shiftsvd.operators import Operator
 from shiftsvd.result import SVDResult
-from shiftsvd.runs.warned import warn
+from shiftsvd.runs.messages import warn
 from shiftsvd.solvers.base import Solver
 
 # The share of the tolerance that is left to what the matrix is off by.

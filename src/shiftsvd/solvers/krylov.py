@@ -7,7 +7,7 @@ from numpy.random import Generator
 
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
-from shiftsvd.numerics.places import beside, lengths, put, room, sent, to_spare
+from shiftsvd.numerics.panels import beside, lengths, put, room, sent, to_spare
 from shiftsvd.operators import Panel
 
 # A projection that leaves less than this of a column has lost digits of it: it is done again (Daniel et al. 1976).

@@ -12,10 +12,9 @@ from shiftsvd.solvers.base import TOL, Solver
 from shiftsvd.solvers.cost import Work, long_vectors, surroundings, tall, wide
 from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.probe import MISSED_TOL, PROBABILITY
-from shiftsvd.solvers.products import SINGLE, Budget, Products
+from shiftsvd.solvers.products import SINGLE, Budget, Products, Shape
 from shiftsvd.solvers.ritz import residual_rounding
 from shiftsvd.solvers.run import Run
-from shiftsvd.solvers.shape import Shape
 
 # Reads beside those that bring k columns in, at the least.
 QUICKEST = 2

@@ -1,13 +1,62 @@
-"""How a run of block Lanczos multiplies: in single precision as long as that holds what is sought, else in double."""
+"""The products of a run of block Lanczos: their widths, their precision, and the block that they start from."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.numerics.places import in_dtype, largest, norms
+from shiftsvd.numerics.panels import beside, in_dtype, largest, norms, sent
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.ritz import residual_rounding
+
+
+class Shape(NamedTuple):
+    """Columns of what a run holds.
+
+    Attributes
+    ----------
+    block : int
+        Of a product.
+    wanted : int
+        Components that the basis is made for.
+    columns : int
+        Of the basis before it is restarted.
+    room : int
+        The same, and what a probe is likely to add.
+    """
+
+    block: int
+    wanted: int
+    columns: int
+    room: int
+
+
+def checked(start: Panel | None, n: int, dtype: np.dtype[np.generic]) -> Panel | None:
+    if start is None:
+        return None
+    start = np.asarray(start)
+    if start.ndim != 2 or start.shape[0] != n:
+        raise ValueError(f"start must have {n} rows, one for each entry of the short side, got {start.shape}")
+    if not np.isfinite(start).all():
+        raise ValueError("start must be finite, got NaN or infinite entries; drop those columns")
+    if np.iscomplexobj(start) and dtype.kind == "f":
+        start = np.hstack([start.real, start.imag])
+    largest = np.max(np.abs(start), axis=0)
+    return np.asarray(start / np.where(largest > 0, largest, 1), dtype)
+
+
+def first_block(start: Panel | None, n: int, width: int, dtype: np.dtype[np.generic], rng: Generator) -> Panel:
+    F: Panel = rng.standard_normal((n, width)).astype(dtype)
+    if start is None:
+        return F
+    # All of them at once would make every product as wide as they are many, for the same space.
+    j = start.shape[1]
+    if j <= width:
+        return beside(start, sent(start, F[:, j:]))
+    combined: Panel = start @ rng.standard_normal((j, width)).astype(dtype)
+    return combined
+
 
 SINGLE = float(np.finfo(np.float32).eps)
 # What single precision can hold of a product and of what it is made of.

@@ -9,7 +9,7 @@ from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.numerics.bounds import groups, value_bounds, vector_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, qr, stacked, subtract_product, times, triangle
-from shiftsvd.numerics.places import beside, in_dtype, norms, on_host
+from shiftsvd.numerics.panels import beside, in_dtype, norms, on_host
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.result import Certificate
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding

@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.random import Generator
 
-from shiftsvd.algebra.deflated import Deflated
 from shiftsvd.algebra.generic import placed
+from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.events import bounded
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.places import beside, in_dtype
+from shiftsvd.numerics.panels import beside, in_dtype
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers.base import components_for
 from shiftsvd.solvers.cost import Work
 from shiftsvd.solvers.factors import rank_floor
 from shiftsvd.solvers.krylov import Basis
-from shiftsvd.solvers.missed import Missed, reduced
-from shiftsvd.solvers.products import Products
+from shiftsvd.solvers.probe import Missed, reduced
+from shiftsvd.solvers.products import Products, Shape, checked, first_block
 from shiftsvd.solvers.reading import Reading, read, together
 from shiftsvd.solvers.ritz import SHARE, TINY, Needs, Ritz, allowed
-from shiftsvd.solvers.shape import Shape
-from shiftsvd.solvers.start import checked, first_block
 
 if TYPE_CHECKING:
     from shiftsvd.solvers.lanczos import BlockLanczos

@@ -18,8 +18,7 @@ from shiftsvd.preparation.shifts import Plain
 from shiftsvd.result import Info
 from shiftsvd.runs.memory import affordable, spare
 from shiftsvd.solvers.base import TOL
-from shiftsvd.streaming.scatter import EPS, Scatter, WholeScatter, is_dense
-from shiftsvd.streaming.sketched import SketchedScatter
+from shiftsvd.streaming.scatter import EPS, Scatter, SketchedScatter, WholeScatter, is_dense
 
 # Up to so many features all of the scatter matrix is kept, in 540 MB at most.
 WHOLE = 4096

@@ -1,14 +1,12 @@
 """Transformations of entries, such as residuals of null models, as lazy matrices: sparse minus low rank."""
 
-from shiftsvd.runs.warned import ValuesWarning
+from shiftsvd.runs.messages import ValuesWarning
 from shiftsvd.transforms.base import Fitted, Transform
-from shiftsvd.transforms.compositions import CLR
-from shiftsvd.transforms.counting import BM25, PMI, LogNormalize, TfIdf
+from shiftsvd.transforms.chains import Select, preprocess
+from shiftsvd.transforms.counting import BM25, CLR, PMI, LogNormalize, TfIdf
 from shiftsvd.transforms.elementwise import Anscombe, Binarize, Elementwise, FreemanTukey, Sqrt
-from shiftsvd.transforms.named import preprocess
 from shiftsvd.transforms.ranks import Ranks
 from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
-from shiftsvd.transforms.selecting import Select
 
 __all__ = [
     "BM25",

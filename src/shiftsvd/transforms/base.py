@@ -8,8 +8,7 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.backends import as_operator
-from shiftsvd.backends.columns import some_columns
-from shiftsvd.backends.selection import Places
+from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.names import TOL
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Quantities, Terms

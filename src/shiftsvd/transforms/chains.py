@@ -1,18 +1,94 @@
-"""Several transformations, one after another: learned, applied to other rows, and what of columns they leave out."""
+"""Transformations by name, one after another, on some or all columns."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Final, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from shiftsvd.backends.columns import some_columns
+from shiftsvd.backends import as_operator
+from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.backends.entries import bytes_kept
-from shiftsvd.backends.selection import Places
+from shiftsvd.names import TOL, TransformName
+from shiftsvd.numerics.entrywise import Quantities
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Operator
+from shiftsvd.numerics.panels import unmasked
+from shiftsvd.operators import Operator, Panel
 from shiftsvd.transforms.base import Fitted, Transform, checked, frequencies, held_as
 from shiftsvd.transforms.count_data import warn_unless_counts
+from shiftsvd.transforms.counting import BM25, CLR, PMI, LogNormalize, TfIdf
+from shiftsvd.transforms.elementwise import Anscombe, Binarize, FreemanTukey, Sqrt
+from shiftsvd.transforms.ranks import Ranks
+from shiftsvd.transforms.residuals import DevianceResiduals, PearsonResiduals
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Transform):
+    """Keep some columns, such as highly variable genes.
+
+    Parameters
+    ----------
+    places : array of bool of shape (n,), or array of int
+        Which of the columns stay: a mask, or places that are counted from 0. Their order is that of the data.
+
+    See Also
+    --------
+    preprocess : Steps one after the other.
+
+    Notes
+    -----
+    What comes before it in a list is learned from all columns, what comes after it from those that stay:
+    ``[LogNormalize(), Select(kept)]`` divides by sums over all genes, and ``[Select(kept), PearsonResiduals()]`` is a
+    model of those alone. Entries are changed after the others are left out, so that those cost nothing but their part
+    of the sums. No read.
+
+    Rows of the same features are expected by whatever is fitted: `n_features_in_` counts all of them, while components,
+    means and scales are of those that stay.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> X = np.array([[1.0, 0.0, 3.0], [0.0, 2.0, 2.0]])
+    >>> ss.preprocess(X, [ss.LogNormalize(1.0), ss.Select([0, 2])]) @ np.eye(2)
+    array([[0.22314355, 0.55961579],
+           [0.        , 0.40546511]])
+    """
+
+    selects: ClassVar[bool] = True
+    learns: ClassVar[tuple[int, int]] = (1, 0)
+    places: Vector = field(repr=False)
+
+    def __post_init__(self) -> None:
+        places = np.array(unmasked("places", self.places))
+        if places.ndim != 1 or not places.size or places.dtype.kind not in "biu":
+            raise ValueError(f"places must be a mask or places of columns, got {places.dtype} of shape {places.shape}")
+        if places.dtype == bool and not places.any():
+            raise ValueError("places must keep a column at least, got a mask that is false everywhere")
+        if places.dtype != bool:
+            places = np.sort(places).astype(np.int64)
+            if places[0] < 0 or np.any(np.diff(places) == 0):
+                raise ValueError("places must be counted from 0, each of them once")
+        object.__setattr__(self, "places", places)
+
+    def n_columns(self, n: int) -> int:
+        if self.places.dtype == bool and len(self.places) != n:
+            raise ValueError(f"places must be a mask of the {n} columns, got {len(self.places)} truth values")
+        if self.places.dtype != bool and self.places[-1] >= n:
+            raise ValueError(f"places must be in 0..{n - 1}, got {self.places[-1]}")
+        return int(self.places.sum()) if self.places.dtype == bool else len(self.places)
+
+    def learn_rows(self, A: Operator, weights: Vector, tol: float) -> tuple[Fitted, Panel]:
+        n = A.shape[1]
+        self.n_columns(n)
+        marks = np.zeros(n)
+        marks[self.places] = 1
+        return Fitted(self, marks[:, None], np.zeros(0)), np.zeros((A.shape[0], 0))
+
+    def entry(self, x: Vector, r: Quantities, c: Quantities, known: Vector, table: Panel | None) -> Vector:
+        return x
+
 
 # The rank of what zeros become, about, where it is interpolated; and vectors of rows that are held while it is made.
 RANK, VECTORS = 16, 6
@@ -109,3 +185,127 @@ def reordered(fitted: Sequence[Fitted], order: Places) -> tuple[tuple[Fitted, ..
             rank = np.cumsum(each.columns[:, 0] != 0) - 1
             order = rank[order[moved[-1].kept]]
     return tuple(moved), order
+
+
+Preprocess = Transform | str | Sequence[Transform | str]  # what settings may hold
+Form = tuple[str, Callable[[str], Any]]  # what a value may be, and how it is read; ValueError or KeyError if it is not
+
+BY_NAME: Final[dict[TransformName, type[Transform]]] = {
+    "log-normalize": LogNormalize,
+    "pearson": PearsonResiduals,
+    "deviance": DevianceResiduals,
+    "pmi": PMI,
+    "tfidf": TfIdf,
+    "bm25": BM25,
+    "clr": CLR,
+    "ranks": Ranks,
+    "sqrt": Sqrt,
+    "freeman-tukey": FreemanTukey,
+    "anscombe": Anscombe,
+    "binarize": Binarize,
+}
+FORMS: Final[dict[Any, Form]] = {
+    float: ("a number", float),
+    int: ("a whole number", int),
+    bool: ("true or false", {"true": True, "false": False}.__getitem__),
+    NoneType: ("none", {"none": None}.__getitem__),
+}
+
+
+def named(text: str) -> Transform:
+    """The transformation that a text asks for: ``NAME``, or ``NAME:key=value,...`` with the settings of its class.
+
+    Settings that are vectors have no text. ValueError for names, keys and values that there are not.
+    """
+    name, colon, rest = text.partition(":")
+    cls = {str(known): found for known, found in BY_NAME.items()}.get(name)
+    if cls is None:
+        raise ValueError(f"preprocess must be one of {', '.join(BY_NAME)}, got {text!r}")
+    forms, values = forms_of(cls), dict[str, Any]()
+    for pair in rest.split(",") if colon else ():
+        key, equals, value = pair.partition("=")
+        if key not in forms:
+            keys = f"one of {', '.join(forms)}" if forms else f"left out, {name} has none"
+            raise ValueError(f"settings of {name} must be {keys}, got {pair!r} in {text!r}")
+        if not equals or key in values:
+            raise ValueError(f"settings must be key=value, each key once, got {pair!r} in {text!r}")
+        values[key] = _read(f"{key} of {name}", forms[key], value)
+    return cls(**values)
+
+
+def forms_of(cls: type[Transform]) -> dict[str, list[Form]]:
+    known = {field.name: _forms(field.type) for field in fields(cls)}
+    return {name: forms for name, forms in known.items() if any(form is not FORMS[NoneType] for form in forms)}
+
+
+def _forms(kind: Any) -> list[Form]:
+    if get_origin(kind) is Literal:
+        return [(word, {word: word}.__getitem__) for word in get_args(kind)]
+    if get_origin(kind) in (Union, UnionType):
+        return [form for each in get_args(kind) for form in _forms(each)]
+    return [FORMS[kind]] if kind in FORMS else []
+
+
+def _read(what: str, forms: list[Form], text: str) -> Any:
+    for _, read in forms:
+        try:
+            return read(text)
+        except (ValueError, KeyError):
+            continue
+    raise ValueError(f"{what} must be {' or '.join(form for form, _ in forms)}, got {text!r}")
+
+
+def as_transforms(how: Preprocess | None) -> tuple[Transform, ...]:
+    several = () if how is None else (how,) if isinstance(how, Transform | str) else how
+    if not isinstance(several, Sequence) or not all(isinstance(each, Transform | str) for each in several):
+        raise ValueError(
+            f"preprocess must be a transformation such as LogNormalize(), a name or a list of them, got {how!r}"
+        )
+    known = tuple(named(each) if isinstance(each, str) else each for each in several)
+    for first, second in pairwise(each for each in known if not each.selects):
+        if not first.keeps_zeros:
+            remedy = f"put {second} before it, or leave it out" if second.keeps_zeros else f"leave it or {second} out"
+            raise ValueError(f"{first} makes zeros into other numbers, and can only come last: {remedy}")
+    return known
+
+
+def preprocess(X: Any, how: Preprocess) -> Operator:
+    """The transformed matrix as an operator: sparse minus low rank, never dense.
+
+    Parameters
+    ----------
+    X : anything that `as_operator` takes, of shape (m, n)
+        An array, a sparse matrix, a data frame, a Dask array, or what `shiftsvd.io.open_matrix` gives.
+    how : transformation, its name, or list of them
+        From `shiftsvd.transforms`; each is learned from what those before it have made. Names are those of the command,
+        such as "pearson" or "log-normalize:target_sum=none".
+
+    Returns
+    -------
+    Operator of shape (m, n)
+        The transformed matrix, as an operator.
+
+    Raises
+    ------
+    ValueError
+        For entries that a transformation has no meaning for, such as negative counts.
+
+    See Also
+    --------
+    PCA : Takes the same steps as an argument.
+
+    Notes
+    -----
+    One read of the data for sums of rows and columns, two for some transformations. Changed entries of matrices in
+    memory are kept where half of the available memory allows.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> counts = np.random.default_rng(0).poisson(1.0, (100, 20))
+    >>> A = ss.preprocess(counts, ss.PearsonResiduals(theta=100))
+    >>> A.shape
+    (100, 20)
+    """
+    A = as_operator(X)
+    return learn_all(as_transforms(how), A, None, TOL).B

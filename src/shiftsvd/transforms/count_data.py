@@ -9,15 +9,15 @@ import numpy as np
 
 from shiftsvd.backends.columns import some_rows
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.backends.disk import DiskRows
 from shiftsvd.backends.entries import entries
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.reread import Reread, rows_operator
 from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.events import unheard
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
-from shiftsvd.runs.warned import ValuesNotice, ValuesWarning, warn
+from shiftsvd.runs.messages import ValuesNotice, ValuesWarning, warn
 
 if TYPE_CHECKING:
     from shiftsvd.transforms.base import Transform

@@ -3,19 +3,13 @@
 The names are those of xeofs: components (EOFs), scores (principal component time series), modes counted from 1.
 """
 
-from shiftsvd.xarray.coupling import coupled
-from shiftsvd.xarray.extending import extended
-from shiftsvd.xarray.hilbert import hilbert
+from shiftsvd.xarray.coupling import coupled, side
 from shiftsvd.xarray.joining import joint
-from shiftsvd.xarray.maps import correlation
 from shiftsvd.xarray.modes import pca
-from shiftsvd.xarray.patterns import patterns
-from shiftsvd.xarray.projection import project
-from shiftsvd.xarray.reconstruction import reconstruct
-from shiftsvd.xarray.resampling import bootstrap
-from shiftsvd.xarray.rotation import rotate
-from shiftsvd.xarray.sampling import north
-from shiftsvd.xarray.sides import side
+from shiftsvd.xarray.projection import project, reconstruct
+from shiftsvd.xarray.rotation import patterns, rotate
+from shiftsvd.xarray.sampling import bootstrap, correlation, north
+from shiftsvd.xarray.travelling import extended, hilbert
 
 __all__ = [
     "bootstrap",

@@ -13,11 +13,10 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import Anomalies, anomalies, check_modes
-from shiftsvd.xarray.matching import as_fields, at_common, in_order
-from shiftsvd.xarray.preparing import Asked
-from shiftsvd.xarray.results import mode_labels, scores_of, told_of_each, told_of_fit, variances
-from shiftsvd.xarray.sides import together
+from shiftsvd.xarray.coupling import together
+from shiftsvd.xarray.datasets import mode_labels, scores_of, told_of_each, told_of_fit, variances
+from shiftsvd.xarray.preparing import Anomalies, Asked, anomalies, check_modes
+from shiftsvd.xarray.samples import as_fields, at_common, in_order
 
 
 def joint(

@@ -11,14 +11,11 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.runs.memory import Resources
 from shiftsvd.solvers import Solver
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.areas import cell_weights
-from shiftsvd.xarray.fitting import Fitted, fit_observed, fit_whole
+from shiftsvd.xarray.datasets import told_of_fit
+from shiftsvd.xarray.fields import cell_weights
 from shiftsvd.xarray.joining import joint
-from shiftsvd.xarray.matching import is_several
-from shiftsvd.xarray.preparing import Asked
-from shiftsvd.xarray.removed import as_variables
-from shiftsvd.xarray.results import told_of_fit
-from shiftsvd.xarray.samples import Samples
+from shiftsvd.xarray.preparing import Asked, Fitted, fit_observed, fit_whole
+from shiftsvd.xarray.samples import Samples, as_variables, is_several
 
 
 def pca(
@@ -195,7 +192,7 @@ def _units(da: Any, weights: Any, standardize: bool) -> str | None:
 def _dataset(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples, units: str | None) -> Any:
     from xarray import DataArray
 
-    from shiftsvd.xarray.dataset import Dataset
+    from shiftsvd.xarray.fields import Dataset
 
     model, space = fitted.model, field.space
     modes = DataArray(np.arange(1, model.n_components_ + 1), dims="mode", name="mode")

@@ -1,13 +1,80 @@
-"""Sampling errors of variances: North's rule of thumb with the number of independent samples."""
+"""Sampling errors: North's rule, independent samples, correlation maps, block bootstrap."""
 
 from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from shiftsvd.backends import is_lazy
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.dense import BLOCK
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.xarray.known import check_variances, with_modes
-from shiftsvd.xarray.persistence import Places, effective_size, neighbours, of_variance, unbiased
+from shiftsvd.operators import Panel
+from shiftsvd.runs.memory import affordable
+from shiftsvd.sketch import generator
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.datasets import anomalies_of, check_variances, with_modes
+from shiftsvd.xarray.fields import Dims
+from shiftsvd.xarray.samples import aligned
+from shiftsvd.xarray.samples import product as product_of
+
+Places = npt.NDArray[np.intp]
+# No series is taken to resemble itself more than this: a trend, say, has no number of independent samples.
+MOST = 0.99
+# Of how many larger modes, as a share of the samples, a score is freed: with more, what is known of r would be noise.
+CORRECTED = 0.1
+
+
+def neighbours(da: Any, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
+    time = time_of(da, over, along)
+    places = np.arange(int(np.prod([da.sizes[dim] for dim in over]))).reshape([da.sizes[dim] for dim in over])
+    axis = over.index(time)
+    n = da.sizes[time]
+    return places.take(range(n - 1), axis).ravel(), places.take(range(1, n), axis).ravel()
+
+
+def time_of(da: Any, over: Dims, along: Hashable | None) -> Hashable:
+    if along is not None:
+        if along not in over:
+            raise ValueError(f"along must be a dimension of the samples, {over}, got {along!r}")
+        return along
+    dated = [dim for dim in over if dim in da.coords and da[dim].dtype.kind in "MO"]
+    named = [dim for dim in over if str(dim).lower() == "time"]
+    return (dated or named or list(over[-1:]))[0]
+
+
+def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
+    """Lag-one autocorrelations without the bias of series of n values about their own mean (Marriott & Pope 1954).
+
+    Scores are also made uncorrelated with those of so many `larger` modes. What goes with each such series, if it is as
+    red, takes 2 r / n more: ``(n - 3 - 2 larger) r / n - 1 / n`` is left.
+    """
+    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
+    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
+
+
+def of_variance(n: int, r: float) -> tuple[float, float]:
+    """(expected share, degrees of freedom) of the variance of a red series of n values about their own mean.
+
+    Of ``x^T C x / (n - 1)``, where C centres and x has the correlations ``R = [r^|i - j|]``: ``tr(CR) / (n - 1)``, and
+    ``tr(CR)^2 / tr(CRCR)`` as of the chi-square distribution with the same mean and variance (Satterthwaite 1946).
+    """
+    k, i = np.arange(1, n), np.arange(n)
+    rows = (2 - r ** (i + 1) - r ** (n - i)) / (1 - r) - 1  # R 1
+    of_mean = float(rows.sum()) / n
+    squares = n + 2 * float(np.sum((n - k) * r ** (2 * k)))
+    left = n - of_mean
+    return left / (n - 1), left**2 / (squares - 2 / n * float(np.sum(rows**2)) + of_mean**2)
+
+
+def effective_size(n: Any, product: Any) -> Vector:
+    """Independent pairs that n pairs of red series are worth; `product` is that of their autocorrelations.
+
+    ``n (1 - r s) / (1 + r s)`` (Bartlett 1935; Bretherton et al. 1999): for a correlation with r and s of the two
+    series, for a variance with both of the same. Never more than n.
+    """
+    return np.asarray(np.clip(n * (1 - product) / (1 + product), 1, n))
 
 
 def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> Any:
@@ -123,3 +190,295 @@ def lag_one(Z: Vector, first: Places, second: Places) -> Vector:
 def _mean(values: Vector) -> Vector:
     there = np.count_nonzero(~np.isnan(values), axis=0)
     return np.asarray(np.nansum(values, axis=0) / np.maximum(there, 1))
+
+
+def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
+    """Correlate each cell of a field with series, such as scores or an index; p-values, too.
+
+    Parameters
+    ----------
+    da : xarray.DataArray
+        The field. Values may be missing: each cell is correlated over the samples that it has.
+    series : xarray.DataArray
+        With dimensions of the samples of `da`, matched by their labels, and perhaps ``mode``: ``eofs.scores``.
+    along : hashable, optional
+        As in `north`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``correlation``, ``p_value`` and ``effective_size`` of the dimensions ``(mode, *space)``, or of the space alone.
+
+    Raises
+    ------
+    ValueError
+        For series without labels or dimensions of samples of the field.
+    TypeError
+        If one of them is no DataArray.
+
+    See Also
+    --------
+    xarray.patterns : Correlations of modes with the field that they were found in, without a pass.
+    xarray.north : Errors of the variances.
+
+    Notes
+    -----
+    Two-sided, by Student's t with ``effective_size - 2`` degrees of freedom, where two red series of n samples with the
+    autocorrelations r and s at lag one are worth ``n (1 - r s) / (1 + r s)`` pairs; both are freed of their bias. Two
+    reads of a Dask array. Of a mode and the field that it was found in, a p-value says nothing of chance: the mode was
+    made to correlate. Many cells are many tests.
+
+    References
+    ----------
+    Bretherton et al. (1999), The effective number of spatial degrees of freedom of a time-varying field; Wilks (2016),
+    "The stippling shows statistically significant grid points".
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray as sx
+    >>> values = np.random.default_rng(0).standard_normal((200, 4, 5))
+    >>> da = xarray.DataArray(values, dims=("time", "lat", "lon"))
+    >>> maps = sx.correlation(da, da[:, 1, 2] + 1.0)
+    >>> float(maps.correlation[1, 2].round(6)), bool(maps.p_value[1, 2] < 1e-9), bool(maps.p_value.median() > 0.2)
+    (1.0, True, True)
+    """
+    da = fields.as_field(da)
+    fields.check_labelled(series, "series")
+    over = tuple(dim for dim in da.dims if dim in series.dims)
+    if not over or not set(series.dims) <= {*over, "mode"}:
+        raise ValueError(f"series must have dimensions of the samples of da, {da.dims}, and mode, got {series.dims}")
+    space = tuple(dim for dim in da.dims if dim not in over)
+    several = series if "mode" in series.dims else series.expand_dims("mode")
+    columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
+    found = _correlated(fields.matrix(da, over, space), np.column_stack(columns), neighbours(da, over, along))
+    mode = None
+    if "mode" in series.dims:
+        from xarray import DataArray
+
+        labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
+        mode = DataArray(labels, dims="mode", name="mode")
+    told = {
+        "correlation": "correlation",
+        "p_value": "p-value of the correlation",
+        "effective_size": "independent pairs",
+    }
+    maps = {
+        name: fields.labelled(
+            values if mode is not None else values[0], da, space, mode, attrs={"long_name": told[name], "units": "1"}
+        )
+        for name, values in found.items()
+    }
+    from shiftsvd.xarray.fields import Dataset
+
+    return Dataset(maps)
+
+
+def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Panel]:
+    rows = np.asarray(~np.isnan(Z).any(axis=1))
+    Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
+    there = ~np.isnan(X) & rows[:, None]
+    mean = fields.at_once(
+        total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)), n=("cell", there.sum(axis=0))
+    )
+    count = np.maximum(mean["n"], 1)
+    off = np.where(there, X - mean["total"] / count, 0)
+    first, second = pairs
+    sums = fields.at_once(
+        xz=(("mode", "cell"), product_of(Z.T, off)),
+        z=(("mode", "cell"), product_of(Z.T, there)),
+        zz=(("mode", "cell"), product_of((Z * Z).T, there)),
+        xx=("cell", (off * off).sum(axis=0)),
+        lagged=("cell", (off[first] * off[second]).sum(axis=0)),
+        pairs=("cell", (there[first] & there[second]).sum(axis=0)),
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        squares = np.maximum(sums["zz"] - sums["z"] ** 2 / count, 0) * sums["xx"]
+        r = np.where((mean["n"] > 2) & (squares > 0), sums["xz"] / np.sqrt(squares), np.nan).clip(-1, 1)
+        own = np.nan_to_num(sums["lagged"] / np.maximum(sums["pairs"], 1) / (sums["xx"] / count))
+    series = lag_one(np.where(rows[:, None], Z, np.nan), first, second)
+    product = unbiased(series, np.count_nonzero(rows))[:, None] * unbiased(own, mean["n"])
+    size = np.where(np.isnan(r), np.nan, effective_size(mean["n"], product))
+    return {"correlation": r, "p_value": p_values(r, size), "effective_size": size}
+
+
+def p_values(r: Vector, n: Vector) -> Vector:
+    from scipy.special import stdtr
+
+    freedom = np.maximum(n - 2, 1e-3)
+    with np.errstate(divide="ignore"):
+        return np.asarray(2 * stdtr(freedom, -np.abs(r) * np.sqrt(freedom / (1 - r * r))))
+
+
+def bootstrap(
+    eofs: Any,
+    da: Any,
+    n_samples: int = 200,
+    *,
+    block: int | None = None,
+    level: float = 0.95,
+    along: Hashable | None = None,
+    groups: Any = None,
+    covariates: Any = None,
+    rng: int | np.random.Generator | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Estimate errors of variances and maps by a moving-block bootstrap: modes of fields made of blocks of samples.
+
+    Parameters
+    ----------
+    eofs : xarray.Dataset
+        What `pca` gave.
+    da : xarray.DataArray
+        The field that it was given. Missing values have no anomaly.
+    n_samples : int
+        How many fields are drawn.
+    block : int, optional
+        How many samples that follow each other stay together. Default: as long as the autocorrelation of the scores
+        asks for (Carlstein 1986).
+    level : float in (0, 1)
+        Of the intervals.
+    along : hashable, optional
+        As in `north`. Other dimensions of the samples are drawn as wholes.
+    groups, covariates : optional
+        As in `project`.
+    rng : int, Generator or None
+        As in `shiftsvd.svd`.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``explained_variance (sample, mode)`` of each drawn field, its ``standard_error (mode)``, ``lower (mode)`` and
+        ``upper (mode)``, the quantiles of the variances; ``congruence (sample, mode)``, the size of the cosine between
+        a drawn mode and that of `eofs` which it was matched to; ``component_error (mode, *space)``, the standard
+        deviation of the drawn components. Attributes: ``block`` and ``level``.
+
+    Raises
+    ------
+    ValueError
+        For rotated modes, another field, or settings that cannot be.
+
+    See Also
+    --------
+    xarray.north : Errors by a rule of thumb.
+
+    Notes
+    -----
+    What was subtracted stays subtracted, and the mean of each drawn field, too. The field is read twice: for the
+    products of all samples with each other (m x m), in whose space all modes are found exactly, and for the maps.
+    Drawn modes are matched to known ones by the size of their cosine, and signs are turned.
+
+    References
+    ----------
+    Kuensch (1989), The jackknife and the bootstrap for general stationary observations; Carlstein (1986), The use of
+    subseries values for estimating the variance of a general statistic from a stationary sequence.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray as sx
+    >>> values = np.random.default_rng(0).standard_normal((100, 4, 5)) * [9, 5, 3, 1, 1]
+    >>> da = xarray.DataArray(values, dims=("time", "lat", "lon"))
+    >>> drawn = sx.bootstrap(sx.pca(da, 2), da, 50, rng=0)
+    >>> drawn.component_error.dims, bool(np.all(drawn.lower < drawn.upper))
+    (('mode', 'lat', 'lon'), True)
+    """
+    check_variances(eofs)
+    if "rotation" in eofs.attrs:
+        raise ValueError("eofs must be the modes of pca; drawn fields are not rotated")
+    _check(n_samples, level, block)
+    Y, over, cells = anomalies_of(eofs, da, groups, covariates)
+    m = len(Y)
+    affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m} samples", "samples")
+    Y = np.where(np.isnan(Y), 0, Y)
+    length = _block_length(eofs, along) if block is None else int(block)
+    space, Q = _coordinates(Y)
+    V = with_modes(eofs.components, "components")
+    places = _draws(da, over, along, length, n_samples, generator(rng))
+    known = np.asarray(fields.matrix(V, ("mode",), eofs.mean_field.dims), np.float64)[:, cells]
+    start = _product(Y, known.T).T @ Q  # the known modes in the coordinates of the space
+    drawn = [_modes_of(space[rows], start) for rows in places]
+    variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
+    errors = _map_errors(Y, Q, np.array([each[2] for each in drawn]))
+    return _dataset(eofs, variances, congruence, fields.filled(errors, cells), level, length)
+
+
+def _check(n_samples: Any, level: Any, block: Any) -> None:
+    for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be in (0, 1), got {level!r}")
+
+
+def _block_length(eofs: Any, along: Hashable | None) -> int:
+    known = north(eofs, along=along)
+    r = float(np.abs(known.autocorrelation.values).max())
+    scores = with_modes(eofs.scores, "scores")
+    n = scores.sizes[time_of(scores, tuple(dim for dim in scores.dims if dim != "mode"), along)]
+    return int(np.clip(np.ceil((np.sqrt(6) * r / (1 - r * r)) ** (2 / 3) * n ** (1 / 3)), 1, max(1, n // 4)))
+
+
+def _draws(da: Any, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator) -> list[Places]:
+    time = time_of(da, over, along)
+    n, axis = da.sizes[time], over.index(time)
+    if block > n:
+        raise ValueError(f"block must be at most {n}, the samples along {time}, got {block}")
+    places = np.arange(int(np.prod([da.sizes[dim] for dim in over]))).reshape([da.sizes[dim] for dim in over])
+    starts = rng.integers(0, n - block + 1, (count, -(-n // block)))
+    times = (starts[:, :, None] + np.arange(block)).reshape(count, -1)[:, :n]
+    return [places.take(each, axis).ravel() for each in times]
+
+
+def _coordinates(Y: Any) -> tuple[Panel, Panel]:
+    K = fields.at_once(K=(("i", "j"), Y @ Y.T))["K"]
+    squares, vectors = np.linalg.eigh(K)
+    kept = squares > squares[-1] * len(K) * np.finfo(np.float64).eps
+    lengths = np.sqrt(squares[kept])
+    return vectors[:, kept] * lengths, vectors[:, kept] / lengths
+
+
+def _modes_of(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
+    from scipy.linalg import eigh
+    from scipy.optimize import linear_sum_assignment
+
+    off, k = B - B.mean(axis=0), len(start)
+    r = off.shape[1]
+    squares, vectors = eigh(off.T @ off, subset_by_index=(max(r - k, 0), r - 1))
+    cosines = start @ vectors
+    mine, theirs = linear_sum_assignment(-np.abs(cosines))
+    found = vectors[:, theirs].T * np.sign(cosines[mine, theirs])[:, None]
+    return squares[::-1] / (len(B) - 1), np.abs(cosines[mine, theirs]), found
+
+
+def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
+    off = (found - found.mean(axis=0)) / np.sqrt(len(found) - 1)
+    G = Q @ off.reshape(-1, off.shape[2]).T  # samples x (draws x modes)
+    return np.asarray(_product(Y.T, G, len(found), found.shape[1])).T
+
+
+def _product(Y: Any, G: Panel, draws: int = 0, modes: int = 0) -> Panel:
+    def squared(block: Any) -> Any:
+        return np.sqrt(((block @ G).reshape(block.shape[0], draws, modes) ** 2).sum(axis=1)) if draws else block @ G
+
+    if is_lazy(Y):
+        whole = Y.rechunk({1: -1})
+        found = whole.map_blocks(squared, chunks=(whole.chunks[0], (modes or G.shape[1],)), dtype=np.float64)
+        return np.asarray(found.compute())
+    return np.concatenate([squared(Y[lo:hi]) for lo, hi in cut(len(Y), max(1, BLOCK // G.shape[1]))])
+
+
+def _dataset(eofs: Any, variances: Panel, congruence: Panel, errors: Panel, level: float, block: int) -> Any:
+    low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    components = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
+    found = {
+        "explained_variance": (("sample", "mode"), variances),
+        "standard_error": ("mode", variances.std(axis=0, ddof=1)),
+        "lower": ("mode", low),
+        "upper": ("mode", high),
+        "congruence": (("sample", "mode"), congruence),
+        "component_error": components.copy(data=errors.reshape(components.shape)).assign_attrs(
+            long_name="standard deviation of drawn components", units="1"
+        ),
+    }
+    return type(eofs)(found, attrs={"block": block, "level": level})

@@ -19,9 +19,8 @@ da = pytest.importorskip("dask.array")
 from dask.sizeof import sizeof
 
 from shiftsvd.algebra.generic import triangle
-from shiftsvd.backends.dask import tasks as dask_tasks
-from shiftsvd.backends.dask.lazy import lazy_scores
-from shiftsvd.backends.dask.rows import DaskRows
+from shiftsvd.backends import dask as dask_tasks
+from shiftsvd.backends.dask import DaskRows, lazy_scores
 from shiftsvd.events import Event, listening
 from tests.support.dask_arrays import CHUNKS, ROWS, counts, in_rows, same_components
 

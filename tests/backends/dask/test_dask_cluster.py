@@ -19,7 +19,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from shiftsvd.backends.dask.rows import DaskRows
+from shiftsvd.backends.dask import DaskRows
 from tests.support.dask_arrays import CHUNKS, ROWS, counts, in_rows, same_components
 from tests.support.dask_fits import array, fit, forked_workers
 from tests.support.places import ROOT
@@ -152,7 +152,7 @@ def test_a_worker_that_is_killed_in_any_sweep_costs_only_time(client: Any, alone
 
 
 def test_data_that_travel_in_every_read_are_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.backends.dask.graph.LARGE", 10**5)
+    monkeypatch.setattr("shiftsvd.backends.dask.LARGE", 10**5)
     D = decaying((2000, 20), 0.8)
     X = da.from_array(D, chunks=(500, 20))
     ss.svd(X, 2, shift="mean", solver="gram")  # threads: nothing travels

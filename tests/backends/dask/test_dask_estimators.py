@@ -13,7 +13,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-from shiftsvd.backends.dask.rows import DaskRows
+from shiftsvd.backends.dask import DaskRows
 
 D = decaying((200, 12), 0.8) + 2
 

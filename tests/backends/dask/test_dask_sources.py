@@ -10,8 +10,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.dask.file import on_workers
-from shiftsvd.backends.dask.rows import DaskRows
+from shiftsvd.backends.dask import DaskRows, on_workers
 from shiftsvd.io import convert, open_matrix
 
 dask = pytest.importorskip("dask")

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.device import card, chunks, device_operator, own, repeating
-from shiftsvd.backends.device.chunks import Chunks, cut
+from shiftsvd.backends.device import device_operator, kernel, moving
+from shiftsvd.backends.device import sparse as on_device
+from shiftsvd.backends.device.kernel import Chunks, cut
 from tests.backends.device.test_device import near, numbers, shifted
 from tests.support import chunk_twin as twin
 from tests.support.fake_device import Far, FarCSR
@@ -61,13 +62,13 @@ def problems(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(problems(), st.sampled_from([1, 3, chunks.BLOCKS]), st.sampled_from(TURNS), st.integers(0, 99))
+@given(problems(), st.sampled_from([1, 3, kernel.BLOCKS]), st.sampled_from(TURNS), st.integers(0, 99))
 def test_every_sum_has_the_order_of_the_twin_whoever_comes_first(
     problem: Any, blocks: int, turns: int, seed: int
 ) -> None:
     X, V, D, w = problem
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(chunks, "BLOCKS", blocks)
+        patched.setattr(kernel, "BLOCKS", blocks)
         assert same_as_the_twin(chunks_of(X, HostCard(turns, seed), ROWS, THREADS), X, V, D, w)
 
 
@@ -89,24 +90,24 @@ def test_entries_of_one_sign_lose_no_more_than_a_chunk_does() -> None:
     rng = np.random.default_rng(0)
     X = sparse.csr_array((rng.random((100_000, 2)) + 1).astype(np.float32))
     V = np.ones((2, 17), np.float32)  # the widest rows: the fewest groups, and the longest sums
-    C = chunks_of(X, HostCard(), chunks.ROWS[-1], 32)
+    C = chunks_of(X, HostCard(), kernel.ROWS[-1], 32)
     Z = C.gram([Far(V)], None, None, SINGLE).near
     assert np.array_equal(Z, twin.gram(C, X, V, np.zeros((100_000, 0), np.float32), None))
     D = X.toarray().astype(np.float64)
     exact, groups = D.T @ (D @ V.astype(np.float64)), 4
-    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, chunks.ROWS[-1])]
+    roundings = [-(-terms // groups) + np.log2(groups) for terms in (2, kernel.ROWS[-1])]
     assert np.all(abs(Z - exact) <= sum(roundings) * np.finfo(SINGLE).eps / 2 * exact)
     assert np.all(abs(Z - exact) <= np.finfo(SINGLE).eps * exact)  # and what chunks lose is not of one sign
     alone = np.cumsum((X.data.reshape(-1, 2) * (D @ V[:, :1])).astype(np.float32)[:, 0])[-1]
     assert abs(alone - exact[0, 0]) > 10 * np.finfo(SINGLE).eps * exact[0, 0]  # one long sum loses more
 
 
-LINES = card.SOURCE.read_text(encoding="utf-8").splitlines()
+LINES = kernel.SOURCE.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("line", [i for i, line in enumerate(LINES, 1) if "__syncthreads();" in line])
 def test_no_barrier_can_be_left_out(line: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "BLOCKS", 1)  # which takes one chunk after the other
+    monkeypatch.setattr(kernel, "BLOCKS", 1)  # which takes one chunk after the other
     rng = np.random.default_rng(0)
     X = sparse.random_array((100, 40), density=0.4, format="csr", rng=rng, dtype=np.float32)
     V, D = rng.standard_normal((41, 8)).astype(np.float32), rng.standard_normal((100, 1)).astype(np.float32)
@@ -127,9 +128,9 @@ def compiled_by_nvcc(folder: Path, kinds: tuple[str, str, int], *how: str) -> tu
     if nvcc is None:
         pytest.skip("nvcc is not here")
     sizes = {"DATA": kinds[0], "PANEL": kinds[1], "WIDTH": kinds[2], "INDEX": "long long", "COLUMN": "unsigned short"}
-    sizes |= {"ROWS": chunks.ROWS[-1], "THREADS": chunks.THREADS}
+    sizes |= {"ROWS": kernel.ROWS[-1], "THREADS": kernel.THREADS}
     named = [f"-D{key}={value}" for key, value in sizes.items()]
-    call = [nvcc, *how, "-std=c++17", *named, "-o", str(folder / "chunks"), str(card.SOURCE)]
+    call = [nvcc, *how, "-std=c++17", *named, "-o", str(folder / "chunks"), str(kernel.SOURCE)]
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder / "chunks", done.stderr
@@ -143,7 +144,7 @@ def test_it_compiles_for_cards_and_nothing_spills(kinds: tuple[str, str, int], t
     assert len(spills) == 6, said  # three kernels for two cards
     assert set(spills) == {("0", "0")}
     registers = max(int(used) for used in re.findall(r"Used (\d+) registers", said))
-    assert registers * chunks.THREADS * 2 <= 65536  # two blocks on a processor
+    assert registers * kernel.THREADS * 2 <= 65536  # two blocks on a processor
 
 
 def test_panels_are_read_as_many_bytes_at_a_time_as_a_thread_can(tmp_path: Path) -> None:
@@ -156,15 +157,15 @@ def test_panels_are_read_as_many_bytes_at_a_time_as_a_thread_can(tmp_path: Path)
 
 def test_the_runtime_compiler_takes_it_too() -> None:
     try:
-        card.compiler()
+        kernel.compiler()
     except OSError:
         pytest.skip("NVRTC is not here")
     options = ["DATA=float", "PANEL=float", "WIDTH=16", "INDEX=long long", "COLUMN=unsigned short"]
-    sizes = [f"ROWS={chunks.ROWS[-1]}", f"THREADS={chunks.THREADS}"]
-    text, where = card.SOURCE.read_text(encoding="utf-8"), "--gpu-architecture=sm_80"
-    assert card.compiled(text, (where, *(f"-D{option}" for option in options + sizes))).startswith(b"\x7fELF")
+    sizes = [f"ROWS={kernel.ROWS[-1]}", f"THREADS={kernel.THREADS}"]
+    text, where = kernel.SOURCE.read_text(encoding="utf-8"), "--gpu-architecture=sm_80"
+    assert kernel.compiled(text, (where, *(f"-D{option}" for option in options + sizes))).startswith(b"\x7fELF")
     with pytest.raises(RuntimeError, match=r'chunks.cu: .*identifier "PANEL" is undefined'):
-        card.compiled(text, (where,))
+        kernel.compiled(text, (where,))
 
 
 # --- matrices ---------------------------------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ def test_the_runtime_compiler_takes_it_too() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of few rows, for small matrices."""
-    monkeypatch.setattr(own, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=THREADS))
+    monkeypatch.setattr(on_device, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=THREADS))
 
 
 def on_card(X: np.ndarray, turns: int = FORWARDS) -> Any:
@@ -204,7 +205,7 @@ def test_arrays_may_lie_with_gaps() -> None:
     X = sparse.csr_array(numbers((150, 24), "f4"))
     X.data, X.indices = (np.repeat(part, 2)[::2] for part in (X.data, X.indices))
     assert not X.data.flags.c_contiguous
-    C = own.own_chunks(FarCSR(X), CardArrays(HostCard()), X.nnz)
+    C = on_device.own_chunks(FarCSR(X), CardArrays(HostCard()), X.nnz)
     assert C is not None
     V = np.random.default_rng(0).standard_normal((24, 3)).astype(np.float32)
     assert np.array_equal(C.gram([Far(V)], None, None, SINGLE).near, twin.gram(C, X, V, np.zeros((150, 0), "f4"), None))
@@ -234,7 +235,9 @@ def test_whoever_asks_has_the_products_of_the_library(
     monkeypatch.setenv("SHIFTSVD_KERNELS", "auto")
     assert on_card(X * (np.arange(150)[:, None] + np.arange(24) == 3))._own is None  # too few entries
     assert on_card(numbers((150, 24), "c8"))._own is None
-    monkeypatch.setattr(own, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=48))  # no whole warps
+    monkeypatch.setattr(
+        on_device, "Chunks", lambda *given, rows: Chunks(*given, rows=ROWS, threads=48)
+    )  # no whole warps
     with caplog.at_level(logging.WARNING, logger="shiftsvd"):
         A = on_card(X)
         assert A._own is None
@@ -247,12 +250,12 @@ def test_whoever_asks_has_the_products_of_the_library(
 
 @pytest.mark.usefixtures("small")
 def test_info_says_whose_products_are_taken_and_what_was_seen_of_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert repeating.said(on_card(numbers((150, 24), "f4"))) == "ours, meant to have the same bits on every card"
+    assert moving.said(on_card(numbers((150, 24), "f4"))) == "ours, meant to have the same bits on every card"
     A = on_card(numbers((150, 24), "c8"))
-    assert repeating.said(A) == "those of the library, which gave the same bits when they were repeated"
+    assert moving.said(A) == "those of the library, which gave the same bits when they were repeated"
     rng = np.random.default_rng(0)
     monkeypatch.setattr(A.arrays, "to_host", lambda x: x.near + rng.random(x.shape))
-    assert "gave other bits when they were repeated" in repeating.said(A)
+    assert "gave other bits when they were repeated" in moving.said(A)
 
 
 def test_kernels_run_on_tensors_too() -> None:
@@ -285,11 +288,11 @@ def test_kernels_are_compiled_once_and_the_thread_is_left_as_it_was() -> None:
 
 
 def test_chunks_go_by_the_data() -> None:
-    assert chunks.rows_of(60_000, 2_000, 10_000_000) == 192  # small: many chunks
-    assert chunks.rows_of(982_000, 28_000, 2 * 10**9) == 768  # large: few
-    assert chunks.rows_of(65_000, 20_000, 6_500_000) == 768  # a column of a small chunk has less than an entry
-    assert chunks.rows_of(10**6, 10**6, 10**8) is None  # of a large one, too
-    assert chunks.rows_of(10**5, 6 * 10**6, 10**9) is None  # entries of a full chunk are more than 32 bits count
+    assert kernel.rows_of(60_000, 2_000, 10_000_000) == 192  # small: many chunks
+    assert kernel.rows_of(982_000, 28_000, 2 * 10**9) == 768  # large: few
+    assert kernel.rows_of(65_000, 20_000, 6_500_000) == 768  # a column of a small chunk has less than an entry
+    assert kernel.rows_of(10**6, 10**6, 10**8) is None  # of a large one, too
+    assert kernel.rows_of(10**5, 6 * 10**6, 10**9) is None  # entries of a full chunk are more than 32 bits count
 
 
 def test_wide_panels_are_cut_into_as_few_as_hold_them() -> None:

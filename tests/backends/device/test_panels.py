@@ -13,7 +13,7 @@ import shiftsvd as ss
 from shiftsvd.algebra import generic
 from shiftsvd.backends import device
 from shiftsvd.backends.device.panels import DevicePanel
-from shiftsvd.numerics import orth, places
+from shiftsvd.numerics import orth, panels
 from shiftsvd.numerics.moments import PARTS
 from tests.backends.device.test_device import DTYPES, MAKE, kinds, numbers, torch_of
 from tests.support import fake_device
@@ -58,7 +58,7 @@ def panel(n: int, b: int, dtype: str, seed: int = 0) -> np.ndarray:
 
 
 def test_panels_on_a_device_have_a_method_for_each_function_that_goes_by_place() -> None:
-    assert {name for name in places.BY_PLACE if not hasattr(DevicePanel, name)} == set()
+    assert {name for name in panels.BY_PLACE if not hasattr(DevicePanel, name)} == set()
 
 
 @PLACES
@@ -73,13 +73,13 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
     assert (B.shape, B.ndim, len(B), B.dtype) == (b.shape, 2, 50, b.dtype)
     assert_close(orth.inner(B, W), b.conj().T @ w, eps)
     assert orth.inner(B, W).dtype == np.result_type(b, float)
-    assert_close(places.on_host(orth.times(B, c)), b @ c, eps)
+    assert_close(panels.on_host(orth.times(B, c)), b @ c, eps)
     assert orth.times(B, c).dtype == b.dtype
-    assert_close(places.lengths(B), np.linalg.norm(b, axis=0), eps)
-    assert_close(places.norms(B), np.linalg.norm(b, axis=0), eps)
-    assert np.isclose(places.largest(B), np.abs(b).max())
-    assert_close(places.on_host(places.beside(B, W)), np.hstack([b, w]), 0)
-    assert_close(places.on_host(places.sent(B, w)), w, 0)
+    assert_close(panels.lengths(B), np.linalg.norm(b, axis=0), eps)
+    assert_close(panels.norms(B), np.linalg.norm(b, axis=0), eps)
+    assert np.isclose(panels.largest(B), np.abs(b).max())
+    assert_close(panels.on_host(panels.beside(B, W)), np.hstack([b, w]), 0)
+    assert_close(panels.on_host(panels.sent(B, w)), w, 0)
     assert_close(orth.triangle(B).conj().T @ orth.triangle(B), b.conj().T @ b, 10 * eps)
     for found, wanted in (
         (B[:, 1:3], b[:, 1:3]),
@@ -88,19 +88,19 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
         (B @ c - W, b @ c - w),
         (B / 2, b / 2),
     ):
-        assert_close(places.on_host(found), wanted, eps)
-    assert_close(places.on_host(B * np.arange(4.0)), b * np.arange(4.0), eps)
-    assert_close(places.on_host(np.arange(50.0)[:, None] * B), np.arange(50.0)[:, None] * b, 50 * eps)
+        assert_close(panels.on_host(found), wanted, eps)
+    assert_close(panels.on_host(B * np.arange(4.0)), b * np.arange(4.0), eps)
+    assert_close(panels.on_host(np.arange(50.0)[:, None] * B), np.arange(50.0)[:, None] * b, 50 * eps)
     Q, R = orth.qr(B)
-    assert_close(places.on_host(Q @ R), b, eps)
-    held = places.room(B, 6, b.dtype)
-    places.put(held, 1, W)
+    assert_close(panels.on_host(Q @ R), b, eps)
+    held = panels.room(B, 6, b.dtype)
+    panels.put(held, 1, W)
     held[:, 4:6] = B[:, :2].astype(float if dtype[0] == "f" else complex)
-    assert_close(places.on_host(held[:, 1:6]), np.hstack([w, b[:, :2]]), eps)
+    assert_close(panels.on_host(held[:, 1:6]), np.hstack([w, b[:, :2]]), eps)
     part, other = held[:, 1:4], W.copy()
     orth.subtract_product(part, B, c)
-    assert_close(places.on_host(held[:, 1:4]), w - b @ c, eps)  # a part of a panel is no copy
-    assert_close(places.on_host(other), w, 0)
+    assert_close(panels.on_host(held[:, 1:4]), w - b @ c, eps)  # a part of a panel is no copy
+    assert_close(panels.on_host(other), w, 0)
 
 
 @PLACES
@@ -109,17 +109,17 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
 def test_bases_there_are_orthonormal_and_lose_nothing_of_the_span(kind: str, dtype: str, condition: float) -> None:
     Q, P = (np.linalg.qr(panel(n, 5, dtype, n))[0] for n in (60, 5))
     y = (Q * np.r_[np.geomspace(1, 10 / condition, 4) if condition < np.inf else np.ones(4), 1 / condition]) @ P
-    found = places.on_host(orth.orth(there(kind, y)))
+    found = panels.on_host(orth.orth(there(kind, y)))
     assert found.shape == (60, 5)
     assert_close(found.conj().T @ found, np.eye(5), 1e2 * EPS)
     # As near as by Householder reflections, whatever the condition.
     assert_close(found @ (found.conj().T @ y), y, 1e2 * EPS)
     # Columns that each lean on those before: a product with the inverse of the factor alone is off by some 1e2 eps.
     leaning = np.linalg.qr(panel(60, 16, dtype))[0] @ (np.eye(16) - 0.9 * np.triu(np.ones((16, 16)), 1))
-    found = places.on_host(orth.orth(there(kind, leaning)))
+    found = panels.on_host(orth.orth(there(kind, leaning)))
     assert_close(found @ (found.conj().T @ leaning), leaning, 20 * EPS * np.linalg.norm(leaning))
     S = np.geomspace(1, 1e-5, 5)
-    graded = places.on_host(orth.graded_basis(there(kind, Q * S)))
+    graded = panels.on_host(orth.graded_basis(there(kind, Q * S)))
     assert_close(graded, Q, 1e2 * EPS / S[-1])
 
 
@@ -209,7 +209,7 @@ def test_what_is_not_sorted_for_it_is_multiplied_there_too(make: Any) -> None:
     V = generic.placed(A.H, np.eye(24)[:, :3])
     assert isinstance(V, DevicePanel)
     D = X - X.mean(axis=0)
-    assert_close(places.on_host(A.H.gram(V)), D @ (D.T @ np.eye(24)[:, :3]), 1e-8)
+    assert_close(panels.on_host(A.H.gram(V)), D @ (D.T @ np.eye(24)[:, :3]), 1e-8)
     F = ss.svd(make(X), 4, shift="mean", solver="lanczos", rng=0)
     assert np.allclose(F.to_host().S, np.linalg.svd(D, compute_uv=False)[:4], rtol=1e-4)  # type: ignore[attr-defined]
 
@@ -268,13 +268,13 @@ def test_left_vectors_of_a_tall_matrix_are_made_where_it_lies(make: Any, solver:
     X = numbers((150, 24), "f4")
     A = ss.as_operator(make(X))
     F, G = (ss.svd(given, 4, shift="mean", solver=solver, rng=0) for given in (make(X), X))
-    U = places.on_host(DevicePanel(F.U, A.arrays))  # type: ignore[attr-defined]
+    U = panels.on_host(DevicePanel(F.U, A.arrays))  # type: ignore[attr-defined]
     assert U.dtype == np.float32
     assert np.allclose(np.abs(np.sum(U * G.U, axis=0)), 1, atol=1e-3)
     assert np.allclose(np.sum(U * G.U, axis=0) > 0, True)  # the signs, too
     assert np.array_equal(F.to_host().U, U)  # type: ignore[attr-defined]
     part = F.truncate(2)
-    assert np.array_equal(places.on_host(DevicePanel(part.U, A.arrays)), U[:, :2])  # type: ignore[attr-defined]
+    assert np.array_equal(panels.on_host(DevicePanel(part.U, A.arrays)), U[:, :2])  # type: ignore[attr-defined]
     assert F.shape == (150, 24)
 
 

@@ -4,8 +4,7 @@ import importlib
 from typing import Any
 
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.blocks import DeviceBlocks
-from shiftsvd.backends.device.dense import DeviceRows
+from shiftsvd.backends.device.dense import DeviceBlocks, DeviceRows
 from shiftsvd.backends.device.panels import DevicePanel
 from shiftsvd.backends.device.sparse import DeviceCSR
 from shiftsvd.operators import Adjoint, Operator
@@ -30,7 +29,7 @@ def arrays_of(X: Any) -> Arrays | None:
         return adapter
     if library in KNOWN_OTHERWISE or not hasattr(X, "__array_namespace__") or not hasattr(X, "device"):
         return None
-    from shiftsvd.backends.device.namespace import NamespaceArrays
+    from shiftsvd.backends.device.arrays import NamespaceArrays
 
     return NamespaceArrays(X.__array_namespace__(), X.device)
 

@@ -8,7 +8,7 @@ import numpy as np
 from cupyx.scipy import sparse
 
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.card import LEAST, Card
+from shiftsvd.backends.device.kernel import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 

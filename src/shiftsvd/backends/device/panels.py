@@ -8,8 +8,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import ROWS, inverted
-from shiftsvd.numerics.panels import Panel
-from shiftsvd.numerics.places import Elsewhere
+from shiftsvd.numerics.panels import Elsewhere, Panel
 
 
 class DevicePanel(Elsewhere):

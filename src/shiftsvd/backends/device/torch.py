@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.card import LEAST, Card
+from shiftsvd.backends.device.kernel import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
 TYPES: dict[np.dtype[Any], Any] = {

@@ -1,15 +1,198 @@
-"""Columns of a table: which of them are numbers or classes, which names the rows, and what they become."""
+"""Columns of a table: names, numbers, categories, triplets, and why a column is refused."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import coo_array
 
-from shiftsvd.io.base import Unfit, optional
+from shiftsvd.io.base import Labels, Opened, Unfit, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, said
-from shiftsvd.io.formats.marks import NO_CLASS
+from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap, looks_like_number, without_signs
+
+_SHOWN = 6  # columns in an error
+_LONGEST = 40  # characters of a cell in an error
+_FEW = 10  # texts that all differ, from which they are no classes
+_DOES: Final = {
+    "one_hot": "makes a column of each class",
+    "label_column": "colours the report of `shiftsvd fit`",
+    "ids": "names the rows by it",
+    "drop": "leaves it out",
+}
+_DATE: Final = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
+    r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
+)
+_OTHER_MARKS = (
+    Marks(".", None),
+    Marks(",", None),
+    Marks(".", ","),
+    Marks(",", "."),
+    *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"),
+)
+
+
+def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
+    wrong = {
+        name: [cell.strip() for cell in cells if not is_gap(cell) and not marks.is_number(cell)] or [""]
+        for name, cells in columns.items()
+    }
+    some = {name: min(cells, key=_is_otherwise) for name, cells in list(wrong.items())[:_SHOWN]}
+    many = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
+    shown = ", ".join(f"{name!r} ({_kind(cell)} {_short(cell)!r})" for name, cell in some.items())
+    word = "column" if len(wrong) == 1 else "columns"
+    return f"{word} {shown}{many} must be numbers; {_remedies(wrong, columns, marks)}"
+
+
+def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> str:
+    other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
+    written = next((found for found in other.values() if found is not None), None)
+    told = [] if written is None else [f"{_written(written, marks)} reads them"]
+    if _is_first_row(wrong, columns):
+        return "the first row below the header is none: leave it out, if these are units"
+    signs = [name for name, found in other.items() if found is None and all(map(looks_like_number, wrong[name]))]
+    if signs:
+        cell = wrong[signs[0]][0]
+        told.append(f"{_short(cell)!r} may be written {_short(without_signs(cell))}, without other signs")
+    left = [name for name, found in other.items() if found is None and name not in signs]
+    for setting, does in _DOES.items():
+        helped = [name for name in left if setting in _settings(wrong[name], columns[name])]
+        if helped:
+            told.append(f"{said(setting, helped[: _SHOWN if setting in ('one_hot', 'drop') else 1])} {does}")
+    return ", ".join(told)
+
+
+def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]]) -> bool:
+    first = [
+        cells[0].strip() for name, cells in columns.items() if len(cells) > 1 and wrong[name] == [cells[0].strip()]
+    ]
+    return len(first) == len(columns) > 1
+
+
+def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
+    there = [cell for cell in cells if not is_gap(cell)]
+    if len(wrong) < len(there) or len(there) == 1:
+        return ("ids", "drop") if len(set(there)) == len(cells) > 1 else ("drop",)  # a text among numbers
+    all_differ = len(set(there)) == len(cells)
+    if _DATE.fullmatch(wrong[0]):
+        return ("ids", "drop") if all_differ else ("drop",)
+    return (
+        ("ids", "drop")
+        if all_differ and len(there) >= _FEW
+        else ("one_hot", "ids" if all_differ else "label_column", "drop")
+    )
+
+
+def _kind(cell: str) -> str:
+    return "the date" if _DATE.fullmatch(cell) else "the text"
+
+
+def _is_otherwise(cell: str) -> bool:
+    return any(marks.is_number(cell) for marks in _OTHER_MARKS)
+
+
+def _other_marks(cells: Sequence[str], marks: Marks) -> Marks | None:
+    return next((each for each in _OTHER_MARKS if each != marks and all(map(each.is_number, cells))), None)
+
+
+def _written(found: Marks, marks: Marks) -> str:
+    named = {"decimal": found.decimal, "thousands": found.thousands}
+    return ", ".join(
+        f"{name}={mark!r}" for name, mark in named.items() if mark is not None and mark != getattr(marks, name)
+    )
+
+
+def _short(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"
+
+
+Cells = Sequence[Sequence[str]]  # rows of cells
+# Names of columns that say that they tell one row from another; those of the last are texts.
+_IDENTIFIERS: Final = re.compile(
+    r"(.*[_\W])?(ids?|idx|index|key|uuid|guid|barcodes?|row|rows?_?(id|nr|no|num|number)|rownames?|nr|no|num|number|"
+    r"serial|code|record|unnamed: 0)",
+    re.IGNORECASE,
+)
+_CAMEL: Final = re.compile(r".*[a-z](Id|ID|Nr|No|Key|Index)")
+_NAMES: Final = re.compile(
+    r"(names?|genes?|symbols?|samples?|cells?|features?|probes?|subjects?|patients?)", re.IGNORECASE
+)
+
+
+class Roles(NamedTuple):
+    """Positions of the columns.
+
+    Attributes
+    ----------
+    label : int or None
+        Of the column that names the rows.
+    why : str or None
+        The reason why it does, where nobody said so.
+    features : list of int
+        Of numbers and classes, in the order of the table.
+    classes : list of int
+        Of those that are classes.
+    """
+
+    label: int | None
+    why: str | None
+    features: list[int]
+    classes: list[int]
+
+
+def roles_of(names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices) -> Roles:
+    """The roles of columns by their names and first rows; `short` where the header lacks the first name.
+
+    Raises
+    ------
+    ValueError
+        If columns that are said are not there, or features are no numbers.
+    """
+    choices.check_names(names)
+    label, why = _role_label(names, rows, short, marks, choices)
+    empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
+    features = [j for j, name in enumerate(names) if j not in (label, *empty) and not choices.leaves_out(name)]
+    classes = [j for j in features if names[j] in choices.one_hot]
+    if not features:
+        raise ValueError("it has no column of numbers" + (" left" if choices.given else ""))
+    numbers = set(features) - set(classes)
+    wrong = [j for j in sorted(numbers) if not all(is_gap(row[j]) or marks.is_number(row[j]) for row in rows)]
+    if wrong:
+        uncut = ("", "; are its columns separated by something else? sep=' ' says by what")[len(names) == 1]
+        raise ValueError(not_numbers({names[j]: [row[j] for row in rows] for j in wrong}, marks) + uncut)
+    return Roles(label, why, features, classes)
+
+
+def _role_label(
+    names: Sequence[str], rows: Cells, short: bool, marks: Marks, choices: Choices
+) -> tuple[int | None, str | None]:
+    if choices.ids is not None and choices.ids in names:
+        return list(names).index(choices.ids), None
+    name = names[0]
+    if len(names) == 1 or name in (*choices.drop, *choices.columns, *choices.one_hot):
+        return None, None
+    if short:
+        return 0, "the header has no name for it"
+    if name == "":
+        return 0, "it has no name"
+    cells = [row[0].strip() for row in rows]
+    if all(is_gap(cell) or marks.is_number(cell) for cell in cells):
+        return None, None
+    if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
+        return 0, "it is text, and no two rows have the same"
+    return (0, "it is text, and called so") if says_names(name) else (None, None)
+
+
+def says_names(name: str) -> bool:
+    return says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
+
+
+def says_identifiers(name: str) -> bool:
+    name = name.strip()
+    return _IDENTIFIERS.fullmatch(name) is not None or _CAMEL.fullmatch(name) is not None
 
 
 class Layout(NamedTuple):
@@ -168,3 +351,84 @@ def column_of_numbers(column: Any) -> npt.NDArray[Any]:
         column = column.cast(pa.float64(), safe=False)
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return values
+
+
+_PLACES = (("row", "column"), ("row", "col"), ("i", "j"), ("user", "item"))
+_VALUES = ("value", "x", "rating")
+_BYTES = 48  # of memory for a triplet: as it is read, joined, and in the CSR
+
+Positions = tuple[int, int, int]
+
+
+def positions(names: Sequence[str], key: str | None) -> Positions | None:
+    if key == "triplets":
+        if len(names) < 3:
+            raise ValueError(f"triplets need three columns, got {len(names)}: {', '.join(names)}")
+        return (0, 1, 2)
+    shown = [(j, name.strip().lower()) for j, name in enumerate(names) if name and not name.startswith("__index_level")]
+    called = [name for _, name in shown]
+    if key == "matrix" or len(called) != 3 or tuple(called[:2]) not in _PLACES or called[2] not in _VALUES:
+        return None
+    return (shown[0][0], shown[1][0], shown[2][0])
+
+
+def gather(
+    path: Path, batches: Iterable[Any], where: Positions, memory_limit: int | str | None, *, digits: bool = False
+) -> Opened:
+    rows, columns = _Axis(path, "row", digits=digits), _Axis(path, "column", digits=digits)
+    values: list[npt.NDArray[Any]] = []
+    count = 0
+    for batch in batches:
+        batch.validate(full=True)  # else damaged offsets are followed out of the file
+        count += batch.num_rows
+        bounded(path, _BYTES * count, memory_limit)
+        rows.add(batch.column(where[0]))
+        columns.add(batch.column(where[1]))
+        values.append(column_of_numbers(batch.column(where[2])))
+    if not count:
+        raise ValueError(f"{path} has no triplets")
+    i, j = rows.places(), columns.places()
+    shape = int(i.max()) + 1, int(j.max()) + 1
+    plausible_shape(path, shape, memory_limit)
+    X = coo_array((np.concatenate(values), (i, j)), shape=shape).tocsr()
+    return Opened(X, rows.names(memory_limit), columns.names(memory_limit))
+
+
+class _Axis:
+    """The rows, or the columns, that triplets name one after another."""
+
+    def __init__(self, path: Path, what: str, *, digits: bool) -> None:
+        self._path, self._what, self._digits = path, what, digits
+        self._seen: dict[str, int] = {}
+        self._parts: list[npt.NDArray[Any]] = []
+
+    def add(self, column: Any) -> None:
+        pa = optional("pyarrow", "parquet")
+        if column.null_count:
+            raise ValueError(f"{self._path} has triplets without a {self._what}; drop them first")
+        if is_text(column.type):
+            encoded = column.cast(pa.string()).dictionary_encode()
+            codes = [self._seen.setdefault(name, len(self._seen)) for name in encoded.dictionary.to_pylist()]
+            self._parts.append(np.array(codes, np.int64)[encoded.indices.to_numpy()])
+        elif pa.types.is_integer(column.type):
+            self._parts.append(column.to_numpy(zero_copy_only=False).astype(np.int64))
+        else:
+            raise ValueError(
+                f"{self._path}: the {self._what}s of triplets must be positions or names, got {column.type}"
+            )
+
+    def places(self) -> npt.NDArray[np.int64]:
+        places = np.concatenate(self._parts)
+        if self._digits and all(map(_is_whole, self._seen)):
+            places = np.array([int(text) for text in self._seen], np.int64)[places]
+            self._seen = {}
+        if places.min() < 0:
+            raise ValueError(f"{self._path}: the positions of {self._what}s count from 0, got {places.min()}")
+        return places
+
+    def names(self, memory_limit: int | str | None) -> Labels | None:
+        return labels(self._path, self._seen, memory_limit) if self._seen else None
+
+
+def _is_whole(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii() and (text == "0" or text.lstrip("-")[0] != "0")

@@ -1,16 +1,16 @@
-"""Plain HDF5: a two-dimensional dataset, or a CSR or CSC group."""
+"""HDF5 and Zarr: a two-dimensional dataset, or a CSR or CSC group."""
 
 from pathlib import Path
 from typing import Any
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
-from shiftsvd.io.formats.anndata_file import is_anndata
-from shiftsvd.io.formats.tenx_h5 import genomes
-from shiftsvd.io.storage.h5_array import open_hdf5
-from shiftsvd.io.storage.tree import Tree
+from shiftsvd.io.storage.hdf5 import open_hdf5
+from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
+from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.scanpy.files import element, genomes, is_anndata
 
 
-def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path), open_hdf5(path) as root:
         tree = Tree(path, root, memory_limit)
         key = (key or tree.only_matrix()).strip("/")
@@ -33,3 +33,13 @@ def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
         return None
     scale = node.dims[axis][0]
     return tree.texts(scale, size) if h5py.check_string_dtype(scale.dtype) else None
+
+
+def read_zarr(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with reading(path):
+        tree = Tree(path, open_zarr(path, memory_limit), memory_limit)
+        if is_anndata(tree.root):
+            return element(tree, key)
+        itself = is_array(tree.root) or is_sparse(tree.root)
+        source, by_columns = tree.matrix(key if key is not None else "" if itself else tree.only_matrix())
+        return Opened(source, transposed=by_columns)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from shiftsvd.io.base import PIPED, Opened
 from shiftsvd.io.formats.market import comments, read_matrix
-from shiftsvd.io.formats.tenx_folder import MATRIX, beside, fits, named
+from shiftsvd.scanpy.files import MATRIX, beside, fits, named
 
 _TENX = ("metadata_json", "software_version")  # in the comments that CellRanger writes
 

@@ -14,12 +14,29 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import Labels, Opened, optional, reading
+from shiftsvd.io.base import (
+    TRANSPOSED,
+    Labels,
+    Opened,
+    bounded,
+    bounded_width,
+    labels,
+    optional,
+    plausible_shape,
+    reading,
+)
 from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.formats import triplets
-from shiftsvd.io.formats.columns import Layout, column_of_numbers, found_classes, layout, texts, to_numbers
-from shiftsvd.io.formats.telling import are_dates, is_telling, tell_columns, tell_repeated, tell_total
-from shiftsvd.io.limits import TRANSPOSED, bounded, bounded_width, labels, plausible_shape
+from shiftsvd.io.formats.columns import (
+    Layout,
+    column_of_numbers,
+    found_classes,
+    gather,
+    layout,
+    positions,
+    texts,
+    to_numbers,
+)
+from shiftsvd.io.formats.notices import are_dates, is_telling, tell_columns, tell_repeated, tell_total
 from shiftsvd.io.storage.chunked import fingerprint_of
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.memory import limit_of
@@ -37,10 +54,10 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
     file = opened(path)
     names = file.schema_arrow.names
     bounded_width(path, len(names), memory_limit, _COLUMN)
-    where = triplets.positions(names, key)
+    where = positions(names, key)
     if where:
         choices.refuse_for("triplets")
-        return triplets.gather(path, file.iter_batches(use_threads=False), where, memory_limit)
+        return gather(path, file.iter_batches(use_threads=False), where, memory_limit)
     form = layout(path, file.schema_arrow, choices)
     form = form._replace(classes=_classes(file, form))
     limit = limit_of(memory_limit)

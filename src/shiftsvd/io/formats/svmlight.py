@@ -7,8 +7,7 @@ from typing import IO
 
 from sklearn.datasets import load_svmlight_file
 
-from shiftsvd.io.base import Opened, reading
-from shiftsvd.io.limits import bounded_lines, open_bytes, plausible_shape
+from shiftsvd.io.base import Opened, bounded_lines, open_bytes, plausible_shape, reading
 
 _GROWTH = 12  # bytes of memory that a byte of text can become: "1:1 " is two numbers, sorted once
 

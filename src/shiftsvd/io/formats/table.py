@@ -1,19 +1,99 @@
-"""Tables: CSV, TSV, Parquet and Arrow files, each a matrix of numbers or triplets (row, column, value)."""
+"""Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import Labels, Opened, Unfit, optional, reading
+from shiftsvd.io.base import NAME, Labels, Opened, Unfit, bounded, labels, optional, plausible_shape, reading
 from shiftsvd.io.choices import Choices
-from shiftsvd.io.formats import parquet, text_rows, triplets
-from shiftsvd.io.formats.columns import found_classes, layout, texts, to_numbers
+from shiftsvd.io.formats import delimited, parquet
+from shiftsvd.io.formats.columns import found_classes, gather, in_order, layout, positions, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
-from shiftsvd.io.formats.telling import tell, tell_empty, tell_header, tell_label
-from shiftsvd.io.limits import NAME, bounded, labels, plausible_shape
+from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
+from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap
+from shiftsvd.io.sniff import FORMATS, format_of
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """The cells of a column, and what it is called; an array to whoever asks for one."""
+
+    name: str
+    cells: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        return np.asarray(_values(self.cells), dtype)
+
+    @property
+    def classes(self) -> set[str]:
+        return {cell.strip() for cell in self.cells} - set(NO_CLASS)
+
+
+def read_column(paths: Sequence[Path], name: str, format: str | None, choices: Choices, *, along: bool) -> Column:  # noqa: A002
+    """The column of that name: of all files, whose rows are `along` each other, or else of the first that has it.
+
+    Raises
+    ------
+    ValueError
+        If the files are no tables, or lack it.
+    """
+    found = []
+    for path in paths:
+        with reading(path):
+            kind = format_of(path, format)
+            if not FORMATS[kind].is_table:
+                raise ValueError(f"{path} must be a table to have the column {name!r}, got {kind}")
+            cells = _cells(path, name, kind, replace(choices, may_lack=choices.named))
+        if cells is None and along:
+            raise ValueError(f"{path} has no column {name!r}")
+        found += [] if cells is None else [cells]
+    if not found:
+        raise ValueError(f"{paths[0]} has no column {name!r}")
+    return Column(name, [cell for cells in (found if along else found[:1]) for cell in cells])
+
+
+def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) -> Choices:  # noqa: A002
+    found = {
+        name: classes or in_order(read_column(paths, name, format, choices, along=True).classes)
+        for name, classes in choices.one_hot.items()
+    }
+    return replace(choices, one_hot=found)
+
+
+def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | None:
+    if kind in ("parquet", "arrow"):
+        return _stored_cells(path, name, kind)
+    head = head_of(path, "matrix", choices)
+    if name not in head.called:
+        return None
+    with delimited.batches(path, head, [list(head.called).index(name)], as_text=True) as batches:
+        return [cell for batch in batches for cell in texts(batch.column(0))]
+
+
+def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
+    if kind == "parquet":
+        file = parquet.opened(path)
+        names = file.schema_arrow.names
+        return None if name not in names else texts(parquet.column(file, names.index(name)).column(0))
+    feather = optional("pyarrow.feather", "parquet")
+    table = feather.read_table(str(path), memory_map=False)
+    return None if name not in table.column_names else texts(table.column(name))
+
+
+def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
+    plain = Marks()
+    if all(is_gap(cell) or plain.is_number(cell) for cell in cells):
+        numbers = np.array([plain.number(cell) for cell in cells])
+        return numbers.astype(np.int64) if np.array_equal(numbers, np.floor(numbers)) else numbers
+    return np.array([cell or "missing" for cell in cells], np.str_)
+
 
 _KEYS = (None, "matrix", "triplets")
 
@@ -53,10 +133,10 @@ def _read_arrow(
         batches: Iterable[Any] = map(
             _sound, table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
         )
-        places = triplets.positions(table.schema.names, key)
+        places = positions(table.schema.names, key)
         if places:
             choices.refuse_for("triplets")
-            return triplets.gather(path, batches, places, memory_limit)
+            return gather(path, batches, places, memory_limit)
         form = layout(path, table.schema, choices)
         batches = list(batches) if form.classes else batches
         unknown = [j for j, classes in form.classes.items() if not classes]
@@ -78,9 +158,9 @@ def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choi
     tell_empty(path, head.written.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        with text_rows.batches(path, head, range(head.width), memory_limit) as batches:
-            return triplets.gather(path, batches, head.triplets, memory_limit, digits=True)
-    names, parts = text_rows.parts(path, head, memory_limit)
+        with delimited.batches(path, head, range(head.width), memory_limit) as batches:
+            return gather(path, batches, head.triplets, memory_limit, digits=True)
+    names, parts = delimited.parts(path, head, memory_limit)
     tell_header(path, head.names)
     tell_label(path, head.called[0], head.roles.why)
     return _gather(path, parts, names, head.roles.label is not None, memory_limit, choices)
@@ -97,7 +177,7 @@ def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any
 
 def _gather(
     path: Path,
-    parts: Iterable[text_rows.Part],
+    parts: Iterable[delimited.Part],
     names: Iterable[str] | None,
     is_named: bool,
     memory_limit: int | str | None,

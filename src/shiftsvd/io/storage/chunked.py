@@ -12,11 +12,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io.base import reading
-from shiftsvd.io.limits import bounded, plausible_shape
-from shiftsvd.io.storage.h5_array import H5Array
+from shiftsvd.io.base import bounded, plausible_shape, reading
+from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.memory import shown_bytes
-from shiftsvd.runs.warned import NOTICE
+from shiftsvd.runs.messages import NOTICE
 
 LOG = logging.getLogger("shiftsvd")
 

@@ -6,15 +6,13 @@ import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd.backends.device import arrays_of
-from shiftsvd.backends.disk import DiskRows
-from shiftsvd.backends.not_finite import named
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.sparse import adjoint_of
-from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, numeric_array
+from shiftsvd.backends.validation import canonical, finite_dense, from_frame, is_frame, named, numeric_array
 from shiftsvd.kernels import default_threads
-from shiftsvd.missing.gaps.array import ArrayGaps
 from shiftsvd.missing.gaps.base import Gaps, HeldGaps, Observed
 from shiftsvd.missing.gaps.file import FileGaps
-from shiftsvd.missing.gaps.sparse import StoredGaps, UnstoredGaps
+from shiftsvd.missing.gaps.memory import ArrayGaps, StoredGaps, UnstoredGaps
 from shiftsvd.runs.memory import affordable
 
 __all__ = ["Gaps", "HeldGaps", "Observed", "gaps_of", "with_nan"]

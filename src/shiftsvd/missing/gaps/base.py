@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
-from shiftsvd.backends.not_finite import Found, NotFinite
+from shiftsvd.backends.validation import Found, NotFinite
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 

@@ -9,12 +9,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.disk import DiskRows
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.backends.validation import sound_structure
-from shiftsvd.missing.gaps.array import ArrayGaps, Patched
 from shiftsvd.missing.gaps.base import TENTH, Gaps, Hidden
-from shiftsvd.missing.gaps.sparse import StoredGaps
+from shiftsvd.missing.gaps.memory import ArrayGaps, Patched, StoredGaps
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 

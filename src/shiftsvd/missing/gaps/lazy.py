@@ -10,10 +10,10 @@ import numpy as np
 from dask import delayed
 
 from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.dask.rows import dask_operator
+from shiftsvd.backends.dask import dask_operator
 from shiftsvd.kernels import threads
-from shiftsvd.missing.gaps.array import ArrayGaps
 from shiftsvd.missing.gaps.base import HeldGaps
+from shiftsvd.missing.gaps.memory import ArrayGaps
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 

@@ -1,22 +1,42 @@
-"""Files with missing entries: opened for those who say what is to stand for them."""
+"""Open files with missing entries, and count them."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 
+from shiftsvd.backends.columns import SomeColumns
 from shiftsvd.backends.source import RowSource
+from shiftsvd.backends.stacked import Stacked
+from shiftsvd.genetics.readers import Genotypes
 from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices
-from shiftsvd.io.features import FeatureTypes
-from shiftsvd.io.joining import Join
-from shiftsvd.io.opening import held_bytes, held_or_streamed, listed, named_as, read_files
+from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
 from shiftsvd.io.spooling import rereadable
-from shiftsvd.io.stacking import several
+from shiftsvd.io.stacking import Join, several
 from shiftsvd.missing.gaps import Gaps, gaps_of
-from shiftsvd.runs.external import external_files
 from shiftsvd.runs.memory import Resources, beyond, limit_of
+from shiftsvd.runs.messages import external_files
+
+BLOCK = 2**25  # bytes that are read at once
+
+
+def n_missing(X: Any) -> int:
+    if isinstance(X, Stacked):
+        return sum(map(n_missing, X.parts))
+    if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # all of them, in another order
+        return n_missing(X.source)
+    if isinstance(X, Genotypes):  # which puts means in their place, unless it is given others
+        X = X.filled(np.full(X.shape[0], np.nan))
+    if X.dtype.kind not in "fc":
+        return 0
+    if isinstance(X, RowSource):
+        return sum(n_missing(X.read(lo, hi)) for lo, hi in pairwise(X.edges(BLOCK)))
+    values: Any = X
+    return int(np.count_nonzero(np.isnan(values.data if issparse(X) else np.asarray(X))))
 
 
 def open_with_gaps(

@@ -1,1 +1,0 @@
-"""Dask arrays: the operator, its graphs, what runs in a task, lazy scores, files on workers."""

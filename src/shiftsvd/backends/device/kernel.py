@@ -1,0 +1,297 @@
+"""Our own CUDA kernel for sparse rows, compiled and launched by ctypes."""
+
+import ctypes
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SOURCE = Path(__file__).with_name("chunks.cu")
+# The runtime compilers of CUDA 13 and 12, as Linux and Windows name them; how many bytes of shared memory are there
+# without being asked for, and what asks for more.
+COMPILERS = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
+SHARED, MORE_SHARED = 48 * 1024, 8
+
+# What a card must be able to do, as CUDA counts: before, there is less shared memory.
+LEAST = 8, 0
+
+Options = tuple[str, ...]
+
+
+class Card(ABC):
+    """One card, and the arrays that a library has there.
+
+    Attributes
+    ----------
+    ordinal : int
+        Which card, as the driver counts.
+    architecture : str
+        What kernels are compiled for, such as "sm_90".
+    """
+
+    def __init__(self, ordinal: int, architecture: str) -> None:
+        self.ordinal, self.architecture = ordinal, architecture
+        self._modules: dict[Options, ctypes.c_void_p] = {}
+        self._context: ctypes.c_void_p | None = None
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any: ...
+
+    @abstractmethod
+    def pointer(self, x: Any) -> int: ...
+
+    @abstractmethod
+    def stream(self) -> int: ...
+
+    def driver(self) -> ctypes.CDLL:
+        return driver()
+
+    def compiled(self, options: Options) -> bytes:
+        return compiled(SOURCE.read_text(encoding="utf-8"), (f"--gpu-architecture={self.architecture}", *options))
+
+    def launch(self, options: Options, name: str, blocks: int, threads: int, shared: int, *given: Any) -> None:
+        """Call a kernel with arrays, None for those that are left out, and integers.
+
+        Raises
+        ------
+        OSError
+            Where there is no compiler.
+        RuntimeError
+            Where it refuses the kernels, or the driver the call.
+        """
+        values = [_argument(self, x) for x in given]
+        places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        with self._current():
+            function = self._function(options, name, shared)
+            stream = ctypes.c_void_p(self.stream())
+            self._call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, shared, stream, places, None)
+
+    def _function(self, options: Options, name: str, shared: int) -> ctypes.c_void_p:
+        if options not in self._modules:
+            module = ctypes.c_void_p()
+            self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(self.compiled(options)))
+            self._modules[options] = module
+        function = ctypes.c_void_p()
+        self._call("cuModuleGetFunction", ctypes.byref(function), self._modules[options], name.encode())
+        if shared > SHARED:
+            self._call("cuFuncSetAttribute", function, MORE_SHARED, shared)
+        return function
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        if self._context is None:
+            device, context = ctypes.c_int(), ctypes.c_void_p()
+            self._call("cuDeviceGet", ctypes.byref(device), self.ordinal)
+            self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._context = context
+        self._call("cuCtxPushCurrent_v2", self._context)
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _call(self, function: str, *given: Any) -> None:
+        error = getattr(self.driver(), function)(*given)
+        if error:
+            name = ctypes.c_char_p()
+            self.driver().cuGetErrorName(error, ctypes.byref(name))
+            raise RuntimeError(f"{function}: {(name.value or b'error').decode()} ({error})")
+
+
+def _argument(card: Card, x: Any) -> Any:
+    if isinstance(x, int | np.integer):
+        return ctypes.c_longlong(int(x))
+    return ctypes.c_void_p(None if x is None else card.pointer(x))
+
+
+@cache
+def driver() -> ctypes.CDLL:
+    return _first(("libcuda.so.1", "nvcuda.dll"))
+
+
+@cache
+def compiler() -> ctypes.CDLL:
+    found = find_spec("nvidia")
+    rooms = [] if found is None else [Path(room) for room in found.submodule_search_locations or ()]
+    files = [str(file) for room in rooms for name in COMPILERS for file in sorted(room.glob(f"*/*/**/{name}"))]
+    return _first((*COMPILERS, *files))
+
+
+def _first(names: tuple[str, ...]) -> ctypes.CDLL:
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise OSError(f"none of {', '.join(names)} is there")
+
+
+def compiled(source: str, options: Options) -> bytes:
+    nvrtc, program = compiler(), ctypes.c_void_p()
+    given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), SOURCE.name.encode(), 0, None, None)
+    try:
+        if nvrtc.nvrtcCompileProgram(program, len(options), given):
+            raise RuntimeError(f"{SOURCE.name}: {_got(nvrtc, program, 'ProgramLog').decode()}")
+        return _got(nvrtc, program, "CUBIN")
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _got(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    getattr(nvrtc, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    held = ctypes.create_string_buffer(size.value)
+    getattr(nvrtc, f"nvrtcGet{what}")(program, held)
+    return held.raw
+
+
+# Rows of a chunk: 768 of them, with the widest rows of a panel, fill what shared memory every card has since 2020;
+# fewer are for small data, which keep all of a card busy that way. How many entries a column of a chunk should have on
+# average, since lanes share it, and must have. Threads of a block: two fit on a processor. Bytes of a row of panels.
+ROWS, MANY, FEW, THREADS = (192, 384, 768), 8, 1, 512
+ROW_BYTES = (32, 64, 128)
+# Blocks of threads, each with sums of its own: enough for any card, on every card as many; fewer where the sums would
+# take more than this many bytes and than an eighth of the entries.
+BLOCKS, SUMS = 256, 2**26
+DOUBLE = np.dtype(np.float64)
+NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "unsigned short"}
+
+
+class Chunks:
+    """The entries of a CSR matrix without duplicates on a card, and their products.
+
+    Parameters
+    ----------
+    card : Card
+    parts : three contiguous arrays on the card
+        Entries of float32 or float64, their columns, and where rows begin, in int64.
+    types : (dtype, dtype)
+        Of the entries, and of the columns.
+    shape : (int, int)
+    rows, threads : int
+        Of a chunk, and of a block.
+
+    Notes
+    -----
+    With eps of the panels' precision, rows of r entries at most and s dense columns beside, a number of ``X^T X V`` is
+    off by at most ``(r / 4 + rows / 4 + s + 8) eps / 2`` of what ``|X|^T |X| |V|`` has there: sums inside of a chunk
+    round, in shares of a quarter or less, and sums of chunks are double. However many rows there are, it does not grow.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        parts: tuple[Any, Any, Any],
+        types: tuple[np.dtype[Any], np.dtype[Any]],
+        shape: tuple[int, int],
+        *,
+        rows: int = ROWS[-1],
+        threads: int = THREADS,
+    ) -> None:
+        self.card, self.shape, self.rows, self.threads = card, shape, rows, threads
+        self.data, named, self.begins = parts
+        self.dtype, self.index = types
+        (m, n), stored = shape, int(self.data.shape[0])
+        self.chunks = -(-m // rows)
+        self.named = np.dtype(np.uint16 if n <= 2**16 else np.int32)
+        self.columns = card.empty((stored,), self.named)
+        self.by_columns, self.rows_of = card.empty((stored,), self.dtype), card.empty((stored,), np.dtype(np.uint16))
+        self.ends = card.empty((self.chunks, n), np.dtype(np.uint32))
+        self.bytes = stored * (2 * self.dtype.itemsize + 2 + self.named.itemsize)
+        arrays = (self.data, named, self.begins, self.columns, self.by_columns, self.rows_of, self.ends)
+        options = self._options(self.dtype, ROW_BYTES[1] // self.dtype.itemsize)
+        card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, m, n)
+
+    def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
+        return self._multiplied(V, sides, dtype, kept=True)
+
+    def scattered(self, W: Any, sides: Any, dtype: np.dtype[Any]) -> Any:
+        return self._multiplied([W], sides, dtype, given=True)
+
+    def gram(self, V: Sequence[Any], sides: Any, weights: Any, dtype: np.dtype[Any]) -> Any:
+        return self._multiplied(V, sides, dtype, weights=weights)
+
+    def _multiplied(
+        self,
+        panels: Sequence[Any],
+        sides: Any,
+        dtype: np.dtype[Any],
+        *,
+        weights: Any = None,
+        given: bool = False,
+        kept: bool = False,
+    ) -> Any:
+        wide, height = int(panels[0].shape[1]), self.shape[0] if kept else self.shape[1] + width_of(sides)
+        product = self.card.empty((height, wide), dtype if kept else DOUBLE)
+        for lo, hi, width in cut(wide, dtype):
+            here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
+            operands = (None, sides, weights, here) if given else (here, sides, weights, None)
+            part = self._rows(operands, width, dtype) if kept else self._sums(operands, (height, width), dtype)
+            product[:, lo:hi] = part[:, : hi - lo]
+        return product
+
+    def _stacked(self, panels: Sequence[Any], width: int, dtype: np.dtype[Any]) -> Any:
+        stacked = self.card.empty((sum(int(panel.shape[0]) for panel in panels), width), dtype)
+        lo = 0
+        for panel in panels:
+            hi = lo + int(panel.shape[0])
+            stacked[lo:hi, : width_of(panel)] = panel
+            lo = hi
+        return stacked
+
+    def _rows(self, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> Any:
+        found = self.card.empty((self.shape[0], width), dtype)
+        self._launch(min(self.chunks, BLOCKS), (*operands, found, None), width, dtype)
+        return found
+
+    def _sums(self, operands: tuple[Any, ...], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+        count = shape[0] * shape[1]
+        blocks = max(1, min(self.chunks, BLOCKS, max(SUMS, self.bytes // 8) // (8 * count)))
+        sums, total = self.card.empty((blocks, *shape), DOUBLE), self.card.empty(shape, DOUBLE)
+        self._launch(blocks, (*operands, None, sums), shape[1], dtype)
+        options, adding = self._options(dtype, shape[1]), -(-count // self.threads)
+        self.card.launch(options, "add_up", adding, self.threads, 0, sums, total, blocks, count)
+        return total
+
+    def _launch(self, blocks: int, operands: tuple[Any, ...], width: int, dtype: np.dtype[Any]) -> None:
+        data = self.data, self.columns, self.begins, self.by_columns, self.rows_of, self.ends
+        sizes, shared = (*self.shape, width_of(operands[1])), self.rows * width * dtype.itemsize
+        self.card.launch(
+            self._options(dtype, width), "multiply", blocks, self.threads, shared, *data, *operands, *sizes
+        )
+
+    def _options(self, dtype: np.dtype[Any], width: int) -> Options:
+        kinds = {"DATA": self.dtype, "PANEL": dtype, "INDEX": self.index, "COLUMN": self.named}
+        sizes = {"WIDTH": width, "ROWS": self.rows, "THREADS": self.threads}
+        named = {key: NAMES[kind.str[1:]] for key, kind in kinds.items()} | sizes
+        return tuple(f"-D{key}={value}" for key, value in named.items())
+
+
+def rows_of(m: int, n: int, stored: int) -> int | None:
+    """How many rows a chunk of such data has; None where columns of chunks are so empty that where they end costs most.
+
+    It goes by the data alone, so that cards agree.
+    """
+    each = stored / (m * n)
+    if each * ROWS[-1] < FEW or ROWS[-1] * n >= 2**32:  # more than the entries of a chunk are counted to
+        return None
+    return next((rows for rows in ROWS if each * rows >= MANY and m <= 2 * BLOCKS * rows), ROWS[-1])
+
+
+def width_of(panel: Any) -> int:
+    return 0 if panel is None else int(panel.shape[1])
+
+
+def cut(wide: int, dtype: np.dtype[Any]) -> list[tuple[int, int, int]]:
+    widths, found, lo = [row // dtype.itemsize for row in ROW_BYTES], [], 0
+    while lo < wide:
+        width = next((width for width in widths if width >= wide - lo), widths[-1])
+        found.append((lo, min(lo + width, wide), width))
+        lo += width
+    return found

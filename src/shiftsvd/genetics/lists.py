@@ -1,0 +1,140 @@
+"""Lists of samples, variants and genomic ranges in files, as PLINK reads them."""
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from shiftsvd.genetics.variants import Mask, Samples, Variants, plain
+from shiftsvd.io.base import Labels, bounded_lines, open_bytes, reading
+
+Build = Literal["hg19", "hg38"]
+
+
+class Region(NamedTuple):
+    """A range of positions of a chromosome, both ends included."""
+
+    chromosome: str
+    first: int
+    last: int
+
+
+# Price et al. (2008), "Long-range LD can confound genome scans in admixed populations", AJHG 83, 132-135, table 1, and
+# Weale (2010), "Quality control for genome-wide association studies", which Anderson et al. (2010), "Data quality
+# control in genetic case-control association studies", Nature Protocols 5, 1564-1573, exclude before components; in
+# positions of hg19 as the University of Michigan's wiki "Regions of high linkage disequilibrium" lists them.
+_HG19: Final = """
+1:48000000-52000000 2:86000000-100500000 2:134500000-138000000 2:183000000-190000000 3:47500000-50000000
+3:83500000-87000000 3:89000000-97500000 5:44500000-50500000 5:98000000-100500000 5:129000000-132000000
+5:135500000-138500000 6:25000000-35000000 6:57000000-64000000 6:140000000-142500000 7:55000000-66000000
+8:7000000-13000000 8:43000000-50000000 8:112000000-115000000 10:37000000-43000000 11:46000000-57000000
+11:87500000-90500000 12:33000000-40000000 12:109500000-112000000 20:32000000-34500000
+"""
+# The same regions on hg38. Fifteen can be lifted over whole; the nine that span a centromere cannot (lists that lift
+# them by a tool hold crumbs of them), so each of their ends is moved by as much as the genes beside it were, and
+# outwards to a whole 100 kb.
+_HG38: Final = """
+1:47534328-51534328 2:85700000-100000000 2:133742429-137242430 2:182135273-189135274 3:47458510-49962567
+3:83450849-86950850 3:88900000-97800000 5:44400000-51300000 5:98664296-101164296 5:129664307-132664308
+5:136164311-139164311 6:24999772-35032223 6:57100000-63300000 6:139678863-142178863 7:54900000-66600000
+8:7142478-13142491 8:43100000-49100000 8:110987771-113987771 10:36700000-42600000 11:45900000-57300000
+11:87789108-90766832 12:32800000-39700000 12:109062195-111562196 20:33412194-35912078
+"""
+
+
+def _regions(text: str) -> tuple[Region, ...]:
+    split = (word.replace("-", ":").split(":") for word in text.split())
+    return tuple(Region(chromosome, int(first), int(last)) for chromosome, first, last in split)
+
+
+LONG_RANGE: Final[dict[str, tuple[Region, ...]]] = {"hg19": _regions(_HG19), "hg38": _regions(_HG38)}
+BUILDS: Final = get_args(Build)
+
+
+def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
+    listed: list[str] = variants.chromosomes.tolist()
+    short = {name: plain(name) for name in set(listed)}
+    chromosomes, positions = np.array([short[name] for name in listed]), positions_of(variants)
+    mask = np.zeros(len(listed), bool)
+    for region in regions:
+        ends = (positions >= region.first) & (positions <= region.last)
+        mask |= ends & (chromosomes == plain(region.chromosome))
+    return mask
+
+
+def positions_of(variants: Variants) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    try:
+        return variants.positions.astype(np.int64)
+    except ValueError:
+        wrong = next(text for text in variants.positions.tolist() if not text.lstrip("-").isdecimal())
+        raise ValueError(f"the position of a variant must be a whole number, got {wrong!r}") from None
+
+
+Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a file, or what would stand in it
+_HEADS: Final = ("FID", "IID", "SID")
+
+
+def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
+    wanted = {word for row in _rows(given) for word in row}
+    mask = np.isin(names, np.array(sorted(wanted) or [""]))
+    return mask, len(wanted - set(names[mask].tolist()))
+
+
+def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
+    rows = [tuple(row) for row in _rows(given)]
+    if rows and rows[0][0].startswith("#"):
+        rows = _by_head(given, rows)
+    pairs = {row[:2] for row in rows if len(row) > 1}
+    alone = {row[0] for row in rows if len(row) == 1}
+    _refuse_ambiguous(given, alone, samples)
+    there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
+    mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
+    return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
+
+
+def listed_regions(path: str | PathLike[str]) -> list[Region]:
+    regions = []
+    for number, row in enumerate(_rows(path), 1):
+        if row[0].startswith("#"):
+            continue
+        try:
+            first, last = int(row[1]), int(row[2])
+        except (IndexError, ValueError):
+            raise ValueError(
+                f"{path} must have a chromosome, a first and a last position in each line, got {' '.join(row[:4])!r} "
+                f"in line {number}"
+            ) from None
+        if last < first:
+            raise ValueError(f"{path} must have ranges that end behind their first position, got line {number}")
+        regions.append(Region(row[0], first, last))
+    return regions
+
+
+def _rows(given: Listed) -> Iterator[list[str]]:
+    if not isinstance(given, str | PathLike):
+        yield from ([each] if isinstance(each, str) else list(each) for each in given)
+        return
+    path = Path(given)
+    with reading(path), open_bytes(path) as stream:
+        for line in bounded_lines(path, stream, None):
+            if words := line.decode("utf-8-sig").split():
+                yield words
+
+
+def _by_head(given: Listed, rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    head = [word.removeprefix("#") for word in rows[0]]
+    if "IID" not in head[:2] or head[0] not in _HEADS:
+        raise ValueError(f"{given} must begin with #FID IID or #IID where it has a head, got {' '.join(rows[0][:3])!r}")
+    if head[0] == "IID":
+        return [row[:1] for row in rows[1:]]
+    return [row[:2] for row in rows[1:]]
+
+
+def _refuse_ambiguous(given: Listed, alone: set[str], samples: Samples) -> None:
+    names, counts = np.unique(samples.names, return_counts=True)
+    twice = sorted(alone & set(names[counts > 1].tolist()))
+    if twice:
+        what = given if isinstance(given, str | PathLike) else "the list of samples"
+        raise ValueError(f"{what} must give the family before a name that occurs twice, got {twice[0]} alone")

@@ -1,0 +1,171 @@
+"""NumPy files: .npy read by row ranges, .npz with a sparse matrix or arrays."""
+
+import io
+import math
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from zipfile import ZipFile
+
+import numpy as np
+from scipy import sparse
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels, Opened, bounded, labels, plausible_shape, reading
+from shiftsvd.io.storage.chunked import fingerprint_of, row_edges
+
+_HEADER = 1 << 16  # more than any header of a matrix of numbers
+
+
+def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with reading(path):
+        if key is not None:
+            raise ValueError(f"{path} holds one array, which has no key; got key={key!r}")
+        shape, fortran, dtype, offset = _npy_header(path)
+        plausible_shape(path, shape, memory_limit)
+        claimed, there = offset + shape[0] * shape[1] * dtype.itemsize, path.stat().st_size
+        if claimed != there:
+            raise ValueError(f"{path} should have {claimed} bytes by its header, but has {there}; it is damaged")
+    source = NpyRows(path, shape[::-1] if fortran else shape, dtype, offset, conjugate=fortran)
+    return Opened(source, transposed=fortran)
+
+
+def _npy_header(path: Path) -> tuple[tuple[int, int], bool, np.dtype[Any], int]:
+    with path.open("rb") as file:
+        head = io.BytesIO(file.read(_HEADER))
+    version = np.lib.format.read_magic(head)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{path} has version {version} of the format, which is not for matrices of numbers")
+    parse = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = parse(head)
+    if len(shape) != 2 or dtype.kind not in "fciub":
+        raise ValueError(f"{path} must hold a matrix of numbers, got shape {shape} of {dtype}")
+    return shape, fortran, dtype, head.tell()
+
+
+@dataclass(frozen=True, eq=False)
+class NpyRows(RowSource):
+    """Rows of a matrix that lies in a file row after row, from `offset` on."""
+
+    path: Path
+    shape: tuple[int, int]
+    stored_dtype: np.dtype[Any]
+    offset: int
+    conjugate: bool = False
+    sparse = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", self.stored_dtype.newbyteorder("="))
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return str(self.path)
+
+    @property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        return fingerprint_of(self.path)
+
+    def edges(self, n_bytes: int) -> list[int]:
+        return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
+
+    def read(self, lo: int, hi: int) -> np.ndarray[Any, Any]:
+        n = self.shape[1]
+        with reading(self.name):
+            flat = np.fromfile(
+                self.path, self.stored_dtype, (hi - lo) * n, offset=self.offset + lo * n * self.dtype.itemsize
+            )
+            if len(flat) < (hi - lo) * n:
+                raise ValueError(f"{self.name} ends within rows {lo} to {hi}; it was cut off")
+            block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
+            return block.conj() if self.conjugate and self.dtype.kind == "c" else block
+
+
+_NAMES = ("row_names", "column_names")
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_PLACES = {"indices", "indptr", "row", "col", "offsets"}  # what says where values are
+_FORMATS = ("csr", "csc", "coo", "bsr", "dia")
+
+
+def read_npz(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with reading(path):
+        members = _members(path, memory_limit)
+        matrix = _sparse(path, members, memory_limit) if key is None and "format" in members else None
+        with np.load(path, allow_pickle=False) as archive:
+            if matrix is None:
+                matrix = archive[_pick(path, members, key)]
+                plausible_shape(path, matrix.shape, memory_limit)
+            rows, columns = (_names(path, archive, axis, matrix.shape, memory_limit) for axis in (0, 1))
+    return Opened(matrix, rows, columns)
+
+
+def _members(path: Path, memory_limit: int | str | None) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    members = {}
+    with ZipFile(path) as archive:
+        bounded(path, sum(info.file_size for info in archive.infolist()), memory_limit)
+        for info in archive.infolist():
+            if not info.filename.endswith(".npy"):
+                continue
+            with archive.open(info) as file:
+                shape, dtype = _npz_header(path, info.filename, file)
+                n_bytes = math.prod(shape) * dtype.itemsize + file.tell()
+            if n_bytes != info.file_size:
+                raise ValueError(f"{path} is damaged: {info.filename} has {info.file_size} bytes, not {n_bytes}")
+            members[info.filename.removesuffix(".npy")] = (shape, dtype)
+    return members
+
+
+def _npz_header(path: Path, member: str, file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise ValueError(f"{path}: {member} has the unknown version {version}")
+    try:
+        shape, _, dtype = _HEADERS[version](file)
+    except (SyntaxError, tokenize.TokenError) as error:
+        raise ValueError(f"{path} is damaged: the header of {member} cannot be parsed") from error
+    if dtype.hasobject:
+        raise ValueError(f"{path}: {member} holds Python objects, which are not loaded; save numbers or text")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"{path} is damaged: {member} has the shape {shape}")
+    return shape, dtype
+
+
+def _sparse(path: Path, members: dict[str, Any], memory_limit: int | str | None) -> Any:
+    if members.get("shape", ((), None))[0] != (2,):
+        raise ValueError(f"{path} is damaged: a sparse matrix needs an array 'shape' of two numbers")
+    with np.load(path, allow_pickle=False) as archive:
+        kind, shape = archive["format"].item(), archive["shape"].tolist()
+    kind = kind.decode("ascii") if isinstance(kind, bytes) else kind
+    if kind not in _FORMATS:
+        raise ValueError(f"{path} holds a sparse matrix of format {kind!r}; known: {', '.join(_FORMATS)}")
+    plausible_shape(path, [int(size) for size in shape], memory_limit)
+    for name in _PLACES & members.keys():
+        if members[name][1].kind not in "iu":
+            raise ValueError(f"{path} is damaged: its {name} must be integers, got {members[name][1]}")
+    matrix: Any = sparse.load_npz(path)
+    if kind in ("csr", "csc", "bsr"):
+        matrix.check_format(full_check=True)  # a conversion would follow bad indices out of the arrays
+    return matrix
+
+
+def _pick(path: Path, members: dict[str, tuple[tuple[int, ...], np.dtype[Any]]], key: str | None) -> str:
+    found = [name for name, (shape, dtype) in members.items() if len(shape) == 2 and dtype.kind in "fciub"]
+    if key in found:
+        return key
+    listed = ", ".join(found) or "none"
+    if key is not None:
+        raise ValueError(f"{path} has no 2-D array of numbers named {key!r}; it has: {listed}")
+    if len(found) != 1:
+        raise ValueError(f"{path} must hold one 2-D array of numbers, or the key must name one; it has: {listed}")
+    return found[0]
+
+
+def _names(
+    path: Path, archive: Any, axis: int, shape: tuple[int, int], memory_limit: int | str | None
+) -> Labels | None:
+    if _NAMES[axis] not in archive:
+        return None
+    names = archive[_NAMES[axis]]
+    if names.shape != (shape[axis],):
+        raise ValueError(f"{path}: {_NAMES[axis]} must have {shape[axis]} entries, got shape {names.shape}")
+    return labels(path, names.astype(np.str_).tolist(), memory_limit)

@@ -1,0 +1,344 @@
+"""Text files: encoding, comments, lines, and how numbers are written."""
+
+import codecs
+import io
+import re
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, optional, packing, too_long
+
+# In a column of numbers; each is refused, or filled, as a missing entry.
+GAPS: Final = (
+    *(
+        "",
+        "NA",
+        "N/A",
+        "n/a",
+        "na",
+        "NaN",
+        "nan",
+        "NAN",
+        "-nan",
+        "-NaN",
+        "<NA>",
+        "None",
+        "none",
+        "NONE",
+        "NULL",
+        "null",
+    ),
+    *("Null", "(null)", "\\N", ".", "-", "--", "?", "*", "#N/A", "#N/A N/A", "#NA", "#DIV/0!", "#VALUE!", "#REF!"),
+    *("#NUM!", "#NAME?", "#NULL!", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "missing", "Missing", "MISSING"),
+)
+# In a column of classes, where signs and "none" may be one.
+NO_CLASS: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "<NA>", "#N/A", "NULL", "null")
+_GAPS = frozenset(GAPS)
+_BESIDE = str.maketrans("\u2212", "-", "€$£¥% '\u00a0\u202f\u2019")  # what may stand in or beside a number
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.IGNORECASE)
+_BRACKETS, _EXPONENT = re.compile(r"^\((.*)\)$"), re.compile(r"(?<=\d|\.)[dD](?=[+-]?\d)")  # of accounts, of Fortran
+_POINT = re.compile(r"[+-]?(\d*\.\d+|\d+\.\d*)([eE][+-]?\d+)?", re.ASCII)
+_COMMA = re.compile(r"[+-]?(\d*,\d+|\d+,\d*)([eE][+-]?\d+)?", re.ASCII)
+_GROUPS = r"[+-]?[1-9]\d{{0,2}}({0}\d{{3}})+"  # whole, as thousands are cut off
+
+
+class Marks(NamedTuple):
+    """What stands before fractions, and between thousands."""
+
+    decimal: str = "."
+    thousands: str | None = None
+
+    def is_number(self, cell: str) -> bool:
+        cell = cell.strip()
+        if self.thousands is not None and re.fullmatch(self._grouped, cell):
+            return True
+        if self.decimal != ".":
+            if "." in cell:
+                return False
+            cell = cell.replace(self.decimal, ".")
+        return _NUMBER.fullmatch(cell) is not None
+
+    def number(self, cell: str) -> float:
+        if is_gap(cell):
+            return float("nan")
+        return float(cell.strip().replace(self.thousands or "", "").replace(self.decimal, "."))
+
+    @property
+    def _grouped(self) -> str:
+        return _GROUPS.format(re.escape(str(self.thousands))) + rf"({re.escape(self.decimal)}\d*)?"
+
+    def numbers(self, column: Any) -> Any:
+        pa, pc = optional("pyarrow", "parquet"), optional("pyarrow.compute", "parquet")
+        trimmed = pc.utf8_trim_whitespace(column)
+        texts = pc.if_else(pc.is_in(trimmed, pa.array(GAPS)), pa.scalar(None, pa.string()), trimmed)
+        grouped = pc.fill_null(pc.match_substring_regex(texts, f"^{self._grouped}$"), False)
+        texts = pc.if_else(grouped, pc.replace_substring(texts, str(self.thousands), ""), texts)
+        if self.decimal != ".":
+            wrong = pc.fill_null(pc.match_substring(texts, "."), False)
+            if pc.any(wrong).as_py():
+                raise ValueError(f"invalid value '{column.filter(wrong)[0].as_py()}'")
+            texts = pc.replace_substring(texts, self.decimal, ".")
+        return texts.cast(pa.float64())
+
+
+def is_gap(cell: str) -> bool:
+    return cell.strip() in _GAPS
+
+
+def looks_like_number(cell: str) -> bool:
+    bare = without_signs(cell)
+    return any(marks.is_number(bare) for marks in _WRITINGS)
+
+
+def without_signs(cell: str) -> str:
+    bare = _BRACKETS.sub(r"-\1", cell.strip().translate(_BESIDE))
+    return _EXPONENT.sub("e", bare)
+
+
+def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: str | None) -> Marks:
+    """How the numbers of these columns are written, where nobody says it.
+
+    A column speaks for commas if all its cells are numbers then, and one is none with points; and the other way round.
+    "1,234" speaks for neither.
+
+    Raises
+    ------
+    ValueError
+        If columns disagree, or none of them tells.
+    """
+    if decimal is not None or thousands is not None:
+        return Marks(decimal or ("," if thousands == "." else "."), thousands)
+    if not any("," in cell for cells in columns for cell in cells):
+        return Marks()
+    said: dict[Marks, str] = {}
+    unclear = None
+    for cells in columns:
+        found = [cell.strip() for cell in cells if not is_gap(cell)]
+        own = [marks for marks in _WRITINGS if found and all(map(marks.is_number, found))]
+        told = [marks for marks in own if any(_tells(marks, cell) for cell in found)]
+        if told:
+            said.setdefault(told[0], next(cell for cell in found if _tells(told[0], cell)))
+        elif own and any("," in cell for cell in found):
+            unclear = unclear or next(cell for cell in found if "," in cell)
+    return _agreed(said, unclear)
+
+
+_WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
+
+
+def _tells(marks: Marks, cell: str) -> bool:
+    if marks.thousands is not None:
+        return marks.decimal in cell and marks.thousands in cell
+    exact, other = (_POINT, ".") if marks.decimal == "." else (_COMMA, ",")
+    return exact.fullmatch(cell) is not None and not re.fullmatch(_GROUPS.format(re.escape(other)), cell)
+
+
+def _agreed(said: dict[Marks, str], unclear: str | None) -> Marks:
+    decimals = {marks.decimal: cell for marks, cell in said.items()}
+    if len(decimals) > 1:
+        point, comma = decimals["."], decimals[","]
+        raise ValueError(f"it has both {point!r} and {comma!r}; say which is a number, decimal='.' or decimal=','")
+    if not decimals and unclear is not None:
+        whole = unclear.replace(",", "")
+        raise ValueError(
+            f"{unclear!r} may be {unclear.replace(',', '.', 1)} or {whole}; say decimal=',' or thousands=','"
+        )
+    if unclear is not None and "." in decimals:
+        return Marks(".", ",")
+    return max(said, key=lambda marks: marks.thousands is not None, default=Marks())
+
+
+_CHUNK = 1 << 20  # bytes that are decoded at once
+_LINES, _BYTES = 200, 1 << 20  # of the beginning that is looked at; two lines at least
+_DECODED = 8  # bytes of memory for each byte that is looked at: as it is, joined, decoded, and as lines again
+_COMMENT = "#"
+_TAIL, _LONG_TAIL = 1 << 16, 1 << 26  # bytes at the end of a file in which rows of empty cells are counted
+_BLANK = ",;|\t \r\n"  # what such rows consist of
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+
+class Written(NamedTuple):
+    """How the bytes of a text become lines.
+
+    Attributes
+    ----------
+    encoding : str
+    mark : int
+        Bytes of the byte order mark of a text in UTF-8.
+    comment : str or None
+        What lines begin with that are left out.
+    empty : int
+        Rows of nothing but separators at the end, as spreadsheets leave them below a table, which are left out.
+    """
+
+    encoding: str = "utf-8"
+    mark: int = 0
+    comment: str | None = None
+    empty: int = 0
+
+    @property
+    def plain(self) -> bool:
+        return self.encoding == "utf-8" and self.comment is None and not self.empty
+
+
+def written(path: Path, encoding: str | None, comment: str | None) -> Written:
+    with open_bytes(path) as stream:
+        begin = stream.read(4096)
+    mark = next((mark for mark in _MARKS if begin.startswith(mark)), b"")
+    if mark and encoding is None:
+        encoding = _MARKS[mark]
+    name = codecs.lookup(encoding or "utf-8").name.removesuffix("-sig")
+    if name == "utf-8":
+        if encoding is None and b"\0" in begin:
+            raise ValueError(f"{path} has zero bytes: {_remedy_for_zeros(begin)}")
+        return Written("utf-8", len(mark) if mark == codecs.BOM_UTF8 else 0, comment, _empty_rows(path))
+    return Written(name, 0, comment, _empty_rows(path))
+
+
+def _empty_rows(path: Path) -> int:
+    if packing(path) != "none":
+        return 0
+    size, tail = path.stat().st_size, b""
+    with path.open("rb") as file:
+        for window in (_TAIL, _LONG_TAIL):  # the second one where the first has nothing else
+            file.seek(max(0, size - window))
+            tail = file.read().replace(b"\0", b"")  # as UTF-16 has them
+            if tail.strip(_BLANK.encode()):
+                break
+    end = tail[len(tail.rstrip(_BLANK.encode())) :].splitlines()
+    return sum(bool(line.strip()) or b"\t" in line for line in end[1:])
+
+
+def _remedy_for_zeros(begin: bytes) -> str:
+    even, odd = begin[::2].count(0), begin[1::2].count(0)
+    if max(even, odd) < len(begin) // 4:
+        return "it is no text"
+    return f"it may be UTF-16; give encoding='utf-16-{'le' if odd > even else 'be'}'"
+
+
+def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
+    stream = open_bytes(path)
+    stream.read(how.mark)
+    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how, longest_line(memory_limit, _DECODED)))
+
+
+def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
+    pa = optional("pyarrow", "parquet")
+    if how.plain:
+        pack = {"none": None, "gzip": "gzip", "bzip2": "bz2"}[packing(path)]
+        stream = pa.input_stream(str(path), compression=pack)
+    else:
+        stream = pa.PythonFile(opened(path, how, memory_limit), "r")
+    left = skip + (how.mark if how.plain else 0)
+    while left and (found := len(stream.read(min(left, _CHUNK)))):
+        left -= found
+    return stream
+
+
+def beginning(path: Path, how: Written, memory_limit: int | str | None = None) -> tuple[str, bool]:
+    lines: list[bytes] = []
+    size, filled = 0, 0
+    with opened(path, how, memory_limit) as stream:
+        try:
+            for line in bounded_lines(path, stream, memory_limit, _DECODED):
+                lines.append(line)
+                size += len(line)
+                filled += bool(line.strip())
+                if filled >= 2 and (len(lines) >= _LINES or size >= _BYTES):
+                    break
+        except UnicodeDecodeError as error:
+            raise _undecoded(path, error, how) from None
+        is_all = not stream.read(1)
+    text = b"".join(lines)
+    try:
+        return text.decode("utf-8"), is_all
+    except UnicodeDecodeError as error:
+        raise _undecoded(path, error, how) from None
+
+
+def _undecoded(path: Path, error: UnicodeDecodeError, how: Written) -> ValueError:
+    line = error.object[: error.start].count(b"\n") + 1
+    where = f" (line {line} has the byte 0x{error.object[error.start]:02x})" if how.plain else ""
+    return ValueError(f"{path} is not {how.encoding.upper()}{where}; {OTHER_ENCODING}")
+
+
+OTHER_ENCODING = "give its encoding='latin-1', or cp1252, utf-16"
+
+
+def leading_comments(text: str) -> tuple[list[str], str]:
+    lines = text.splitlines(keepends=True)
+    found = list(takewhile(lambda line: line.startswith(_COMMENT) or not line.strip(), lines))
+    return [line for line in found if line.strip()], "".join(lines[len(found) :])
+
+
+class _Cleaned(io.RawIOBase):
+    """An open text as UTF-8, without lines of comment and without rows of empty cells at its end."""
+
+    def __init__(self, path: Path, stream: IO[bytes], how: Written, longest: int) -> None:
+        self._stream, self._how, self._path, self._longest = stream, how, path, longest
+        self._parts = self._cleaned()
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._left:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._left = memoryview(part)
+        count = min(len(buffer), len(self._left))
+        buffer[:count], self._left = self._left[:count], self._left[count:]
+        return count
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _cleaned(self) -> Iterator[bytes]:
+        decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
+        held = ""  # what may be the end of the table
+        while True:
+            chunk = self._stream.read(_CHUNK)
+            text = rest + self._decoded(decoder, chunk)
+            end = text.rfind("\n") + 1 if chunk else len(text)
+            if len(text) - end > self._longest:
+                raise too_long(self._path, self._longest)
+            kept, rest = text[:end], text[end:]
+            if self._how.comment is not None:
+                kept, quoted = _without(kept, self._how.comment, quoted)
+            if self._how.empty:
+                kept, held = _split(held + kept)
+            yield kept.encode("utf-8")
+            if not chunk:
+                return
+
+    def _decoded(self, decoder: Any, chunk: bytes) -> str:
+        try:
+            return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise _undecoded(self._path, error, self._how) from None
+
+
+def _split(text: str) -> tuple[str, str]:
+    there = len(text.rstrip(_BLANK))
+    end = (text.find("\n", there) + 1 or len(text)) if there else 0
+    return text[:end], text[end:]
+
+
+def _without(text: str, comment: str, quoted: bool) -> tuple[str, bool]:
+    kept = []
+    for line in text.split("\n"):
+        if quoted or not line.lstrip('"' if comment[0] != '"' else None).startswith(comment):
+            kept.append(line)
+            quoted ^= line.count('"') % 2 == 1
+    return "\n".join(kept), quoted

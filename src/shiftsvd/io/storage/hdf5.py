@@ -1,0 +1,313 @@
+"""HDF5 files: opened safely, row ranges read outside h5py's lock, writes that survive errors."""
+
+import math
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from importlib import import_module
+from io import SEEK_END, FileIO
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar, Final
+from weakref import ref
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.io.base import optional
+from shiftsvd.runs.messages import external_allowed
+
+_MOST: Final = 100_000  # links that are looked at: some seconds
+_REMEDY: Final = "allow_external=True follows it, if you trust the file"
+
+
+def refuse_outside(path: Path, root: Any) -> None:
+    """Look at every link and dataset of an HDF5 file once, reading none, and refuse what leads out of the file.
+
+    Raises
+    ------
+    ValueError
+        If there is an external link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), or
+        one whose numbers lie in another file; or if there are too many links to look at.
+    """
+    h5l, h5o = (import_module(f"h5py.{part}") for part in ("h5l", "h5o"))
+    inside = {h5l.TYPE_HARD, h5l.TYPE_SOFT}
+    waiting, seen, count = [(b"", root.id)], {_address(h5o.get_info(root.id))}, 0
+    while waiting:
+        prefix, group = waiting.pop()
+        for name in group:
+            key, kind, count = prefix + b"/" + name, group.links.get_info(name).type, count + 1
+            if kind not in inside:
+                raise _refusal(path, key, "a link into another file")
+            if count > _MOST:
+                raise ValueError(
+                    f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
+                    "allow_external=True does not look, if you trust the file"
+                )
+            if kind == h5l.TYPE_SOFT:
+                continue  # a path within the file, whose links are all looked at
+            info = h5o.get_info(group, name)
+            if _address(info) in seen:
+                continue
+            seen.add(_address(info))
+            if info.type == h5o.TYPE_GROUP:
+                waiting.append((key, h5o.open(group, name)))
+            elif info.type == h5o.TYPE_DATASET:
+                refuse_storage(path, key, h5o.open(group, name))
+
+
+def refuse_storage(path: Path, key: bytes | str, dataset: Any) -> None:
+    settings = dataset.get_create_plist()
+    if settings.get_layout() == import_module("h5py.h5d").VIRTUAL:
+        raise _refusal(path, key, "a virtual dataset, made of parts of other files")
+    if settings.get_external_count():
+        raise _refusal(path, key, "a dataset whose numbers lie in another file")
+
+
+def _address(info: Any) -> tuple[int, int]:
+    return info.fileno, info.addr
+
+
+def _refusal(path: Path, key: bytes | str, what: str) -> ValueError:
+    named = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+    return ValueError(f"{path}:{named} is {what}, which is not read; {_REMEDY}")
+
+
+_COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
+_HEADER = 16  # bytes before the first text of a collection, and before each text
+_SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
+
+
+class GuardedFile(FileIO):
+    """An open file. HDF5 2.0 never returns from a collection of texts with a length that leads nowhere.
+
+    The library reads each piece of its own bookkeeping in one go, so that a collection is seen at its beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._width = self._length_bytes()
+
+    def readinto(self, buffer: Any) -> int:
+        at, n_bytes = self.tell(), super().readinto(buffer) or 0
+        data = bytes(buffer[:n_bytes])
+        if data.startswith(_COLLECTION):
+            self._check_collection(at, data)
+        return n_bytes
+
+    def _length_bytes(self) -> int:
+        for start in (0, *(2**power for power in range(9, 20))):
+            self.seek(start)
+            block = self.read(16) or b""
+            if block.startswith(_SUPERBLOCK) and len(block) == 16:
+                return block[14 if block[8] < 2 else 10]
+        raise OSError(f"{self.name} cannot be read: it does not begin like HDF5")
+
+    def _check_collection(self, start: int, data: bytes) -> None:
+        size, at = self._number(data, 8), _HEADER
+        if len(data) < size <= self.seek(0, SEEK_END):
+            self.seek(start)
+            data = self.read(size) or b""
+        while at + _HEADER <= size:
+            length, free = self._number(data, at + 8), data[at : at + 2] == b"\0\0"
+            if at + _HEADER > len(data) or (free and length < _HEADER):
+                break
+            at += length if free else _HEADER + length + -length % 8
+        if not size - _HEADER < at <= size:
+            raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
+
+    def _number(self, data: bytes, at: int) -> int:
+        return int.from_bytes(data[at : at + self._width], "little")
+
+
+class SteadyFile(FileIO):
+    """A new binary file whose writes succeed as far as their caller can see.
+
+    HDF5 2.0 crashes the interpreter at its exit if the disk is full when it closes a file (tests/io/test_convert.py).
+    Here it can close it; `check` raises what the system said.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+b")
+        self.error: OSError | None = None
+
+    def check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def readinto(self, buffer: Any) -> int:
+        buffer[:] = (super().read(len(buffer)) or b"").ljust(len(buffer), b"\0")
+        return len(buffer)
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        try:
+            while self.error is None and len(rest):
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self.error = error
+        return len(data)
+
+    def truncate(self, size: Any = None) -> int:
+        try:
+            if self.error is None:
+                super().truncate(size)
+        except OSError as error:
+            self.error = error
+        return int(size)
+
+
+# Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
+MOST_OPEN = 96
+_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    """What a file says of itself; numbers are read by way of `H5Array`.
+
+    A file that may reach others is opened by its name: through `GuardedFile` HDF5 would take it for all of them.
+    """
+    h5py = _h5py()
+    if external_allowed():
+        with h5py.File(path, "r") as root:
+            yield root
+        return
+    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        refuse_outside(path, root)
+        yield root
+
+
+def attribute_of(node: Any, name: str) -> Any:
+    if hasattr(node.attrs, "get_id"):
+        sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
+    return node.attrs[name]
+
+
+def sound_type(described: Any, name: str) -> None:
+    type_id = described.get_type()
+    if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
+        raise ValueError(f"{name} has a type that does not exist; the file is damaged")
+
+
+def look_through(path: Path) -> None:
+    h5py = _h5py()
+
+    def visit(_: str, node: Any) -> None:
+        for name in node.attrs:
+            attribute_of(node, name)
+        if isinstance(node, h5py.Dataset):
+            sound_type(node.id, node.name)
+            if h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
+                node[()]
+
+    with open_hdf5(path) as root:
+        visit("", root)
+        root.visititems(visit)
+
+
+def _h5py() -> Any:
+    h5py = optional("h5py", "hdf5")
+    with suppress(ImportError):
+        import_module("hdf5plugin")
+    return h5py
+
+
+class H5Array:
+    """A dataset by its path: it opens the file when read, again in another process, and after many others have been."""
+
+    _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
+
+    def __init__(self, path: Path, key: str, allowed: bool | None = None) -> None:
+        self.path, self.key = path, key
+        self._allowed = external_allowed() if allowed is None else allowed
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.path, self.key, self._allowed)
+
+    @cached_property
+    def dataset(self) -> Any:
+        self._opened.append(ref(self))
+        while len(self._opened) > MOST_OPEN:
+            with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
+                vars(self._opened.popleft()()).pop("dataset", None)
+        dataset = _h5py().File(self.path, "r")[self.key]
+        if not self._allowed:
+            refuse_storage(self.path, self.key, dataset.id)
+        return dataset
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.dataset.shape)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = self.dataset.dtype
+        return dtype
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...] | None:
+        return self.dataset.chunks and tuple(self.dataset.chunks)
+
+    @property
+    def is_unpacked_here(self) -> bool:
+        return bool(self._filters)
+
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        lo, hi = rows.start, rows.stop
+        return self._unpacked(lo, hi) if self._filters else np.asarray(self.dataset[lo:hi])
+
+    @cached_property
+    def _filters(self) -> tuple[int, ...]:
+        plist = self.dataset.id.get_create_plist()
+        filters = tuple(plist.get_filter(i)[0] for i in range(plist.get_nfilters()))
+        plain = import_module("h5py").h5t.py_create(self.dtype) == self.dataset.id.get_type()
+        return filters if plain and filters in ((_DEFLATE,), (_SHUFFLE, _DEFLATE)) else ()
+
+    def _unpacked(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        out = np.empty((hi - lo, *self.shape[1:]), self.dtype)
+        for corner in self._corners(lo, hi):
+            chunk = self._chunk(corner)
+            first, last = max(lo, corner[0]), min(hi, corner[0] + len(chunk))
+            within = (slice(first - corner[0], last - corner[0]), *(slice(None) for _ in corner[1:]))
+            target = (slice(first - lo, last - lo), *map(slice, corner[1:], np.add(corner, chunk.shape)[1:].tolist()))
+            out[target] = chunk[within]
+        return out
+
+    def _corners(self, lo: int, hi: int) -> Iterator[tuple[int, ...]]:
+        assert self.chunks is not None
+        across = zip(self.shape[1:], self.chunks[1:], strict=True)
+        yield from product(
+            range(lo - lo % self.chunks[0], hi, self.chunks[0]), *(range(0, size, step) for size, step in across)
+        )
+
+    def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
+        assert self.chunks is not None
+        kept = tuple(slice(min(c, size - k)) for c, size, k in zip(self.chunks, self.shape, corner, strict=True))
+        try:
+            skipped, raw = self.dataset.id.read_direct_chunk(corner)
+        except (RuntimeError, MemoryError):  # h5py asks for the memory of an unknown size where no chunk was written
+            if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
+                raise
+            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)[kept]  # never written
+        n_bytes = math.prod(self.chunks) * self.dtype.itemsize
+        for i, code in reversed(list(enumerate(self._filters))):
+            if not skipped >> i & 1:
+                raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
+        if len(raw) != n_bytes:
+            raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
+        return np.frombuffer(raw, self.dtype).reshape(self.chunks)[kept]
+
+
+def _inflated(raw: bytes, n_bytes: int) -> bytes:
+    return zlib.decompressobj().decompress(raw, n_bytes + 1)
+
+
+def _unshuffled(raw: bytes, itemsize: int) -> npt.NDArray[np.uint8]:
+    planes = np.frombuffer(raw, np.uint8).reshape(itemsize, -1)
+    out = np.empty(planes.shape[::-1], np.uint8)
+    for j, plane in enumerate(planes):  # three times faster than to copy the transpose
+        out[:, j] = plane
+    return out.reshape(-1)

@@ -1,0 +1,210 @@
+"""Readers of AnnData (.h5ad, Zarr) and of 10x Genomics (folders, HDF5)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shiftsvd.io.base import Features, Labels, Opened, bounded_lines, labels, open_bytes, reading
+from shiftsvd.io.formats.market import read_matrix
+from shiftsvd.io.storage.chunked import csr_rows
+from shiftsvd.io.storage.hdf5 import open_hdf5
+from shiftsvd.io.storage.tree import Tree, attribute, column, column_names, is_array, is_sparse
+from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.names import GENES
+
+TYPES = "feature_types"  # the column of var that says of which type each variable is
+# Which frames name the rows and the columns of an element.
+_NAMED_BY = {
+    "X": ("obs", "var"),
+    "layers": ("obs", "var"),
+    "raw": ("obs", "raw/var"),
+    "obsm": ("obs", None),
+    "varm": ("var", None),
+    "obsp": ("obs", "obs"),
+    "varp": ("var", "var"),
+}
+
+
+def read_anndata(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with opened_tree(path, memory_limit) as tree:
+        return element(tree, key)
+
+
+@contextmanager
+def opened_tree(path: Path, memory_limit: int | str | None) -> Iterator[Tree]:
+    with reading(path):
+        if path.is_dir():
+            yield Tree(path, open_zarr(path, memory_limit), memory_limit)
+        else:
+            with open_hdf5(path) as root:
+                yield Tree(path, root, memory_limit)
+
+
+def is_anndata(root: Any) -> bool:
+    return not is_array(root) and (
+        attribute(root, "encoding-type") == "anndata" or all(key in root for key in ("X", "obs", "var"))
+    )
+
+
+def element(tree: Tree, key: str | None) -> Opened:
+    key = (key or "X").strip("/")
+    source, by_columns = tree.matrix(key)
+    sizes = source.shape[::-1] if by_columns else source.shape
+    frames = frames_of(key)
+    rows, columns = (_names(tree, frame, size) for frame, size in zip(frames, sizes, strict=True))
+    features = _features_of_var(tree, frames[1], columns)
+    return Opened(source, rows, columns, transposed=by_columns, features=features)
+
+
+def frames_of(key: str | None) -> tuple[str | None, str | None]:
+    return _NAMED_BY.get((key or "X").strip("/").partition("/")[0], (None, None))
+
+
+def _features_of_var(tree: Tree, frame: str | None, names: Labels | None) -> Features | None:
+    node = None if frame is None or frame not in tree.root else tree.root[frame]
+    if node is None or names is None or TYPES not in column_names(node):
+        return None
+    types = [str(kind) for kind in column(tree, node, TYPES, len(names))]
+    return Features(names, None, labels(tree.path, types, tree.memory_limit))
+
+
+def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
+    if frame is None or frame not in tree.root:
+        return None
+    node = tree.root[frame]
+    if is_array(node):  # as AnnData wrote frames before 0.7
+        field = next(
+            name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
+        )
+        return tree.texts(_Field(node, field), length)
+    index = attribute(node, "_index") or "_index"
+    return tree.texts(node[index], length) if index in node else None
+
+
+class _Field:
+    """One field of a table."""
+
+    def __init__(self, table: Any, field: str) -> None:
+        self._table, self._field = table, field
+        self.name, self.shape, self.chunks, self.dtype = table.name, table.shape, table.chunks, table.dtype
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self._table[self._field][rows]
+
+
+_PACKED = ("", ".gz", ".bz2")
+MATRIX = "matrix.mtx"
+_BARCODES, _FEATURES = ("barcodes.tsv",), ("features.tsv", "genes.tsv")
+Fields = list[list[str]]
+
+
+class Beside(NamedTuple):
+    """The files that name the cells and the features of a matrix."""
+
+    barcodes: Path
+    features: Path
+
+
+def read_tenx_folder(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    file = _matrix(path, key)
+    found = beside(file)
+    if found is None:
+        prefix = _prefix(file)
+        missing = _BARCODES if _first(path, prefix, _BARCODES) is None else _FEATURES
+        raise ValueError(f"{path} has no {prefix}{missing[0]} (or .gz) beside its matrix")
+    matrix = read_matrix(file, memory_limit)
+    return named(matrix, found, memory_limit)
+
+
+def beside(file: Path) -> Beside | None:
+    found = [_first(file.parent, _prefix(file), names) for names in (_BARCODES, _FEATURES)]
+    return None if MATRIX not in file.name or None in found else Beside(*found)  # type: ignore[arg-type]
+
+
+def fits(found: Beside, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
+    counts = (len(_fields(file, size, memory_limit)) for file, size in zip(found[::-1], shape, strict=True))
+    return all(count == size for count, size in zip(counts, shape, strict=True))
+
+
+def named(matrix: Any, found: Beside, memory_limit: int | str | None) -> Opened:
+    n_features, n_cells = matrix.shape
+    barcodes = [row[0] for row in _counted(found.barcodes, n_cells, memory_limit)]
+    features = _features_of_lines(found.features, _counted(found.features, n_features, memory_limit), memory_limit)
+    columns = labels(found.barcodes, barcodes, memory_limit)
+    by_cells = matrix.tocsc() if hasattr(matrix, "tocsc") else matrix
+    return Opened(by_cells, features.labels(), columns, samples="columns", features=features)
+
+
+def _matrix(path: Path, key: str | None) -> Path:
+    with reading(path):
+        files = sorted(name for packed in _PACKED for name in path.glob(f"*{MATRIX}{packed}"))
+    found = [file for file in files if key is None or _prefix(file) == key]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(file.name for file in files) or "none"
+    raise ValueError(f"{path} must have one matrix.mtx (.gz), or key must be the prefix of its name; there: {listed}")
+
+
+def _prefix(file: Path) -> str:
+    return file.name.partition(MATRIX)[0]
+
+
+def _first(folder: Path, prefix: str, names: tuple[str, ...]) -> Path | None:
+    files = (folder / f"{prefix}{name}{packed}" for name in names for packed in _PACKED)
+    return next((file for file in files if file.exists()), None)
+
+
+def _counted(path: Path, count: int, memory_limit: int | str | None) -> Fields:
+    fields = _fields(path, count, memory_limit)
+    if len(fields) != count:
+        got = f"more than {count}" if len(fields) > count else str(len(fields))
+        raise ValueError(f"{path} must have {count} lines, as the matrix beside it says; got {got}")
+    return fields
+
+
+def _fields(path: Path, count: int, memory_limit: int | str | None) -> Fields:
+    with reading(path), open_bytes(path) as stream:
+        lines = islice(bounded_lines(path, stream, memory_limit), count + 1)
+        return [line.rstrip(b"\r\n").decode("utf-8").split("\t")[:3] for line in lines]
+
+
+def _features_of_lines(path: Path, fields: Fields, memory_limit: int | str | None) -> Features:
+    def field(place: int) -> Labels:
+        return labels(path, [row[min(place, len(row) - 1)] for row in fields], memory_limit)
+
+    typed = all(len(row) == 3 for row in fields)
+    return Features(field(1), field(0), field(2) if typed else None, GENES if typed else None)
+
+
+def read_tenx_h5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with reading(path), open_hdf5(path) as root:
+        tree, found = Tree(path, root, memory_limit), genomes(root)
+        if key is None and len(found) != 1:
+            raise ValueError(f"{path} must have one matrix of 10x, got {found or 'none'}; choose one by key")
+        group = tree.find((key or found[0]).strip("/"))
+        if not _is_genome(group):
+            raise ValueError(f"{path} has no matrix of 10x at {key!r}, but at {found}")
+        genes, cells = (int(size) for size in group["shape"][:2])
+        parts = {part: tree.lazy(group[part]) for part in ("data", "indices", "indptr")}
+        source = csr_rows(parts, (cells, genes), path, group.name.strip("/"), memory_limit, conjugate=True)
+        features, barcodes = _features_of_group(tree, group, genes), tree.texts(group["barcodes"], cells)
+        return Opened(source, features.labels(), barcodes, "columns", transposed=True, features=features)
+
+
+def genomes(root: Any) -> list[str]:
+    return [name for name in root if _is_genome(root.get(name))]
+
+
+def _is_genome(node: Any) -> bool:
+    return node is not None and not is_array(node) and is_sparse(node) and "barcodes" in node and "shape" in node
+
+
+def _features_of_group(tree: Tree, group: Any, length: int) -> Features:
+    if "features" not in group:
+        return Features(tree.texts(group["gene_names"], length), tree.texts(group["genes"], length))
+    names, ids = (tree.texts(group[f"features/{part}"], length) for part in ("name", "id"))
+    kinds = group["features"].get("feature_type")
+    types = None if kinds is None else tree.texts(kinds, length)
+    return Features(names, ids, types, GENES)

@@ -1,0 +1,119 @@
+"""NetCDF variables: the first dimension as rows, all others side by side as columns."""
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.backends.source import RowSource
+from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, plausible_shape, reading
+from shiftsvd.io.storage.chunked import credible, fingerprint_of, row_edges
+from shiftsvd.io.storage.hdf5 import look_through
+
+
+def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
+    with reading(path):
+        variable = variable_of(path, key)
+        shape = (int(variable.shape[0]), math.prod(map(int, variable.shape[1:])))
+        plausible_shape(path, shape, memory_limit)
+        chunks = variable.encoding.get("chunksizes") or None
+        source = NetcdfRows(variable, chunks, f"{path}:{variable.name}", fingerprint_of(path, variable.name), shape)
+        credible(source.name, path, source, memory_limit)
+        bounded(f"{source.name}: one row", shape[1] * source.dtype.itemsize, memory_limit)
+        samples = _coordinate(variable, variable.dims[0])
+        named = None if samples is None else labels(path, samples, memory_limit)
+        return Opened(source, named, _cells(variable, shape[1], path, memory_limit))
+
+
+MOST_CELLS: Final = 2_000_000  # of larger grids the cells have no names: they would take more than a sample does
+
+
+@dataclass(frozen=True, eq=False)
+class NetcdfRows(RowSource):
+    """Rows of a variable, which xarray reads when it is sliced."""
+
+    variable: Any
+    chunks: tuple[int, ...] | None
+    name: str
+    fingerprint: str
+    shape: tuple[int, int]
+    sparse = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:  # type: ignore[override]
+        dtype: np.dtype[Any] = self.variable.dtype.newbyteorder("=")
+        return dtype
+
+    def edges(self, n_bytes: int) -> list[int]:
+        return row_edges(self.shape, self.dtype.itemsize, self.chunks[0] if self.chunks else 1, n_bytes)
+
+    def read(self, lo: int, hi: int) -> npt.NDArray[Any]:
+        with reading(self.name):
+            block = self.variable[lo:hi].values.reshape(hi - lo, self.shape[1])
+            return np.ascontiguousarray(block, self.dtype)
+
+
+def variable_of(path: Path, key: str | None) -> Any:
+    data = _open(path)
+    return data[_chosen(data, key, path)]
+
+
+def _open(path: Path) -> Any:
+    xarray = optional("xarray", "xarray")
+    with path.open("rb") as file:
+        classic = file.read(3) == b"CDF"
+    if not classic:
+        optional("h5netcdf", "xarray")
+        look_through(path)
+    engine = "scipy" if classic else "h5netcdf"
+    return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
+
+
+def _chosen(data: Any, key: str | None, path: Path) -> str:
+    found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
+    if key is not None and key not in found:
+        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
+    if key is None and len(found) != 1:
+        listed = f": {', '.join(found)}" if found else ""
+        raise ValueError(f"{path} has {len(found)} matrices of numbers{listed}; one must be chosen by key")
+    return found[0] if key is None else key
+
+
+def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> Labels | None:
+    dims = variable.dims[1:]
+    known = {dim: _coordinate(variable, dim) for dim in dims}
+    if not any(known.values()) or n > MOST_CELLS:
+        return None
+    if len(dims) == 1:
+        return labels(path, known[dims[0]] or (), memory_limit)
+    sides = [[f"{dim}={label}" for label in known[dim] or range(variable.sizes[dim])] for dim in dims]
+    return labels(path, (" ".join(side) for side in product(*sides)), memory_limit)
+
+
+def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
+    if dim not in variable.coords:
+        return None
+    values = _dates(variable.coords[dim])
+    if values.dtype.kind == "M":
+        return list(np.datetime_as_string(values.astype("datetime64[s]"), unit="auto"))
+    return [value.isoformat() if hasattr(value, "isoformat") else str(value) for value in values.tolist()]
+
+
+def _dates(coordinate: Any) -> npt.NDArray[Any]:
+    """Values of a coordinate: times since a date as dates, so that files that count from other dates tell the same.
+
+    Where nothing here knows the calendar the numbers are as they are.
+    """
+    if " since " not in str(coordinate.attrs.get("units", "")):
+        return np.asarray(coordinate.values)
+    xarray = optional("xarray", "xarray")
+    known = coordinate.drop_vars(list(coordinate.coords)).to_dataset(name="dates")
+    try:
+        return np.asarray(xarray.decode_cf(known)["dates"].values)
+    except (ImportError, ValueError, OverflowError):
+        return np.asarray(coordinate.values)
