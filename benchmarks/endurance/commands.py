@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.endurance.decoys import MINE, Tree
 
-for name in ("cli", "commands.fitting", "commands.advice", "estimators.pca", "model_file", "io.formats.npy"):
+for name in ("cli", "commands.fitting", "commands.writing", "estimators.pca", "model_file", "io.formats.numpy_files"):
     import_module(
         f"shiftsvd.{name}"
     )  # imported here, so that no child has to; nothing is computed here, or it could not fork

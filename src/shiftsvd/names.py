@@ -1,6 +1,7 @@
 """What settings may be called, as types, so that a misspelt name is an error of the type checker; and some defaults."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Literal, Protocol, TypeVar
 
@@ -80,3 +81,17 @@ def resolve(place: str) -> Any:
     """Import the object of a place "module:name"."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
+
+
+def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose public names are imported when they are first used."""
+    home = {name: module for module, names in homes.items() for name in names}
+
+    def find(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{package}.{home[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return find, lambda: sorted(home)

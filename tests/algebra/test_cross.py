@@ -224,7 +224,7 @@ def test_what_products_cancel_goes_through_the_algebra() -> None:
 def test_adjoint_products_of_single_precision_data_are_in_double() -> None:
     D = values((200, 12), np.float32, density=1.0)
     W = panel(200, 3)
-    for A, E in ((ss.as_operator(D), D), (ss.as_operator(D.T).H, D), (ss.backends.disk.DiskRows(Held(D)), D)):
+    for A, E in ((ss.as_operator(D), D), (ss.as_operator(D.T).H, D), (ss.backends.files.DiskRows(Held(D)), D)):
         found = generic.rmatmat_in_double(ss.operators.Scaled(A, None, np.full(12, 2.0)), W)
         assert_close(found, 2 * in_double(E).T @ W, 40 * EPS * np.linalg.norm(D) * np.linalg.norm(W))
 

@@ -178,7 +178,7 @@ def test_components_are_written_as_asked(tmp_path: Path, file: Path) -> None:
 def test_many_numbers_of_components_are_left_to_the_model(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "MOST", 9)
+    monkeypatch.setattr(writing, "MOST_NUMBERS", 9)
     out = tmp_path / "out"
     result = done("fit", file, "-k", 2, *CHOSEN, "-o", out, "--no-report")
     assert "no components.csv: its 10 numbers are in the model; --components csv" in result.stderr

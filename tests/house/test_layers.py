@@ -10,7 +10,8 @@ import shiftsvd
 ROOT = Path(shiftsvd.__file__).parent
 # Lowest first, one folder or module a line where two of a level might meet: CONTRIBUTING.md, "Where things are".
 LAYERS = (
-    ("kernels", "events", "names"),
+    ("errors", "names"),
+    ("kernels", "events"),
     ("numerics",),
     ("algebra",),
     ("operators",),

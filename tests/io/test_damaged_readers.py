@@ -51,25 +51,25 @@ FORMATS: dict[str, tuple[Callable[[Path], Any], str, bool]] = {
     "a.mtx.gz": (write_mtx, "mtx", False),
     "a.mtx.bz2": (write_mtx, "mtx", False),
     "text.mtx.gz": (write_mtx, "mtx", True),
-    "10x": (lambda path: write_10x(path, ""), "tenx_folder", True),
-    "10x_gz": (lambda path: write_10x(path, ".gz"), "tenx_folder", False),
-    "a.csv": (write_csv, "table", True),
-    "a.csv.gz": (write_csv, "table", False),
-    "text.csv.gz": (write_csv, "table", True),
-    "triplets.tsv": (lambda path: triplets(named=True).to_csv(path, sep="\t", index=False), "table", True),
-    "positions.csv": (lambda path: triplets(named=False).to_csv(path, index=False), "table", True),
-    "a.parquet": (lambda path: frame().to_parquet(path, row_group_size=7), "table", False),
+    "10x": (lambda path: write_10x(path, ""), "10x", True),
+    "10x_gz": (lambda path: write_10x(path, ".gz"), "10x", False),
+    "a.csv": (write_csv, "csv", True),
+    "a.csv.gz": (write_csv, "csv", False),
+    "text.csv.gz": (write_csv, "csv", True),
+    "triplets.tsv": (lambda path: triplets(named=True).to_csv(path, sep="\t", index=False), "csv", True),
+    "positions.csv": (lambda path: triplets(named=False).to_csv(path, index=False), "csv", True),
+    "a.parquet": (lambda path: frame().to_parquet(path, row_group_size=7), "csv", False),
     "plain.parquet": (
         lambda path: frame().to_parquet(path, compression=None, use_dictionary=False, write_statistics=False),
-        "table",
+        "csv",
         False,
     ),
-    "triplets.parquet": (lambda path: triplets(named=True).to_parquet(path), "table", False),
-    "a.feather": (lambda path: with_names_first().to_feather(path), "table", False),
-    "plain.feather": (lambda path: with_names_first().to_feather(path, compression="uncompressed"), "table", False),
+    "triplets.parquet": (lambda path: triplets(named=True).to_parquet(path), "csv", False),
+    "a.feather": (lambda path: with_names_first().to_feather(path), "csv", False),
+    "plain.feather": (lambda path: with_names_first().to_feather(path, compression="uncompressed"), "csv", False),
     "triplets.feather": (
         lambda path: triplets(named=True).to_feather(path, compression="uncompressed"),
-        "table",
+        "csv",
         False,
     ),
     "a.svmlight": (lambda path: write_svmlight(path, zero_based=True), "svmlight", True),
@@ -174,7 +174,8 @@ def written(folder: Path, name: str) -> Path:
 
 def child() -> None:
     """Read every file, with little memory, and say how it went; the path first, so that a crash has a name."""
-    reader = import_module(f"shiftsvd.io.formats.{sys.argv[1]}")
+    sniff, names = (import_module(f"shiftsvd.{name}") for name in ("io.sniff", "names"))
+    reader = names.resolve(sniff.FORMATS[sys.argv[1]].reader)
     as_operator = import_module("shiftsvd.backends").as_operator
     reading = import_module("shiftsvd.io.base").reading
     paths = json.loads(sys.stdin.read())
@@ -191,7 +192,7 @@ def child() -> None:
 def attempt(reader: Any, as_operator: Any, reading: Any, path: Path) -> dict[str, Any]:
     """As `open_matrix` does it."""
     try:
-        matrix = reader.read(path, None, "500MB").matrix
+        matrix = reader(path, None, "500MB").matrix
         if isinstance(matrix, RowSource):
             for lo, hi in zip(edges := matrix.edges(1000), edges[1:], strict=False):
                 matrix.read(lo, hi)

@@ -16,6 +16,7 @@ from shiftsvd.io import open_matrix
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.names import resolve
 from tests.support.chunked import h5, matrix, write_h5ad, write_hdf5, write_npy, write_tenx, write_zarr
 
 
@@ -25,7 +26,7 @@ def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_has_a_reader(name: str) -> None:
-    assert callable(optional(f"shiftsvd.io.formats.{FORMATS[name].module}", "io").read)
+    assert callable(resolve(FORMATS[name].reader))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from scipy import sparse
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Opened, open_matrix
-from shiftsvd.io.formats import mtx, numpy_files, svmlight, table
-from shiftsvd.scanpy import files
+from shiftsvd.io.formats import mtx, svmlight, table
+from shiftsvd.io.formats.numpy_files import read_npy, read_npz
+from shiftsvd.scanpy.files import read_tenx_folder
 from tests.support.written import (
     COLUMNS,
     ROWS,
@@ -89,32 +90,32 @@ FORMS = {
     "feather": ("to_feather", {}),
 }
 CASES = [
-    *(Case(numpy_files, f"{kind}.npz", partial(write_npz, kind=kind)) for kind in ("csr", "csc", "coo", "bsr", "dia")),
-    Case(numpy_files, "dense.npz", partial(write_npz, kind="dense"), **BOTH),
-    Case(numpy_files, "key.npz", partial(write_npz, kind="dense"), key="X", **BOTH),
-    *(Case(mtx, f"sparse.mtx{suffix}", write_mtx) for suffix in ("", ".gz", ".bz2")),
-    Case(mtx, "array.mtx", partial(write_mtx, X=truth())),
-    *(Case(files, f"folder{suffix}", partial(write_10x, suffix=suffix), **TENX) for suffix in ("", ".gz")),
-    Case(files, "prefix", partial(write_10x, suffix=".gz", prefix="GSM1_"), format="10x", **TENX),
-    *(Case(svmlight, f"from_0.svmlight{s}", partial(write_svmlight, zero_based=True)) for s in ("", ".bz2")),
-    *(Case(svmlight, f"from_1.svmlight{s}", partial(write_svmlight, zero_based=False)) for s in ("", ".gz")),
-    *(Case(table, f"index.csv{suffix}", write_csv, **BOTH) for suffix in ("", ".gz", ".bz2")),
-    Case(table, "label.csv", partial(write_csv, index_label="cell"), **BOTH),
-    Case(table, "crlf.csv", partial(write_csv, lineterminator="\r\n", encoding="utf-8-sig"), **BOTH),
-    Case(table, "semicolon.csv", partial(write_csv, sep=";"), **BOTH),
-    Case(table, "no_names.csv", partial(write_csv, index=False), columns=True),
-    Case(table, "numbers.csv", partial(write_csv, index=False, header=False)),
-    Case(table, "tab.tsv", partial(write_csv, sep="\t"), **BOTH),
-    Case(table, "r.tsv", as_r_does, **BOTH),
-    Case(table, "pandas.parquet", partial(write_frame, how="to_parquet", row_group_size=7), **BOTH),
-    Case(table, "columns.parquet", partial(write_frame, how="to_parquet", index=False), columns=True),
-    Case(table, "polars.parquet", partial(write_polars, how="write_parquet"), **BOTH),
-    Case(table, "polars.arrow", partial(write_polars, how="write_ipc"), **BOTH),
-    Case(table, "pandas.feather", partial(write_frame, how="to_feather", frame=with_names_first), **BOTH),
-    Case(table, "stream.arrow", ipc_stream, **BOTH),
+    *(Case(read_npz, f"{kind}.npz", partial(write_npz, kind=kind)) for kind in ("csr", "csc", "coo", "bsr", "dia")),
+    Case(read_npz, "dense.npz", partial(write_npz, kind="dense"), **BOTH),
+    Case(read_npz, "key.npz", partial(write_npz, kind="dense"), key="X", **BOTH),
+    *(Case(mtx.read, f"sparse.mtx{suffix}", write_mtx) for suffix in ("", ".gz", ".bz2")),
+    Case(mtx.read, "array.mtx", partial(write_mtx, X=truth())),
+    *(Case(read_tenx_folder, f"folder{suffix}", partial(write_10x, suffix=suffix), **TENX) for suffix in ("", ".gz")),
+    Case(read_tenx_folder, "prefix", partial(write_10x, suffix=".gz", prefix="GSM1_"), format="10x", **TENX),
+    *(Case(svmlight.read, f"from_0.svmlight{s}", partial(write_svmlight, zero_based=True)) for s in ("", ".bz2")),
+    *(Case(svmlight.read, f"from_1.svmlight{s}", partial(write_svmlight, zero_based=False)) for s in ("", ".gz")),
+    *(Case(table.read, f"index.csv{suffix}", write_csv, **BOTH) for suffix in ("", ".gz", ".bz2")),
+    Case(table.read, "label.csv", partial(write_csv, index_label="cell"), **BOTH),
+    Case(table.read, "crlf.csv", partial(write_csv, lineterminator="\r\n", encoding="utf-8-sig"), **BOTH),
+    Case(table.read, "semicolon.csv", partial(write_csv, sep=";"), **BOTH),
+    Case(table.read, "no_names.csv", partial(write_csv, index=False), columns=True),
+    Case(table.read, "numbers.csv", partial(write_csv, index=False, header=False)),
+    Case(table.read, "tab.tsv", partial(write_csv, sep="\t"), **BOTH),
+    Case(table.read, "r.tsv", as_r_does, **BOTH),
+    Case(table.read, "pandas.parquet", partial(write_frame, how="to_parquet", row_group_size=7), **BOTH),
+    Case(table.read, "columns.parquet", partial(write_frame, how="to_parquet", index=False), columns=True),
+    Case(table.read, "polars.parquet", partial(write_polars, how="write_parquet"), **BOTH),
+    Case(table.read, "polars.arrow", partial(write_polars, how="write_ipc"), **BOTH),
+    Case(table.read, "pandas.feather", partial(write_frame, how="to_feather", frame=with_names_first), **BOTH),
+    Case(table.read, "stream.arrow", ipc_stream, **BOTH),
     *(
         Case(
-            table,
+            table.read,
             f"{'names' if named else 'positions'}.{suffix}",
             partial(write_frame, how=how, frame=partial(triplets, named=named), **settings),
             rows=named,
@@ -124,7 +125,7 @@ CASES = [
         for suffix, (how, settings) in FORMS.items()
     ),
     Case(
-        table,
+        table.read,
         "no_header.csv",
         partial(write_frame, how="to_csv", frame=partial(triplets, named=True), header=False, index=False),
         key="triplets",
@@ -137,7 +138,7 @@ CASES = [
 def test_reader_finds_the_matrix_its_names_and_its_orientation(case: Case, tmp_path: Path) -> None:
     path = tmp_path / case.name
     case.write(path)
-    opened = case.reader.read(path, case.key, None)
+    opened = case.reader(path, case.key, None)
     rows, columns = (opened.columns, opened.rows) if case.transposed else (opened.rows, opened.columns)
     np.testing.assert_array_equal(dense(opened), truth().T if case.transposed else truth())
     assert opened.samples == ("columns" if case.transposed else "rows")
@@ -164,7 +165,7 @@ def test_a_file_larger_than_the_memory_limit_is_refused_by_name(case: Case, tmp_
     path = tmp_path / case.name
     case.write(path)
     with pytest.raises(ValueError, match=r"would take about .*, more than the limit of .* of memory") as error:
-        case.reader.read(path, case.key, 50)
+        case.reader(path, case.key, 50)
     assert str(error.value).startswith(str(path))
 
 
@@ -342,30 +343,30 @@ def test_parquet_streams_like_it_loads(tmp_path: Path) -> None:
 
 def refused(reader: Any, path: Path, match: str, key: str | None = None) -> None:
     with pytest.raises((ValueError, OSError), match=match) as error:
-        reader.read(path, key, "2GB")
+        reader(path, key, "2GB")
     assert str(error.value).startswith(str(path))
 
 
 def test_archive_of_several_arrays_needs_a_key_and_lists_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=truth(), v=np.ones(3), t=[["x"]])
-    refused(numpy_files, tmp_path / "a.npz", "must name one; it has: A, B$")
-    refused(numpy_files, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
+    refused(read_npz, tmp_path / "a.npz", "must name one; it has: A, B$")
+    refused(read_npz, tmp_path / "a.npz", "no 2-D array of numbers named 'v'; it has: A, B$", key="v")
 
 
 def test_archive_of_objects_is_not_unpickled(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), B=np.array([[{}, print]]))
-    refused(numpy_files, tmp_path / "a.npz", "B.npy holds Python objects, which are not loaded")
+    refused(read_npz, tmp_path / "a.npz", "B.npy holds Python objects, which are not loaded")
 
 
 def test_archive_with_names_of_another_count(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", A=truth(), row_names=["a", "b"])
-    refused(numpy_files, tmp_path / "a.npz", "row_names must have 30 entries")
+    refused(read_npz, tmp_path / "a.npz", "row_names must have 30 entries")
 
 
 def test_archive_that_unpacks_to_more_than_the_memory(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", A=np.zeros((300, 10**6), np.float64)[:, :: 10**3])
     with pytest.raises(ValueError, match="of memory"):
-        numpy_files.read_npz(tmp_path / "a.npz", None, "500KB")
+        read_npz(tmp_path / "a.npz", None, "500KB")
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
@@ -375,14 +376,14 @@ def test_sparse_archive_of_a_preposterous_shape(kind: str, tmp_path: Path) -> No
         arrays = dict(archive)
     for shape in ([10**15, 12], [30, 10**15], [-30, 12], [0, 0], [30]):
         np.savez(path, **(arrays | {"shape": shape}))
-        refused(numpy_files, path, "memory|at least one row|damaged|cannot be read")
+        refused(read_npz, path, "memory|at least one row|damaged|cannot be read")
 
 
 def test_sparse_archive_with_an_index_outside(tmp_path: Path) -> None:
     X = sparse.csr_array(truth()).tobsr((2, 2))
     X.indices[3] = 10**6
     sparse.save_npz(tmp_path / "a.npz", X)
-    refused(numpy_files, tmp_path / "a.npz", "cannot be read: .*ind")
+    refused(read_npz, tmp_path / "a.npz", "cannot be read: .*ind")
 
 
 MTX = "%%MatrixMarket matrix coordinate real general\n"
@@ -408,7 +409,7 @@ BAD_MTX = {
 def test_bad_matrix_market_is_refused_by_name(text: str, suffix: str, tmp_path: Path) -> None:
     path = write_text(tmp_path / f"a.mtx{suffix}", text)
     # Nothing bounds how well bzip2 packs but the memory.
-    refused(mtx, path, f"{BAD_MTX[text]}|of memory" if suffix == ".bz2" else BAD_MTX[text])
+    refused(mtx.read, path, f"{BAD_MTX[text]}|of memory" if suffix == ".bz2" else BAD_MTX[text])
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "skew-symmetric"])
@@ -431,16 +432,16 @@ def test_folder_with_too_few_and_too_many_names(tmp_path: Path) -> None:
     for other, got in ((text + "more\nstill\n", "more than 30"), (text.split("\n", 1)[1], "29")):
         barcodes.write_text(other)
         with pytest.raises(ValueError, match=f"must have 30 lines, as the matrix beside it says; got {got}") as error:
-            files.read_tenx_folder(path, None, None)
+            read_tenx_folder(path, None, None)
         assert str(error.value).startswith(str(barcodes))
 
 
 def test_folder_without_its_parts(tmp_path: Path) -> None:
     path = write_10x(tmp_path / "a", ".gz")
     (path / "features.tsv.gz").unlink()
-    refused(files, path, "has no features.tsv")
+    refused(read_tenx_folder, path, "has no features.tsv")
     (path / "matrix.mtx.gz").unlink()
-    refused(files, path, "must have one matrix.mtx .*there: none")
+    refused(read_tenx_folder, path, "must have one matrix.mtx .*there: none")
 
 
 def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
@@ -448,15 +449,15 @@ def test_folder_of_two_matrices_needs_the_prefix(tmp_path: Path) -> None:
     write_10x(tmp_path / "b", ".gz", "two_")
     for file in (tmp_path / "b").iterdir():
         file.rename(path / file.name)
-    refused(files, path, "there: one_matrix.mtx.gz, two_matrix.mtx.gz")
-    np.testing.assert_array_equal(dense(files.read_tenx_folder(path, "two_", None)), truth().T)
+    refused(read_tenx_folder, path, "there: one_matrix.mtx.gz, two_matrix.mtx.gz")
+    np.testing.assert_array_equal(dense(read_tenx_folder(path, "two_", None)), truth().T)
 
 
 def test_genes_of_the_same_name_go_by_their_ids(tmp_path: Path) -> None:
     path = write_10x(tmp_path / "a", "")
     genes = path / "genes.tsv"
     genes.write_text(genes.read_text().replace("gene.5", "gene.4"))
-    opened = files.read_tenx_folder(path, None, None)
+    opened = read_tenx_folder(path, None, None)
     assert opened.rows is not None
     assert opened.rows.tolist() == [f"ENS{j}" for j in range(12)]
 
@@ -469,15 +470,15 @@ def test_svmlight_leaves_labels_of_every_kind_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pair", ["2000000000:1", "99999999999999:1", "-1:1", "x:1", "3:y", "3", "5:1 3:1"])
 def test_bad_pair_of_svmlight_is_refused_by_name(pair: str, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a.svmlight", f"1 1:1 2:2\n0 {pair}\n")
-    refused(svmlight, path, "of memory|cannot be read")
+    refused(svmlight.read, path, "of memory|cannot be read")
 
 
-@pytest.mark.parametrize("reader", [mtx, svmlight])
+@pytest.mark.parametrize("reader", [mtx.read, svmlight.read])
 def test_a_file_of_one_matrix_takes_no_key(reader: Any, tmp_path: Path) -> None:
     path = write_text(tmp_path / "a", "")
     refused(reader, path, "holds one matrix without a name", key="X")
 
 
-@pytest.mark.parametrize("reader", [mtx, numpy_files, svmlight, table, files])
+@pytest.mark.parametrize("reader", [mtx.read, read_npy, read_npz, svmlight.read, table.read, read_tenx_folder])
 def test_a_file_that_is_not_there(reader: Any, tmp_path: Path) -> None:
     refused(reader, tmp_path / "none", "none")

@@ -117,7 +117,7 @@ FAULTS = (
     fault(
         "the journal of reads",
         "backends/blocked.py",
-        'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
+        'return checkpoints.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
         "return read()",
         "runs/test_checkpoint.py",
         "runs",
@@ -125,8 +125,8 @@ FAULTS = (
     fault(
         "the shift in the name of a kept read",
         "backends/blocked.py",
-        'return journal.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
-        'return journal.once(f"{what} {self.fingerprint}", panels, read)',
+        'return checkpoints.once(f"{what} {self.fingerprint}", (*panels, *shift), read)',
+        'return checkpoints.once(f"{what} {self.fingerprint}", panels, read)',
         "runs/test_checkpoint.py",
         "runs",
     ),

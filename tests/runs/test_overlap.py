@@ -26,6 +26,7 @@ from tests.support.containers import Held
 from tests.support.matrices import values
 from tests.support.sampling import in_turn
 
+inside = sys.modules["shiftsvd.kernels.threads"]
 X = values((3000, 150), density=1.0)
 GROUPS, COVARIATES = np.arange(3000) % 7, values((3000, 5), seed=3)
 S = sparse.csr_array(values((3000, 150), density=0.1))
@@ -49,8 +50,8 @@ def two_blas_threads() -> Iterator[None]:
         yield
         gc.collect()
         assert state() == before
-        assert not threads.process.holders
-        assert not threads.process.wished
+        assert not inside.process.holders
+        assert not inside.process.wished
 
 
 def bits(fitted: Any) -> bytes:
@@ -336,7 +337,7 @@ def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
         raise Stop
 
     list(ordered(lambda block: block, range(6), 3))  # imports what it needs; an interrupted look at /proc only warns
-    rng, hits, known = np.random.default_rng(0), 0, threads.libraries()
+    rng, hits, known = np.random.default_rng(0), 0, inside.libraries()
     before, handler = state(), signal.signal(signal.SIGALRM, stop)
     try:
         for _ in range(400):
@@ -349,7 +350,7 @@ def test_an_interrupt_at_any_moment_leaves_the_state_as_it_was() -> None:
                     signal.setitimer(signal.ITIMER_REAL, 0)
             except Stop:
                 hits += 1
-            assert not threads.process.holders
+            assert not inside.process.holders
             assert [library.get() for library in known] == before[0]
             assert given_threads() is None
     finally:
@@ -404,7 +405,7 @@ class OfThread:
 
 def test_numbers_that_belong_to_threads_are_1_in_all_of_a_fit_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     library = OfThread()
-    monkeypatch.setattr(threads, "libraries", lambda: [threads.Library("mkl", library.get, library.set, True)])
+    monkeypatch.setattr(inside, "libraries", lambda: [inside.Library("mkl", library.get, library.set, True)])
 
     def fit() -> set[int]:
         library.set(3)
@@ -418,7 +419,7 @@ def test_numbers_that_belong_to_threads_are_1_in_all_of_a_fit_and_come_back(monk
 
 
 def test_libraries_that_are_loaded_later_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = len(threads.libraries())
-    threads._found(1)  # as if it had looked before anything was loaded
+    known = len(inside.libraries())
+    inside._found(1)  # as if it had looked before anything was loaded
     monkeypatch.setitem(sys.modules, "a_module_more", sys)
-    assert len(threads.libraries()) == known
+    assert len(inside.libraries()) == known

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigvalsh
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unlabelled
@@ -18,7 +19,7 @@ from shiftsvd.runs.memory import Resources
 from shiftsvd.runs.messages import notice
 from shiftsvd.transforms.chains import kept_of, reordered
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # of a class whose bases have no types, a type checker would not hold calls to the settings
 
     class Estimator:
         """What scikit-learn gives its estimators, which has no types."""
@@ -26,6 +27,11 @@ if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
         def __setattr__(self, name: str, value: Any) -> None: ...
         def __sklearn_tags__(self) -> Any: ...
+
+else:
+
+    class Estimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+        """What scikit-learn gives its estimators."""
 
 
 def labels_of(X: Any) -> tuple[Any, Any]:

@@ -8,7 +8,6 @@ from typing import Any, Self, overload
 
 import numpy as np
 from scipy.special import gammaln
-from sklearn import decomposition, pipeline, preprocessing
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.backends import as_operator
@@ -37,6 +36,8 @@ def as_sklearn(model: Any) -> Any:
         raise ValueError(f"classes of scikit-learn subtract one vector from all rows, got shift={model.shift!r}")
     if model.preprocess is not None:
         raise ValueError(f"classes of scikit-learn do not transform entries, got preprocess={model.preprocess!r}")
+    from sklearn import decomposition  # which loads much that a fit does not need
+
     pca = decomposition.PCA(model.n_components_, whiten=model.whiten)
     vars(pca).update({name: deepcopy(x) for name, x in vars(model).items() if name.endswith("_") and name not in OURS})
     for name in VALUES:  # there they have the type of the data, which its products take theirs from
@@ -45,6 +46,8 @@ def as_sklearn(model: Any) -> Any:
 
 
 def _behind_a_scaler(pca: Any, model: Any) -> Any:
+    from sklearn import pipeline, preprocessing
+
     scaler = preprocessing.StandardScaler(with_mean=False)
     scaler.mean_, scaler.scale_, scaler.var_ = model.mean_.copy(), model.scale_.copy(), model.scale_**2
     scaler.n_samples_seen_, scaler.n_features_in_ = model.n_samples_, model.n_features_in_

@@ -3,13 +3,24 @@
 The names are those of xeofs: components (EOFs), scores (principal component time series), modes counted from 1.
 """
 
-from shiftsvd.xarray.coupling import coupled, side
-from shiftsvd.xarray.joining import joint
-from shiftsvd.xarray.modes import pca
-from shiftsvd.xarray.projection import project, reconstruct
-from shiftsvd.xarray.rotation import patterns, rotate
-from shiftsvd.xarray.sampling import bootstrap, correlation, north
-from shiftsvd.xarray.travelling import extended, hilbert
+from typing import TYPE_CHECKING
+
+from shiftsvd.names import lazy
+
+if TYPE_CHECKING:
+    from shiftsvd.xarray.coupling import coupled as coupled
+    from shiftsvd.xarray.coupling import side as side
+    from shiftsvd.xarray.joining import joint as joint
+    from shiftsvd.xarray.modes import pca as pca
+    from shiftsvd.xarray.projection import project as project
+    from shiftsvd.xarray.projection import reconstruct as reconstruct
+    from shiftsvd.xarray.rotation import patterns as patterns
+    from shiftsvd.xarray.rotation import rotate as rotate
+    from shiftsvd.xarray.sampling import bootstrap as bootstrap
+    from shiftsvd.xarray.sampling import correlation as correlation
+    from shiftsvd.xarray.sampling import north as north
+    from shiftsvd.xarray.travelling import extended as extended
+    from shiftsvd.xarray.travelling import hilbert as hilbert
 
 __all__ = [
     "bootstrap",
@@ -26,3 +37,17 @@ __all__ = [
     "rotate",
     "side",
 ]
+
+if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "coupling": ("coupled", "side"),
+            "joining": ("joint",),
+            "modes": ("pca",),
+            "projection": ("project", "reconstruct"),
+            "rotation": ("patterns", "rotate"),
+            "sampling": ("bootstrap", "correlation", "north"),
+            "travelling": ("extended", "hilbert"),
+        },
+    )

@@ -1,0 +1,59 @@
+"""Errors and warnings as values: texts with settings in them, worded once for Python and once for the command.
+
+``raise Refused("column 'id' must be numbers; ", Setting("drop", ["id"]), " excludes this column")`` reads
+``drop=['id'] excludes this column`` in Python, and ``--drop id excludes this column`` in the command.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+_NO_VALUE: Final = object()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of the library, alone or with a value; the command names its option in this place."""
+
+    name: str
+    value: Any = _NO_VALUE
+
+    @property
+    def has_value(self) -> bool:
+        return self.value is not _NO_VALUE
+
+    def __str__(self) -> str:
+        if not self.has_value:
+            return self.name
+        return f'{self.name}="{self.value}"' if isinstance(self.value, str) else f"{self.name}={self.value!r}"
+
+
+Part = str | Setting
+Spell = Callable[[Setting], str]
+
+
+class Worded(Exception):
+    """What an error or a warning says, as parts; they are its arguments, so that it can be pickled."""
+
+    def __init__(self, *parts: Part) -> None:
+        super().__init__(*parts)
+
+    def __str__(self) -> str:
+        return self.worded(str)
+
+    def worded(self, spell: Spell) -> str:
+        """Return the text, with each setting as `spell` writes it."""
+        return "".join(spell(part) if isinstance(part, Setting) else str(part) for part in self.args)
+
+    def after(self, text: str) -> Self:
+        """Return the same error, beginning with `text`, such as the name of a file."""
+        return type(self)(text, *self.args)
+
+
+class Refused(Worded, ValueError):
+    """A ValueError about a value of the user: the rule, the value, and the remedy."""
+
+
+def refuse(name: str, rule: str, value: Any, remedy: Part = "") -> Refused:
+    """Return the error of a setting: "NAME must RULE, got VALUE; REMEDY"."""
+    return Refused(Setting(name), f" must {rule}, got {value!r}", *(("; ", remedy) if remedy else ()))

@@ -1,0 +1,359 @@
+"""`shiftsvd.genetics.pca`: principal components of genotypes in files, and what they hold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+import numpy.typing as npt
+
+from shiftsvd.genetics.components import (
+    TracyWidom,
+    check_rank,
+    decomposed,
+    everybody,
+    patterson_matrix,
+    placed,
+    scanned,
+    tested,
+)
+from shiftsvd.genetics.files import (
+    Beds,
+    beds,
+    eigenval,
+    eigenvec,
+    eigenvec_allele,
+    joined,
+    of_samples,
+    parts_of,
+    some_of,
+)
+from shiftsvd.genetics.projection import Basis, Projection, projected
+from shiftsvd.genetics.scan import SelectionScan
+from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
+from shiftsvd.genetics.variants import Samples, Variants
+from shiftsvd.io.opening import operator_of
+from shiftsvd.names import Chromosomes, MatchName, ProjectName, SolverName
+from shiftsvd.numerics.moments import Vector
+from shiftsvd.operators import Panel
+from shiftsvd.result import Info
+from shiftsvd.runs.memory import Resources
+from shiftsvd.runs.outputs import Outputs
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import Solver
+
+
+@dataclass(frozen=True, eq=False)
+class GenotypePCA:
+    """Components of genotypes, with the names of samples and variants; `shiftsvd.save_model` keeps all of it.
+
+    Parameters
+    ----------
+    eigenvalues : array of shape (k,)
+        Of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
+    eigenvectors : array of shape (n_samples, k)
+        Of length 1, over the samples that they were learned from.
+    loadings : array of shape (n_variants, k)
+        Of length 1; 0 for variants that take no part.
+    explained_variance_ratio : array of shape (k,)
+        0 where no sample differs from another.
+    frequencies : array of shape (n_variants,)
+        The frequencies p: how often the first allele of the .bim occurs among the samples.
+    samples : Samples
+        Arrays `families` and `names`.
+    variants : Variants
+        Arrays `chromosomes`, `names`, `positions`, `first` and `second` (alleles).
+    used : array of bool, of shape (n_variants,)
+        The variants that take part: they are on the chromosomes asked for, and not monomorphic.
+    info : Info
+        Solver, passes, and bounds of the errors of the singular values.
+    n_left_out : int
+        How many variants are on other chromosomes than those asked for.
+    n_filtered : int
+        How many variants other filters removed.
+    learned : array of bool, of shape (n_samples,), or None
+        The samples that components were learned on, where the others were projected.
+    removed : dict
+        How many variants or samples each filter removed, in their order; not kept in files of models.
+    tracy_widom : TracyWidom, or None
+        The test of each component, where `pca` was asked for it; not kept in files of models.
+    scan : SelectionScan, or None
+        The scan of all variants, where `pca` was asked for it; not kept in files of models.
+
+    See Also
+    --------
+    genetics.pca : Makes one.
+    genetics.Projection : New samples on its components.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     fit = shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    >>> fit.eigenvectors.shape, fit.loadings.shape, fit.samples.names.shape
+    ((20, 2), (50, 2), (20,))
+    """
+
+    eigenvalues: Vector
+    eigenvectors: Panel
+    loadings: Panel
+    explained_variance_ratio: Vector
+    frequencies: Vector
+    samples: Samples
+    variants: Variants
+    used: npt.NDArray[np.bool_]
+    info: Info
+    n_left_out: int = 0
+    n_filtered: int = 0
+    learned: npt.NDArray[np.bool_] | None = None
+    removed: Mapping[str, int] = field(default_factory=dict)
+    tracy_widom: TracyWidom | None = None
+    scan: SelectionScan | None = None
+
+    @property
+    def n_used(self) -> int:
+        """How many variants take part."""
+        return int(np.count_nonzero(self.used))
+
+    @property
+    def n_monomorphic(self) -> int:
+        """How many variants on the chromosomes asked for have one allele only."""
+        return len(self.used) - self.n_used - self.n_left_out - self.n_filtered
+
+    def __repr__(self) -> str:
+        m, k = self.eigenvectors.shape
+        dropped = f"{self.n_monomorphic} monomorphic and {self.n_left_out} not on autosomes dropped"
+        dropped += f", {self.n_filtered} filtered" * (self.n_filtered > 0)
+        return f"<{k} components of {m} samples x {self.n_used} variants ({dropped})>"
+
+    def project(
+        self,
+        bed: Beds,
+        *,
+        project: ProjectName = "lsq",
+        match: MatchName = "auto",
+        trust_ambiguous: bool = False,
+        memory_limit: int | str | None = None,
+    ) -> Projection:
+        """New samples on these components, by the frequencies of the training samples.
+
+        Parameters
+        ----------
+        bed : path, or a list of them
+            A file, or one for each chromosome, of the same samples. Variants are matched by chromosome, position and
+            alleles, whatever their order; swapped alleles, or those of the other strand, are counted as in the
+            training.
+        project : "lsq", "oadp" or "mean"
+            "lsq": least squares on the genotypes that a sample has, as EIGENSOFT's lsqproject. "oadp": these scores
+            beside those of the training samples, by online augmentation, decomposition and Procrustes, which takes
+            away the shrinkage of more variants than samples. "mean": the mean of the training samples in place of what
+            is absent or missing, which shrinks scores by that share.
+        match : "auto", "position" or "name"
+            "auto": by position; by name where a position is not known (0), or where positions are those of another
+            build of the genome. "position" and "name" go by one of them alone.
+        trust_ambiguous : bool
+            Keep variants with alleles A and T, or C and G, for which both files must be of the same strand.
+        memory_limit : int (bytes) or str such as "2GB", optional
+            Samples are taken so many at a time as fit; each time files are read again. Default: half of what is free.
+
+        Returns
+        -------
+        Projection
+            Scores of the new samples, and how their variants were matched.
+
+        Raises
+        ------
+        ValueError
+            If no variant is in common, or names and positions point to different variants and alleles do not tell which
+            are right.
+
+        Notes
+        -----
+        New samples are 0 on components along which the training samples do not differ (their eigenvalue is 0).
+
+        One read of the variants in common, and where any are absent or missing another one, for the standard errors,
+        which take missing genotypes to be missing whatever they are. What linked variants have in common is estimated
+        within stretches of the genome, 50 of equal numbers of variants.
+
+        With many more variants than training samples, new samples come out nearer to 0 than the training samples among
+        which they belong (Lee, Zou & Wright 2010), but with "oadp".
+
+        References
+        ----------
+        Patterson, Price & Reich (2006), Population structure and eigenanalysis (EIGENSOFT); Zhang, Dey & Lee (2020),
+        Fast and robust ancestry prediction using principal component analysis; Privé, Luu, Blum, McGrath &
+        Vilhjálmsson (2020), Efficient toolkit implementing best practices for principal component analysis of
+        population genetic data.
+        """
+        parts = parts_of(beds(bed), None, None)
+        return projected(self.basis, parts, project, match, trust_ambiguous, memory_limit)
+
+    @property
+    def basis(self) -> Basis:
+        """What projections of new samples take of these components: variants, means, scales, loadings, lengths."""
+        p = self.frequencies
+        scale = np.where(self.used, np.sqrt(2 * p * (1 - p)), 1)
+        lengths = np.sqrt(self.eigenvalues * self.n_used)
+        return Basis(self.variants, self.used, 2 * p, scale, self.loadings, lengths)
+
+    def save(self, prefix: str | PathLike[str], *, force: bool = False) -> None:
+        """Write PREFIX.eigenvec (with a header), PREFIX.eigenval and PREFIX.eigenvec.allele, as plink2 --pca does.
+
+        Parameters
+        ----------
+        prefix : path
+            Path of the files without ``.eigenvec`` and ``.eigenval``.
+        force : bool
+            Replace files of these names.
+
+        Raises
+        ------
+        OSError
+            If a file exists and `force` is false.
+        """
+        vectors, values, weights = (Path(f"{prefix}.{kind}") for kind in ("eigenvec", "eigenval", "eigenvec.allele"))
+        with Outputs([vectors, values, weights], force) as outputs:
+            with eigenvec(outputs.part(vectors), self.samples, self.eigenvectors.shape[1]) as write:
+                write(0, self.eigenvectors)
+            eigenval(outputs.part(values), self.eigenvalues)
+            used = self.variants.at(self.used)
+            eigenvec_allele(outputs.part(weights), used, self.loadings[self.used])
+
+
+def pca(
+    bed: Beds,
+    k: int = 10,
+    *,
+    chromosomes: Chromosomes = "autosomes",
+    solver: SolverName | Solver = "auto",
+    tol: float = 1e-6,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+    stream: bool | None = None,
+    tracy_widom: bool = False,
+    scan: bool = False,
+    **filters: Unpack[Filters],
+) -> GenotypePCA:
+    """Principal components of the genotypes in a PLINK 1 file: samples x variants, ``(g - 2p) / sqrt(2 p (1 - p))``.
+
+    Parameters
+    ----------
+    bed : path, or a list of them
+        A .bed file, beside which are its .bim and .fam; the suffix may be left out. Several are files of the same
+        samples and other variants, such as one for each chromosome.
+    k : int
+        Number of components: less than there are samples, and not more than variants take part.
+    chromosomes : "autosomes" or "all"
+        "autosomes" leaves out variants on X, Y, XY, MT, M, PAR1, PAR2 and 23 to 26 (with or without "chr", in small
+        letters or capitals), which tell the sexes apart; where numbers above 26 occur, they are those of another
+        species, and all numbers stay. "all" leaves out none.
+    solver : str or Solver
+        As in `shiftsvd.svd`.
+    tol : float
+        Relative accuracy of the singular values.
+    rng : int, Generator or None
+        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
+    n_threads : int, optional
+        Default: the cores that this process may use. The result does not depend on it.
+    memory_limit : int (bytes) or str such as "2GB", optional
+        Default: half of the available memory. What would need more is refused.
+    stream : bool, optional
+        Whether the genotypes stay in the file. Default: where they would take more than half of `memory_limit`, as
+        4 bytes each.
+    tracy_widom : bool
+        Also the Tracy-Widom test of each component, `GenotypePCA.tracy_widom`.
+    scan : bool
+        Also how much each variant stands out along the components, `GenotypePCA.scan`.
+    **filters
+        Which samples and variants take part, by PLINK's names: `keep`, `remove`, `extract`, `exclude`,
+        `extract_range`, `exclude_range`, `exclude_long_range`, `mind`, `geno`, `hwe`, `hwe_midp`, `maf`, `unrelated`
+        and `indep_pairwise`, as in `Selection`, which also says in what order. With `unrelated` components are learned
+        on samples of which no two are related, and the others are projected.
+
+    Returns
+    -------
+    GenotypePCA
+        Components, eigenvalues, and what was left out.
+
+    Raises
+    ------
+    ValueError, OSError
+        If the files cannot be read or do not fit together, or there are fewer than two samples, or no variants of
+        which samples have both alleles; the message begins with a name.
+    ImportError
+        Without the package bed-reader.
+
+    See Also
+    --------
+    genetics.GenotypePCA : What is returned.
+    genetics.unrelated : Whom to learn from.
+
+    Notes
+    -----
+    A missing genotype is the mean of its variant, p the frequency among those that are not missing. Monomorphic
+    variants are dropped. Nothing is thinned out unasked: variants in strong linkage should be pruned, by
+    `indep_pairwise`.
+
+    Passes: one for the frequencies, those of the solver (`Info.n_passes`), one for the loadings. Variants that are left
+    out are read once, for their frequencies, and never multiplied.
+
+    References
+    ----------
+    Patterson, Price & Reich (2006), Population structure and eigenanalysis.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile, shiftsvd.genetics
+    >>> from bed_reader import to_bed
+    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     to_bed(f"{folder}/a.bed", G)
+    ...     shiftsvd.genetics.pca(f"{folder}/a.bed", 2)
+    <2 components of 20 samples x 50 variants (0 monomorphic and 0 not on autosomes dropped)>
+    """
+    selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
+    paths = beds(bed)
+    cohort = selected(paths, parts_of(paths, None, memory_limit), selection, resources)
+    matrix, rng = patterson_matrix(cohort, resources, stream), generator(rng)
+    check_rank(cohort, matrix, k)
+    F = decomposed(matrix, k, resources, solver=solver, rng=rng, tol=tol)
+    kept = cohort.kept
+    used, p = placed(kept, matrix.both, False), placed(kept, matrix.mean / 2, 0.0)
+    V = placed(kept, F.Vh.T, 0.0)
+    V[~used] = 0
+    if not kept.all():
+        p[~kept] = _other_frequencies(cohort, resources)
+    S, U = F.S.astype(np.float64), F.U.astype(np.float64)
+    S2, n_used, n_left_out = S**2, int(used.sum()), cohort.removed.get("chromosomes", 0)
+    return GenotypePCA(
+        S2 / n_used,
+        everybody(cohort, matrix, F, resources, stream),
+        V,
+        S2 / matrix.total if matrix.total > 0 else np.zeros(k),
+        p,
+        cohort.samples,
+        cohort.variants,
+        used,
+        F.info,
+        n_left_out,
+        int(np.count_nonzero(~kept)) - n_left_out,
+        cohort.learned,
+        cohort.removed,
+        tested(matrix, U, S, n_used, rng, resources) if tracy_widom else None,
+        scanned(cohort, matrix, F, resources) if scan else None,
+    )
+
+
+def _other_frequencies(cohort: Cohort, resources: Resources) -> Vector:
+    parts = some_of(parts_of(cohort.paths, None, resources.memory_limit), ~cohort.kept)
+    rows = np.flatnonzero(cohort.rows)[slice(None) if cohort.learned is None else cohort.learned]
+    training = np.isin(np.arange(len(cohort.rows)), rows)
+    others, _ = operator_of(cohort.paths, joined(of_samples(parts, training)), resources, stream=True)
+    frequencies: Vector = np.clip(others.moments().mean / 2, 0, 1)
+    return frequencies
