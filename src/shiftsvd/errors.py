@@ -4,9 +4,28 @@
 ``drop=['id'] excludes this column`` in Python, and ``--drop id excludes this column`` in the command.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
+
+# Control characters of both blocks, marks that change the direction of what follows, breaks of lines, halves of pairs.
+_STEERS: Final = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_ANY: Final = re.compile(f"[{_STEERS}]")
+_IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
+
+
+def plain(text: str) -> str:
+    return _ANY.sub(_written, text)
+
+
+def plain_lines(text: str) -> str:
+    return _IN_LINES.sub(_written, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
+
 
 _NO_VALUE: Final = object()
 
@@ -48,6 +67,10 @@ class Worded(Exception):
     def after(self, text: str) -> Self:
         """Return the same error, beginning with `text`, such as the name of a file."""
         return type(self)(text, *self.args)
+
+    def plain(self) -> Self:
+        """Return the same error without characters that steer a terminal; they may come from a file."""
+        return type(self)(*(plain_lines(part) if isinstance(part, str) else part for part in self.args))
 
 
 class Refused(Worded, ValueError):

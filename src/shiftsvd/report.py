@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from shiftsvd.errors import plain_lines
 from shiftsvd.plot.features import LoadingsDisplay
 from shiftsvd.plot.fitted import Fit, largest, percent, read, short
 from shiftsvd.plot.points import ScoresDisplay
@@ -18,7 +19,6 @@ from shiftsvd.plot.svg import drawing, inline_svg
 from shiftsvd.plot.variance import ReconstructionErrorDisplay, ScreeDisplay
 from shiftsvd.plot.words import settings_of, shown, solver
 from shiftsvd.runs.memory import shown_bytes
-from shiftsvd.runs.messages import plain_lines
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.solvers.base import TOL
 

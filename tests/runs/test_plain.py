@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from shiftsvd.cli import main
 from shiftsvd.commands.tables import is_formula
+from shiftsvd.errors import plain, plain_lines
 from shiftsvd.io import open_matrix
-from shiftsvd.runs.messages import plain, plain_lines
 
 EVIL = "\x1b]0;title\x07\x9b31m\u202etxt"
 

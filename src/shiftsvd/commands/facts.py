@@ -13,6 +13,7 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.options import as_given, where
 from shiftsvd.commands.results import of_gaps
 from shiftsvd.commands.writing import model_in
+from shiftsvd.errors import plain
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.genetics import scoring
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
@@ -21,7 +22,6 @@ from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.opening import n_missing
 from shiftsvd.model_file import describe
-from shiftsvd.runs.messages import plain
 
 Facts = dict[str, Any]
 COUNTED = 2**30  # bytes of a matrix whose missing entries are counted, which takes a read of all of it

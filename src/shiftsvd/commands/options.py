@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeVar, get_args
 
 import click
 
+from shiftsvd.errors import plain
 from shiftsvd.names import (
     MAX_ITER,
     TOL,
@@ -21,7 +22,6 @@ from shiftsvd.names import (
     SolverName,
     TransformName,
 )
-from shiftsvd.runs.messages import plain
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])

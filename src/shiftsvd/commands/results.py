@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from shiftsvd.errors import plain_lines
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
-from shiftsvd.runs.messages import plain_lines
 
 SETTINGS = (
     "k",

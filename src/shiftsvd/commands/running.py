@@ -16,7 +16,8 @@ import click
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given, write_options
 from shiftsvd.commands.spelling import spelled
-from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files, plain, plain_lines
+from shiftsvd.errors import plain, plain_lines
+from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
 IN_FIT = "--missing mean or --missing em says what stands for them"
 IN_ESTIMATE = "--missing mean puts the means in their place"

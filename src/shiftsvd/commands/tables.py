@@ -13,7 +13,8 @@ import click
 import numpy as np
 
 from shiftsvd.commands.options import under
-from shiftsvd.runs.messages import Notice, plain
+from shiftsvd.errors import plain
+from shiftsvd.runs.messages import Notice
 
 SAFE: Final = "shiftsvd.commands.tables"  # where click keeps whether texts are to be defused
 _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are the same in full width

@@ -17,8 +17,8 @@ from typing import IO, Any, Literal, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Refused, plain_lines
 from shiftsvd.runs.memory import beyond, limit_of
-from shiftsvd.runs.messages import plain_lines
 
 # What the libraries below raise on damaged files, beside OSError.
 _DAMAGED = (
@@ -178,6 +178,9 @@ class Unfit(ValueError):
 def reading(path: Path | str, *parts: Path) -> Iterator[None]:
     try:
         yield
+    except Refused as error:
+        named = str(error).startswith((str(path), *map(str, parts)))
+        raise (error if named else error.after(f"{path}: ")).plain() from error.__cause__
     except (OSError, *_DAMAGED) as error:
         said = str(error)
         if not said.startswith((str(path), *map(str, parts))):

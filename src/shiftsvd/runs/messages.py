@@ -1,7 +1,6 @@
-"""Warnings that name the user's line, texts without terminal codes, and consent to external files."""
+"""Warnings that name the user's line, and consent to external files."""
 
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -10,23 +9,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Final
 
-# Control characters of both blocks, marks that change the direction of what follows, breaks of lines, halves of pairs.
-_STEERS: Final = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-_ANY: Final = re.compile(f"[{_STEERS}]")
-_IN_LINES: Final = re.compile(rf"(?![\t\n])[{_STEERS}]")
-
-
-def plain(text: str) -> str:
-    return _ANY.sub(_written, text)
-
-
-def plain_lines(text: str) -> str:
-    return _IN_LINES.sub(_written, text)
-
-
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", "surrogatepass").decode("ascii")
-
+from shiftsvd.errors import Part, Worded
 
 HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 
@@ -42,11 +25,15 @@ NOTICE: Final = 25
 said: set[tuple[str, int]] = set()  # the lines that warn once, and have
 
 
-class Notice(UserWarning):
+class Advice(Worded, UserWarning):
+    """A warning about data or settings: what warnings of the library are, unless they have a class of their own."""
+
+
+class Notice(Advice):
     """What was decided where nothing was said, and what decides otherwise: the command tells it as a line."""
 
 
-class ValuesWarning(UserWarning):
+class ValuesWarning(Advice):
     """The entries look like logarithms where counts are needed, or like raw counts where logarithms are usual.
 
     ``warnings.simplefilter("ignore", shiftsvd.transforms.ValuesWarning)`` silences it, `--trust-values` in the command.
@@ -69,24 +56,24 @@ class ValuesNotice(ValuesWarning, Notice):
     """Raw counts where logarithms are usual: a fit of them as they are may be meant."""
 
 
-def notice(message: str) -> None:
-    warn(message, Notice)
+def notice(*parts: Part) -> None:
+    warn(*parts, category=Notice)
 
 
-def warn_once(message: str) -> None:
+def warn_once(*parts: Part) -> None:
     caller = sys._getframe(1)
     place = caller.f_code.co_filename, caller.f_lineno
     if place not in said:
         said.add(place)
-        warn(message)
+        warn(*parts)
 
 
-def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
-    message, prefixes = plain_lines(message), _own()
+def warn(*parts: Part, category: type[Advice] = Advice) -> None:
+    message, prefixes = category(*parts).plain(), _own()
     if sys.version_info >= (3, 12):
-        warnings.warn(message, category, stacklevel=2, skip_file_prefixes=prefixes)
+        warnings.warn(message, stacklevel=2, skip_file_prefixes=prefixes)
     else:
-        warnings.warn(message, category, stacklevel=_depth(sys._getframe(), prefixes))
+        warnings.warn(message, stacklevel=_depth(sys._getframe(), prefixes))
 
 
 def _own() -> tuple[str, ...]:

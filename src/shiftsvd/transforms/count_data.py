@@ -39,7 +39,7 @@ def warn_of_logarithms(method: str, A: Operator, logged: bool = False) -> None:
             warn(
                 f"{method} takes counts, but the entries look like logarithms: {evidence}. Give the raw counts, or "
                 "leave the transformation out. If these are counts, ignore shiftsvd.transforms.ValuesWarning.",
-                ValuesWarning,
+                category=ValuesWarning,
             )
             return
 
@@ -48,7 +48,7 @@ def warn_of_counts(A: Operator, remedy: str) -> None:
     samples = samples_of(A)
     if samples and all(sample.raw_counts for sample in samples):
         largest = max(float(sample.x.max()) for sample in samples)
-        warn(f"The entries look like raw counts: whole numbers up to {largest:,.0f}. {remedy}", ValuesNotice)
+        warn(f"The entries look like raw counts: whole numbers up to {largest:,.0f}. {remedy}", category=ValuesNotice)
 
 
 def warn_unless_counts(how: "Sequence[Transform]", A: Operator, logged: bool = False) -> None:
