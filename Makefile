@@ -41,7 +41,7 @@ help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 demo: $(USE) ## the point in a minute: a row of the paper's table, and a sparse PCA of words beside scikit-learn's
-	@$(BIN)/python -m shiftsvd.paper.demo --out demo-out --force
+	@$(BIN)/python -m paper.demo --out demo-out --force
 
 test: $(TEST) ## the tests
 	@SHIFTSVD_KERNELS=$(KERNELS) $(BIN)/python $(PYTEST) -m "not long"
@@ -90,7 +90,7 @@ lint-workflows: $(TOOLS) ## the workflows and CITATION.cff against their schemas
 	@$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 paper: $(USE) ## every table and figure of the paper, published beside measured; ARGS="--seeds 30 --corpus FILE"
-	@$(BIN)/shiftsvd paper --out paper-out --force $(ARGS)
+	@$(BIN)/python -m paper --out paper-out --force $(ARGS)
 
 # All of it takes hours, and goes on where it was broken off; ROWS="counts digits" runs some of the rows.
 comma := ,
@@ -154,7 +154,7 @@ define install
 endef
 
 $(USE):
-	$(call install,paper)
+	$(call install,plot,--group paper)
 
 $(TEST): | $(USE)
 	$(call install,all,--group test)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from shiftsvd.paper.corpus import count_words
+from paper.corpus import count_words
 
 SAMPLE = "enwiki_100MB.txt.gz"
 DOCUMENT = 4_000  # characters

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 import shiftsvd as ss
 from benchmarks.structure.docstrings import public, resolved
 from shiftsvd.cli import main as command
-from shiftsvd.io.sniff import FORMATS
+from shiftsvd.io.sniff import formats
 from shiftsvd.model_file.kinds import KINDS
 from shiftsvd.transforms.chains import BY_NAME
 
@@ -120,7 +120,7 @@ def outputs(folder: Path) -> Iterator[str]:
 def main() -> None:
     warnings.simplefilter("ignore")
     found = [*names(), *options()]
-    found += [f"format {name} {known.suffixes} {known.description}" for name, known in FORMATS.items()]
+    found += [f"format {name} {known.suffixes} {known.description}" for name, known in formats().items()]
     found += [f"kind {name} {sorted([*kind.fitted, *kind.sometimes])}" for name, kind in KINDS.items()]
     found += [f"transformation {name}" for name in BY_NAME]
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from shiftsvd import events as events
+    from shiftsvd import extend as extend
     from shiftsvd import genetics as genetics
     from shiftsvd import io as io
     from shiftsvd import operators as operators
@@ -118,18 +119,16 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 # Modules whose names are public too: `shiftsvd.plot` is there without an import of its own.
 _MODULES = (
     "events",
-    "genetics",
+    "extend",
     "io",
     "operators",
     "plot",
     "report",
-    "scanpy",
     "shifts",
     "sketch",
     "solvers",
     "testing",
     "transforms",
-    "xarray",
 )
 
 __all__ = sorted(_HOME)
@@ -143,6 +142,9 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
         if name in _MODULES:
             return import_module(f"shiftsvd.{name}")
         if name not in _HOME:
+            extensions = import_module("shiftsvd.extend").public_modules()
+            if name in extensions:
+                return import_module(extensions[name])
             raise AttributeError(f"module 'shiftsvd' has no attribute {name!r}")
         value = getattr(import_module(f"shiftsvd.{_HOME[name]}"), name)
         globals()[name] = value

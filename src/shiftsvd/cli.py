@@ -1,30 +1,25 @@
-"""The command: its subcommands, and how it ends when it is interrupted."""
+"""The command: its verbs, which are imported when they are named."""
 
-import os
-import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from shiftsvd.commands.bench import bench
-from shiftsvd.commands.convert import convert
-from shiftsvd.commands.estimate import estimate
-from shiftsvd.commands.fit import fit
-from shiftsvd.commands.info import info
-from shiftsvd.commands.inverse import inverse
-from shiftsvd.commands.paper import paper
-from shiftsvd.commands.report import report
-from shiftsvd.commands.running import KEPT
-from shiftsvd.commands.transform import transform
+from shiftsvd.commands import KEPT, ending
+from shiftsvd.extend import merged
+from shiftsvd.names import resolve
 
 # Nothing else is imported up here: `shiftsvd --help` answers at once.
-
-INTERRUPTED = 130
-UNREAD = 141  # as shells tell of `cat` when whoever read from it has had enough
-TERMINATED = 143
+VERBS = {
+    "fit": "Find the principal components of a file.",
+    "transform": "Write the scores of new samples.",
+    "inverse": "Write the samples that have given scores.",
+    "info": "Say what a file holds.",
+    "estimate": "Predict the memory, passes and time of a fit.",
+    "convert": "Write a matrix in another format.",
+    "report": "Write a page about a model.",
+    "bench": "Time the solvers on a file.",
+}
 EPILOG = """
 \b
 Options can be set in the environment: SHIFTSVD_FIT_THREADS=4.
@@ -32,48 +27,38 @@ Completion, in ~/.bashrc (also zsh_source, fish_source):
   eval "$(_SHIFTSVD_COMPLETE=bash_source shiftsvd)"
 \b
 Example:
-  shiftsvd fit counts.h5ad -k 10 -o out/
+  shiftsvd fit table.csv -k 2 -o out/
 """
 
 
 class Command(click.Group):
-    """A group whose commands end with 130 when interrupted, as `cat` does when unread, and clean up when terminated."""
+    """A group of verbs that are imported when they are named, and that end as commands do."""
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if args is None:
-            extra["obj"] = KEPT
+            extra["obj"] = KEPT  # this process is the command: its memory is kept
         return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        with _read_or_not():
+        with ending():  # which may print the help
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        before = signal.signal(signal.SIGTERM, _terminate)
-        try:
-            with _read_or_not():
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            click.echo("interrupted; no output is half written", err=True)
-            sys.exit(INTERRUPTED)
-        finally:
-            signal.signal(signal.SIGTERM, before)
+        with ending():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return [*VERBS, *(merged("verbs"))]
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = f"shiftsvd.commands.verbs:{cmd_name}" if cmd_name in VERBS else merged("verbs").get(cmd_name, ("",))[0]
+        found: click.Command | None = resolve(place) if place else None
+        return found
 
-@contextmanager
-def _read_or_not() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(UNREAD)
-
-
-def _terminate(number: int, frame: Any) -> None:
-    sys.exit(TERMINATED)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        told = VERBS | {name: text for name, (_, text) in merged("verbs").items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(list(told.items()))
 
 
 @click.group(
@@ -88,9 +73,5 @@ def main() -> None:
     To begin: shiftsvd fit table.csv -k 2 -o out/, and open out/report.html in a browser.
 
     Results go to stdout, messages to stderr. Exit codes: 0 done, 1 data, input or output, or a check that failed,
-    2 usage or option values, 130 interrupted, 141 nobody reads on.
+    2 usage or option values, 130 interrupted, 141 output pipe closed by the reader.
     """
-
-
-for command in (fit, transform, inverse, info, estimate, convert, report, bench, paper):
-    main.add_command(command)

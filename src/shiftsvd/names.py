@@ -27,14 +27,10 @@ TransformName = Literal[
     "anscombe",
     "binarize",
 ]
-FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 FormatName = Literal[
     "npy",
     "npz",
     "mtx",
-    "10x",
-    "10x-h5",
-    "h5ad",
     "zarr",
     "hdf5",
     "csv",
@@ -42,15 +38,8 @@ FormatName = Literal[
     "parquet",
     "arrow",
     "svmlight",
-    "netcdf",
-    "bed",
-    "pgen",
 ]
 RuleName = Literal["elbow", "parallel", "gavish-donoho", "cv"]
-Chromosomes = Literal["autosomes", "all"]
-MatchName = Literal["auto", "position", "name"]
-ProjectName = Literal["lsq", "oadp", "mean"]
-GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 # Defaults that help of the command tells, too.
 TOL: Final = 1e-4  # relative accuracy of the values
 MAX_ITER: Final = 300  # steps of a completion
@@ -90,7 +79,7 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
     def find(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{home[name]}"), name)
+        value = getattr(import_module(home[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

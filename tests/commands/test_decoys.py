@@ -5,7 +5,7 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,10 @@ import pytest
 
 import shiftsvd as ss
 from benchmarks.endurance.decoys import Tree, lost, plant, tree
-from shiftsvd.cli import main
-from shiftsvd.paper import command
 from shiftsvd.runs.checkpoints import LOCK
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.temporary import BEFORE, lock_of, stage_of
-from tests.support.commands import invoke
+from tests.support.commands import invoke, verbs
 
 pytest.importorskip("fcntl", reason="pipes with names")
 
@@ -32,7 +30,6 @@ WRITES = {
     "inverse": "out",
     "convert": "out",
     "report": "out",
-    "paper": "out json_file",
 }
 WRITES["estimate"] = WRITES["fit"]  # which it takes, and writes nothing
 # All others. A new option goes here, or above and into a case.
@@ -43,12 +40,12 @@ OTHERS = """
     indep_order preprocess flavor batch mask covariates groups shift scale missing unobserved penalty max_iter
     solver solvers tol certify seed threads memory device devices scheduler workers dtype json_out force
     spreadsheet_safe progress quiet verbose max_absent project match trust_ambiguous trust_order top_features
-    trust_values weights compression rounds only seeds quick lfw faces corpus normalise jobs
+    trust_values weights compression rounds
 """
 
 
 def test_every_option_is_known_to_write_or_not_to() -> None:
-    for verb, subcommand in main.commands.items():
+    for verb, subcommand in verbs().items():
         writes, others = WRITES.get(verb, "").split(), OTHERS.split()
         for parameter in subcommand.params:
             new_path = isinstance(parameter.type, click.Path) and not parameter.type.exists
@@ -58,7 +55,7 @@ def test_every_option_is_known_to_write_or_not_to() -> None:
 def test_every_option_that_writes_is_in_a_case() -> None:
     for verb, names in WRITES.items():
         words = {word for case in CASES.values() for word in case.words if case.words[0] == verb}
-        for parameter in main.commands[verb].params:
+        for parameter in verbs()[verb].params:
             if parameter.name in names.split():
                 assert words & {*parameter.opts, "OUT"}, (verb, parameter.name)
 
@@ -103,9 +100,6 @@ CASES = {
     "convert to HDF5": Case("convert IN/X.npy OUT -q", "X.h5ad", "h5py"),
     "convert to Zarr": Case("convert IN/X.npy OUT -q", "X.zarr", "zarr"),
     "convert by columns": Case("convert IN/long.npy OUT -q --orient columns --memory 1M", "X.h5ad", "h5py"),
-    "paper": Case(
-        "paper --only fig-d --quick --seeds 2 --jobs 1 --out OUT --json HERE/results.json", "paper", "matplotlib jinja2"
-    ),
     "info": Case("info IN/X.npy", forced=False),
     "estimate": Case(
         "estimate IN/X.npy -k 2 --report --anndata --preprocess log-normalize --top-features 5 --scores csv "
@@ -135,15 +129,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "X.bim").write_text("".join(f"{1 + j // 10}\tv{j}\t0\t{j + 1}\tA\tC\n" for j in range(30)))
     (folder / "X.fam").write_text("".join(f"f s{i} 0 0 0 -9\n" for i in range(40)))
     return folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def reproduced_once() -> Iterator[None]:
-    """The experiments of the paper and their figures are the same in each case."""
-    with pytest.MonkeyPatch.context() as patched:
-        for name in ("reproduce", "all_figures"):
-            patched.setattr(command, name, once(getattr(command, name)))
-        yield
 
 
 def once(work: Callable[..., Any]) -> Callable[..., Any]:

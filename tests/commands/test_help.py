@@ -18,6 +18,7 @@ from scipy import io, sparse
 
 from shiftsvd.cli import main
 from shiftsvd.commands.options import HEADINGS
+from tests.support.commands import verbs
 from tests.support.fields import monthly
 
 LIGHT = """
@@ -52,19 +53,20 @@ def test_help_loads_nothing_heavy(word: str) -> None:
     assert run.returncode == 0, run.stderr
 
 
-@pytest.mark.parametrize("word", sorted(main.commands))
+@pytest.mark.parametrize("word", sorted(verbs()))
 def test_every_subcommand_ends_its_help_with_examples_and_names_its_options(word: str) -> None:
     assert examples(word)
-    command = main.commands[word]
+    command = verbs()[word]
     assert (command.help or "").strip().partition("\n")[0].endswith(".")
     unsaid = [p.name for p in command.params if isinstance(p, click.Option) and not p.help]
     assert not set(unsaid) - {"solvers"}
 
 
 def test_a_long_help_lists_every_option_under_its_heading() -> None:
-    command, text = main.commands["fit"], help_of("fit").partition("\n  Examples:\n")[0]
+    command, text = verbs()["fit"], help_of("fit").partition("\n  Examples:\n")[0]
     sections = re.findall(r"^([A-Z][a-z ]+):\n((?:  .*\n)+)", text, re.MULTILINE)
-    assert [heading for heading, _ in sections] == [name for name in HEADINGS if f"\n{name}:\n" in text]
+    ours = [heading for heading, _ in sections if heading in HEADINGS]
+    assert ours == [name for name in HEADINGS if f"\n{name}:\n" in text]
     options = [each for each in command.params if isinstance(each, click.Option)]
     for option in options:
         assert hasattr(option, "heading"), f"{option.opts[0]} has no heading: declare it with under(heading, ...)"
@@ -80,7 +82,7 @@ def test_a_short_help_has_no_headings() -> None:
 
 def test_subcommands_are_listed_in_the_order_of_their_use() -> None:
     listed = re.findall(r"^  (\w+) {2,}", help_of().partition("Commands:")[2], flags=re.MULTILINE)
-    assert listed == ["fit", "transform", "inverse", "info", "estimate", "convert", "report", "bench", "paper"]
+    assert listed == ["fit", "transform", "inverse", "info", "estimate", "convert", "report", "bench"]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +96,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("counts.mtx", "new.mtx"):
         io.mmwrite(folder / name, X)
         (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    rows = (",".join([f"r{i}", *map(str, row)]) for i, row in enumerate(np.random.default_rng(0).random((20, 4))))
+    (folder / "table.csv").write_text("\n".join(["id,a,b,c,d", *rows]) + "\n", encoding="utf-8")
     if find_spec("bed_reader"):
         to_bed, rng = import_module("bed_reader").to_bed, np.random.default_rng(0)
         for name in ("cohort", "array"):
@@ -113,7 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "convert counts.npz counts.h5ad",
             "convert counts.npz donors/a.h5ad",
             "convert counts.npz donors/b.h5ad",
-            "fit counts.h5ad -k 10 -o out",
+            "fit counts.npz -k 10 -o out",
             *(["fit cohort.bed -k 3 -o reference"] if find_spec("bed_reader") else []),
         ):
             assert CliRunner().invoke(main, line.split()).exit_code == 0
@@ -124,7 +128,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("word", "line"), [(word, line) for word in ["", *sorted(main.commands)] for line in examples(*word.split())]
+    ("word", "line"), [(word, line) for word in ["", *sorted(verbs())] for line in examples(*word.split())]
 )
 def test_examples_of_the_help_run_as_they_stand(word: str, line: str, folder: Path, tmp_path: Path) -> None:
     needed = {

@@ -14,7 +14,7 @@ from scipy import io, sparse
 import shiftsvd as ss
 from shiftsvd.cli import main
 from shiftsvd.commands.options import TRANSFORMS
-from shiftsvd.io.sniff import FORMATS
+from shiftsvd.io.sniff import formats
 from shiftsvd.runs.memory import beyond, shown_bytes
 from tests.support.commands import invoke
 
@@ -226,7 +226,7 @@ def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -
     assert process.returncode == 141  # what a shell tells of `cat`
 
 
-@pytest.mark.parametrize(("option", "begun", "found"), [("--format", "", FORMATS), ("--preprocess", "", TRANSFORMS)])
+@pytest.mark.parametrize(("option", "begun", "found"), [("--format", "", formats()), ("--preprocess", "", TRANSFORMS)])
 def test_what_is_one_of_a_few_is_completed(option: str, begun: str, found: list[str]) -> None:
     words = {"COMP_WORDS": f"shiftsvd fit X.npy {option} {begun}", "COMP_CWORD": "4"}
     told = CliRunner().invoke(main, [], env={"_SHIFTSVD_COMPLETE": "bash_complete", **words}, prog_name="shiftsvd")

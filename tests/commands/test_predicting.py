@@ -11,8 +11,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.cli import main
-from tests.support.commands import invoke, told
+from tests.support.commands import invoke, told, verbs
 from tests.support.containers import Held
 from tests.support.meter import measured
 
@@ -22,7 +21,7 @@ NEEDED = re.compile(r"needs about ([\d.,]+ [kMG]?B), more than the limit of ([\d
 
 def test_estimate_takes_every_option_of_fit() -> None:
     fit, estimate = (
-        {name for each in main.commands[command].params for name in each.opts} for command in ("fit", "estimate")
+        {name for each in verbs()[command].params for name in each.opts} for command in ("fit", "estimate")
     )
     assert fit == estimate
 

@@ -47,7 +47,7 @@ def runs_here(script: Path) -> bool:
     """Whether all that a page needs is installed."""
     needed = packages(script) - {"shiftsvd"} - sys.stdlib_module_names
     if "gensim" in needed:
-        from shiftsvd.paper.corpus import gensim_sample
+        from paper.corpus import gensim_sample
 
         return gensim_sample() is not None and all(find_spec(package) for package in needed)
     return all(find_spec(package) for package in needed)

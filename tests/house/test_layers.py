@@ -32,7 +32,7 @@ LAYERS = (
     ("streaming",),
     ("estimators",),
     ("genetics", "scanpy", "xarray", "plot", "testing"),
-    ("report", "paper"),
+    ("report",),
     ("commands",),
     ("cli",),
 )

@@ -175,7 +175,7 @@ def written(folder: Path, name: str) -> Path:
 def child() -> None:
     """Read every file, with little memory, and say how it went; the path first, so that a crash has a name."""
     sniff, names = (import_module(f"shiftsvd.{name}") for name in ("io.sniff", "names"))
-    reader = names.resolve(sniff.FORMATS[sys.argv[1]].reader)
+    reader = names.resolve(sniff.formats()[sys.argv[1]].reader)
     as_operator = import_module("shiftsvd.backends").as_operator
     reading = import_module("shiftsvd.io.base").reading
     paths = json.loads(sys.stdin.read())

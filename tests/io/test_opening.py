@@ -15,7 +15,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.io import open_matrix
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import held_bytes, read_file
-from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.names import resolve
 from tests.support.chunked import h5, matrix, write_h5ad, write_hdf5, write_npy, write_tenx, write_zarr
 
@@ -24,9 +24,9 @@ def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", formats())
 def test_every_format_has_a_reader(name: str) -> None:
-    assert callable(resolve(FORMATS[name].reader))
+    assert callable(resolve(formats()[name].reader))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shiftsvd.paper import DataError, corpus
+from paper import DataError, corpus
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy.sparse import random_array, save_npz
 
-from shiftsvd.paper import corpus
+from paper import corpus
 
 pytest.importorskip("matplotlib")
 
 
 def test_both_fits_of_the_race_find_the_same_values(tmp_path: Path) -> None:
-    from shiftsvd.paper.demo import race
+    from paper.demo import race
 
     save_npz(tmp_path / "X.npz", random_array((300, 120), density=0.1, format="csr", rng=0))
     ours, theirs = race(tmp_path / "X.npz", "shiftsvd"), race(tmp_path / "X.npz", "scikit-learn")

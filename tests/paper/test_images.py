@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shiftsvd.paper import DataError, images
+from paper import DataError, images
 
 Image = pytest.importorskip("PIL.Image")
 

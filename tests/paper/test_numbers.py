@@ -11,12 +11,12 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from paper import metrics, random_data, report, run, tables
+from paper.checks import Setting, judge
+from paper.published import EXACT, PLAIN, SHIFTED, SVD, published
+from paper.random_data import EXACT_EXPLICIT, GRID, Point
+from paper.workers import execute
 from shiftsvd.events import Event
-from shiftsvd.paper import metrics, random_data, report, run, tables
-from shiftsvd.paper.checks import Setting, judge
-from shiftsvd.paper.published import EXACT, PLAIN, SHIFTED, SVD, published
-from shiftsvd.paper.random_data import EXACT_EXPLICIT, GRID, Point
-from shiftsvd.paper.workers import execute
 from shiftsvd.runs.outputs import refuse, write_all
 
 

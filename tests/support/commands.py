@@ -3,9 +3,17 @@
 import json
 from typing import Any
 
+import click
 from click.testing import CliRunner, Result
 
 from shiftsvd.cli import main
+
+
+def verbs() -> dict[str, click.Command]:
+    """All verbs, those of extensions too."""
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def invoke(*words: object, **options: Any) -> Result:

@@ -45,6 +45,7 @@ class RowSource(ABC):
     sparse: bool
     name: str
     fingerprint: str
+    unstackable = ""  # why files of other samples cannot lie below this one; empty: they can
     copies = 2  # of a block in memory while it is read: as the file has it, and once more where it is decoded
 
     @cached_property
@@ -53,6 +54,10 @@ class RowSource(ABC):
 
     def decoding_bytes(self, readers: int) -> int:
         return 0
+
+    def with_nan(self) -> "RowSource":
+        """The same rows, with NaN for each missing entry, also where `read` puts something else in its place."""
+        return self
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:

@@ -3,22 +3,22 @@
 import json
 import platform
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 
 from shiftsvd.backends.device.moving import devices, products
 from shiftsvd.backends.source import RowSource
-from shiftsvd.commands.options import as_given, where
+from shiftsvd.commands.hooks import hooks_of
+from shiftsvd.commands.options import as_given
 from shiftsvd.commands.results import of_gaps
+from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.writing import model_in
 from shiftsvd.errors import plain
 from shiftsvd.estimators.batches import BatchPCA
-from shiftsvd.genetics import scoring
 from shiftsvd.io.opening import held_bytes, open_chosen, read_files
 from shiftsvd.io.sniff import format_of
-from shiftsvd.io.stacking import several
 from shiftsvd.kernels import default_threads, instruction_set, lacking
 from shiftsvd.missing.gaps.opening import n_missing
 from shiftsvd.model_file import describe
@@ -55,27 +55,22 @@ def installation() -> Facts:
     return facts | {name: version(name) for name in ("numpy", "scipy", "scikit-learn")}
 
 
-def matrix(given: dict[str, Any]) -> Facts:
-    if given["files"] == ("-",):
-        A, names = open_chosen("-", given["choices"], **where(given), memory_limit=given["memory"])
-        facts: Facts = {"file": "-", "format": given["format_"], "samples": A.shape[0], "features": A.shape[1]}
+def of_matrix(settings: Settings) -> Facts:
+    """What a file holds; no more of it is read than that takes, and all of it where missing entries are counted."""
+    where, memory = settings.where, settings.memory
+    if settings.files == ("-",):
+        A, names = open_chosen("-", settings.choices, **where, memory_limit=memory)
+        facts: Facts = {"file": "-", "format": settings.format, "samples": A.shape[0], "features": A.shape[1]}
         facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}  # with some it would have been refused
         return facts | _named(names.samples, names.features)
-    paths = [Path(file) for file in given["files"]]
-    opened = read_files(
-        paths,
-        given["stack"],
-        **where(given),
-        memory_limit=given["memory"],
-        join=given["join"],
-        choices=given["choices"],
-    )
+    paths = settings.paths
+    opened = read_files(paths, **where, memory_limit=memory, choices=settings.choices)
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
-    formats = dict.fromkeys(format_of(path, given["format_"]) for path in paths)
-    facts = {"file": several(paths), "format": ", ".join(formats)}
+    kinds = dict.fromkeys(format_of(path, settings.format) for path in paths)
+    facts = {"file": settings.file, "format": ", ".join(kinds)}
     facts |= {"samples": shape[0], "features": shape[1]}
-    facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": given["stack"]}
+    facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}
     stored, held = _size(X)
     facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if held <= COUNTED else None}
     facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
@@ -100,14 +95,20 @@ def _named(samples: Any, features: Any) -> Facts:
     return {key: None if names is None else [str(name) for name in names[:3]] for key, names in named.items()}
 
 
-def model(file: str) -> Facts:
+def of_model(settings: Settings) -> Facts:
+    """What a model file holds; with other files behind it, what an extension says of both."""
+    file, *others = settings.files
+    hooks = hooks_of(settings)
+    if others:
+        told = next((told for each in hooks if (told := each.compare(file, others)) is not None), None)
+        if told is None:
+            raise click.UsageError(f"{file} is a model: give no other files")
+        return dict(told)
     pca = model_in(file, object)
     if not isinstance(pca, BatchPCA):
         said = describe(file)
         return {"file": file, **{name: said[name] for name in ("kind", "settings", "provenance", "tensors")}}
-    info = pca.info_
-    names, variants = getattr(pca, "feature_names_in_", None), getattr(pca, "variants_", None)
-    known = {} if variants is None else {"variants": scoring.known(variants)}
+    info, names = pca.info_, getattr(pca, "feature_names_in_", None)
     return {
         "file": file,
         "kind": type(pca).__name__,
@@ -122,7 +123,7 @@ def model(file: str) -> Facts:
         "provenance": describe(file)["provenance"],
         "explained_variance_ratio": float(np.sum(pca.explained_variance_ratio_)),
         **of_gaps(pca),
-        **known,
+        **{name: value for each in hooks for name, value in each.facts(pca).items()},
         "feature_names": None if names is None else [str(name) for name in names[:3]],
     }
 

@@ -1,48 +1,36 @@
 """Options that several subcommands share, with their validation and their headings in help."""
 
+import csv
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
 from shiftsvd.errors import plain
-from shiftsvd.names import (
-    MAX_ITER,
-    TOL,
-    Chromosomes,
-    FlavorName,
-    FormatName,
-    MatchName,
-    MissingName,
-    ProjectName,
-    ScaleName,
-    SolverName,
-    TransformName,
-)
+from shiftsvd.extend import extensions, merged
+from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, TransformName
 from shiftsvd.runs.progress import KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
-Heading = Literal[
+# In the order of a help; the headings of extensions stand in the place of "...".
+HEADINGS: Final = (
     "Components",
     "Data",
     "Tables",
-    "Features",
-    "Cells",
-    "Genotypes",
+    "...",
     "Preparation",
     "Missing entries",
     "Resources",
     "Output",
     "Messages",
-]
-HEADINGS: Final = get_args(Heading)  # in the order of a help
+)
 MANY: Final = 12  # options of a help that is cut
 
 
-def under(heading: Heading, *options: Callable[[F], F]) -> Callable[[F], F]:
+def under(heading: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """Several options as one decorator; the help lists them under this heading, in this order.
 
     Where the same heading stands more than once, in one command or another, its options are listed together.
@@ -63,11 +51,14 @@ def heading_of(parameter: click.Parameter) -> str:
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> bool:
+    """Write the options under their headings, and return whether there are so many that this helps."""
     options = [each for each in command.get_params(ctx) if isinstance(each, click.Option)]
     told = [(heading_of(each), record) for each in options if (record := each.get_help_record(ctx))]
     if len(told) < MANY:
         return False
-    for heading in HEADINGS:
+    place = HEADINGS.index("...")
+    more = dict.fromkeys(heading for heading, _ in told if heading not in HEADINGS)
+    for heading in (*HEADINGS[:place], *more, *HEADINGS[place + 1 :]):
         if lines := [record for found, record in told if found == heading]:
             with formatter.section(heading):
                 formatter.write_dl(lines)
@@ -77,6 +68,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
 EXTERNAL = "shiftsvd.commands.external"  # where click keeps whether files may reach other files
 SPOOLED = "shiftsvd.commands.spooled"  # and which files stand for which pipes
 TRUSTED = "shiftsvd.commands.trusted"  # where click keeps whether values are what they are taken for
+SAFE = "shiftsvd.commands.safe"  # where click keeps whether texts are to be defused for spreadsheets
 LINE = "shiftsvd.commands.line"  # where click keeps the command as it was typed
 
 
@@ -102,13 +94,10 @@ MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUTPUT: Final = click.Path(allow_dash=True)  # that it is no folder is for `checks.tables` to say
 SOLVERS: Final = get_args(SolverName)
-SCALES: Final = (*get_args(ScaleName), "patterson", "none")
+SCALES: Final = (*get_args(ScaleName), *(name for each in extensions() for name in each.scales), "none")
 MISSING: Final = get_args(MissingName)
-TRANSFORMS: Final = get_args(TransformName)
-FLAVORS: Final = get_args(FlavorName)
-CHROMOSOMES: Final = get_args(Chromosomes)
-PROJECTIONS: Final = get_args(ProjectName)
-MATCHES: Final = get_args(MatchName)
+TRANSFORMS: Final = (*get_args(TransformName), *merged("transforms"))
+FORMATS: Final = (*get_args(FormatName), *merged("formats"))
 # Components where none are asked for, if there are so many.
 USUAL: Final = 50
 # Solvers that cannot be asked for a share of the variance.
@@ -170,7 +159,7 @@ def _transforms(ctx: click.Context, parameter: click.Parameter, value: tuple[str
     return value
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+def names(ctx: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
@@ -243,31 +232,6 @@ missing = under(
         "--max-iter", type=click.IntRange(min=1), help=f"Of --missing em: the most steps.  [default: {MAX_ITER}]"
     ),
 )
-projection = under(
-    "Genotypes",
-    click.option(
-        "--project",
-        type=click.Choice(PROJECTIONS),
-        help="Scores by least squares on what is there; by OADP, without the shrinkage of many variants; with "
-        "means in place of what is missing, which shrinks scores.  [default: lsq]",
-    ),
-    click.option(
-        "--match",
-        type=click.Choice(MATCHES),
-        help="What finds a variant; auto: its position, and its name where positions are not known or of "
-        "another build.  [default: auto]",
-    ),
-    click.option(
-        "--trust-ambiguous",
-        is_flag=True,
-        help="Keep variants A/T and C/G, of which letters cannot tell the strand: it must be that of MODEL.",
-    ),
-    click.option(
-        "--trust-order",
-        is_flag=True,
-        help="For a MODEL without alleles: the file has its variants and counts the same alleles.",
-    ),
-)
 solver = under(
     "Components",
     click.option(
@@ -332,7 +296,7 @@ inside = under(
         "--format",
         "format_",
         metavar="NAME",
-        type=click.Choice(get_args(FormatName)),
+        type=click.Choice(FORMATS),
         help="Format of the file, such as csv, mtx.  [default: by its name and content]",
     ),
     click.option("--key", metavar="NAME", help="Which matrix of the file: layers/counts, raw/X, a variable."),
@@ -340,7 +304,7 @@ inside = under(
     click.option(
         "--feature-types",
         metavar="NAMES",
-        callback=_names,
+        callback=names,
         help='Types of features to take, with commas between them, or all.  [default: of 10x "Gene Expression"]',
     ),
     click.option(
@@ -364,35 +328,6 @@ stack = under(
         help="Features of --stack rows by name: those of all files, or of any, 0 where one lacks.  [default: the same]",
     ),
 )
-top_features = under(
-    "Features",
-    click.option(
-        "--top-features",
-        metavar="NUMBER",
-        type=click.IntRange(min=1),
-        help="Find the features that vary most, such as highly variable genes, and take so many of them.",
-    ),
-)
-mask = under(
-    "Features",
-    click.option(
-        "--mask",
-        metavar="COLUMN",
-        help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
-    ),
-)
-regressed = under(
-    "Preparation",
-    click.option(
-        "--covariates",
-        metavar="COLUMNS",
-        callback=_names,
-        help="Columns of obs to regress out: numbers as they are, a coefficient for each label of others.",
-    ),
-    click.option(
-        "--groups", metavar="COLUMNS", callback=_names, help="Columns of obs whose groups lose their means, as batches."
-    ),
-)
 resources = under("Resources", threads, memory)
 device = under(
     "Resources",
@@ -409,9 +344,56 @@ workers = under(
 )
 
 
-def where(given: dict[str, Any]) -> dict[str, Any]:
-    names = ("key", "orient", "feature_types")
-    return {"format": given["format_"], **{name: given[name] for name in names}}
+def _listed(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name.strip() for one in value for row in csv.reader([one], skipinitialspace=True) for name in row)
+
+
+def _several(name: str, says: str) -> Any:
+    return click.option(name, metavar="COLUMNS", multiple=True, callback=_listed, help=says)
+
+
+table = under(
+    "Tables",
+    click.option(
+        "--ids",
+        metavar="COLUMN",
+        help="What names the rows.  [default: the first column, if it has no name, or is text that never repeats]",
+    ),
+    _several("--drop", "Columns that are left out: date,comment; names with commas in quotes."),
+    _several("--columns", "The only columns that are features.  [default: all]"),
+    _several("--one-hot", "Columns of classes: each class becomes a column of zeros and ones, as in sex=F."),
+    click.option("--sep", metavar="CHARACTER", help="What is between cells; also tab, space.  [default: as it looks]"),
+    click.option(
+        "--decimal", metavar="CHARACTER", help='What is before fractions, such as ",".  [default: as it looks]'
+    ),
+    click.option("--thousands", metavar="CHARACTER", help="What is between thousands.  [default: as it looks]"),
+    click.option("--encoding", metavar="NAME", help="Such as latin-1, cp1252.  [default: UTF-8, or as its mark says]"),
+    click.option("--comment", metavar="TEXT", help="Lines that begin so are left out.  [default: # at the beginning]"),
+)
+label_column = under(
+    "Tables",
+    click.option(
+        "--label-column",
+        metavar="COLUMN",
+        help="Colour the scores in the report by this column of a table, which is no feature then, or of obs.",
+    ),
+)
+
+
+def _safe(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[SAFE] = value
+
+
+spreadsheet_safe = under(
+    "Output",
+    click.option(
+        "--spreadsheet-safe",
+        is_flag=True,
+        expose_value=False,
+        callback=_safe,
+        help="Put an apostrophe before names in CSV that spreadsheets would take for formulas.",
+    ),
+)
 
 
 def typed() -> str:

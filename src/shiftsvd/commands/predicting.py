@@ -6,26 +6,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
+import click
 
-from shiftsvd.backends.columns import some_columns
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
-from shiftsvd.commands.asked import Fit
-from shiftsvd.commands.checks import within
 from shiftsvd.commands.facts import Facts
-from shiftsvd.commands.fitting import opened_samples, solver_of
+from shiftsvd.commands.fitting import opened, settled, solver_of
+from shiftsvd.commands.settings import Settings, within
 from shiftsvd.commands.tables import ENTRIES
 from shiftsvd.commands.writing import planned as outputs_of
 from shiftsvd.front import planned
-from shiftsvd.genetics import fitting
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.operators import Operator, repeated
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, release
-from shiftsvd.scanpy.commands import Known, foreseen_ranking, known_of
 from shiftsvd.solvers import estimate
 from shiftsvd.solvers.auto import asked_for
-from shiftsvd.transforms.chains import as_transforms
 
 # Bytes of a number of a table while it is text or a column of Arrow, and of a name as a Python object
 # (benchmarks/claims/foreseen_memory.py).
@@ -35,45 +30,50 @@ AS_NAME: Final = 80
 DRAWN: Final = 15_000_000
 
 
-def estimated(given: Fit) -> Facts:
+def estimated(given: Settings) -> Facts:
     """Predict the memory, the passes and the time of a fit.
 
     The data are opened as `fit` opens them, so that what they and the program hold is measured; what a fit does later
     is predicted, stage by stage. Freed memory goes back to the system between stages, so the largest one decides.
     """
-    options = replace(given, **fitting.genotype_settings(given))
-    paths = outputs_of(options)
+    settings, hooks = settled(given)
+    _check_foreseen(settings)
+    paths = outputs_of(settings, hooks)
     watch = MemoryWatch()
-    A, names, _ = opened_samples(options)
-    known = known_of(options, names, A.shape)
-    held = bytes_in_memory((A, *names, known.C))
+    run = opened(settings, hooks)
+    A, names, C = run.A, run.names, run.covariates
+    held = bytes_in_memory((A, *names, C))
     release()
     opening, program = watch.passed(), _program(held)
     if isinstance(A, Gaps):
         with named(names.features):
             A = A.filled(repeated(A.moments().mean, A.shape[0]))
-    reads, ranking = (0, 0) if options.top_features is None else foreseen_ranking(A)
-    B = _taken(A, known, options.top_features)
-    k = within(options.k, B.shape, options.file)
-    memory = left_beside(A, options.memory)
-    solver = solver_of(B, k, options, memory)
-    entries = known.entries(as_transforms(options.preprocess))
+        run = replace(run, A=A)
+    reads, ranking = (
+        (sum(each) for each in zip(*(each.foresee(run) for each in hooks), strict=True)) if hooks else (0, 0)
+    )
+    B = run.taken()
+    assert isinstance(B, Operator)
+    k = within(settings.k, B.shape, settings.file)
+    memory = left_beside(A, settings.memory)
+    solver = solver_of(B, k, settings, memory)
     with counted(A):
-        B = planned(B, entries, k, solver, options.tol, memory)
+        B = planned(B, run.steps, k, solver, settings.tol, memory)
     foreseen = estimate(
         B,
         k,
         solver,
-        tol=options.tol,
+        tol=settings.tol,
         probe=True,
-        preprocess=options.preprocess,
-        shift=None if options.shift == "none" else "mean",
+        preprocess=settings.preprocess,
+        shift=None if settings.shift == "none" else "mean",
         memory_limit=memory,
     )
-    fit = foreseen.peak_bytes + regressed_bytes(known, B)
+    # Columns of covariates about the centre, as a basis, and copies; and the coefficients.
+    regressed = 0 if C is None else 8 * C.shape[1] * (5 * B.shape[0] + 2 * B.shape[1])
     count = asked_for(B, k)
     model = (count + 6) * B.shape[1] * 8
-    stages = {"opening": opening, "ranking": ranking, "fit": fit}
+    stages = {"opening": opening, "ranking": ranking, "fit": foreseen.peak_bytes + regressed}
     if paths:
         _import_writers(paths)
         release()
@@ -82,10 +82,10 @@ def estimated(given: Fit) -> Facts:
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     seconds = foreseen.seconds_per_pass
     return {
-        "file": options.file,
+        "file": settings.file,
         "samples": B.shape[0],
         "features": B.shape[1],
-        "preprocess": list(options.preprocess) or None,
+        "preprocess": list(settings.preprocess) or None,
         "solver": repr(foreseen.solver),
         "reason": foreseen.solver.reason or None,
         "peak_bytes": max(stages.values()),
@@ -99,16 +99,18 @@ def estimated(given: Fit) -> Facts:
     }
 
 
+def _check_foreseen(settings: Settings) -> None:
+    if settings.missing == "em" and not settings.filled:
+        raise click.UsageError("--missing em cannot be foreseen: it takes as many steps as the gaps ask for; give mean")
+    for name in ("device", "scheduler", "workers"):
+        if getattr(settings, name) is not None:
+            raise click.UsageError(f"estimate is of one process on the host; leave out --{name}")
+
+
 def _program(held: int) -> int:
+    """What the process has for itself beside the data that it holds."""
     own = own_bytes()
     return PROGRAM if own is None else max(own - held, 0)
-
-
-def _taken(A: Operator, known: Known, top_features: int | None) -> Operator:
-    if top_features is None:
-        taken: Operator = known.taken(A)
-        return taken
-    return some_columns(A, np.arange(min(top_features, A.shape[1])))
 
 
 def _import_writers(paths: Mapping[str, Path]) -> None:
@@ -117,10 +119,6 @@ def _import_writers(paths: Mapping[str, Path]) -> None:
     if "report" in paths:
         for name in ("matplotlib.figure", "matplotlib.backends.backend_svg", "jinja2", "shiftsvd.report"):
             import_module(name)
-
-
-def regressed_bytes(known: Known, A: Operator) -> int:
-    return 0 if known.C is None else 8 * known.C.shape[1] * (5 * A.shape[0] + 2 * A.shape[1])
 
 
 def written_bytes(A: Operator, names: Iterable[Any], k: int, paths: Mapping[str, Path]) -> int:

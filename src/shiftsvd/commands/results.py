@@ -1,33 +1,26 @@
 """The result of a fit as people and programs read it: a table, files, one JSON object."""
 
 import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
+from shiftsvd.commands.hooks import Hooks, Run
 from shiftsvd.errors import plain_lines
-from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 
-SETTINGS = (
+SETTINGS: Final = (
     "k",
-    "chromosomes",
     "feature_types",
     "join",
     "preprocess",
-    "mask",
-    "top_features",
-    "flavor",
-    "batch",
-    "covariates",
-    "groups",
     "shift",
     "scale",
-    "weights",
     "missing",
     "unobserved",
     "penalty",
@@ -50,17 +43,22 @@ class Result:
     features : array of str, or None
     tol : float
         What an error bound is judged by.
+    taken : str, or None
+        How many features were taken, and how they were chosen.
     """
 
     document: dict[str, Any]
     features: Any
     tol: float
+    taken: str | None = None
 
     @classmethod
-    def of(
-        cls, pca: Any, A: Observed, features: Any, options: dict[str, Any], paths: dict[str, Path], seconds: float
-    ) -> Self:
-        info = pca.info_
+    def of(cls, run: Run, features: Any, recorded: tuple[str, ...], paths: Mapping[str, Path], seconds: float) -> Self:
+        """The account of a fit; options of extensions that are `recorded` stand among its settings."""
+        pca, A, settings = run.pca, run.A, run.settings
+        info, more = pca.info_, settings.extra
+        several = {"files": list(settings.files), "stack": settings.stack} if len(settings.files) > 1 else {}
+        told = {name: getattr(settings, name) for name in SETTINGS} | {name: more[name] for name in recorded}
         document = {
             "singular_values": numbers(pca.singular_values_),
             "explained_variance": numbers(pca.explained_variance_),
@@ -76,26 +74,27 @@ class Result:
             "peak_bytes": peak_bytes(),
             "outputs": {name: str(path) for name, path in paths.items()},
             "n_components": pca.n_components_,
-            "file": options["file"],
-            **({"files": list(options["files"]), "stack": options["stack"]} if len(options["files"]) > 1 else {}),
+            "file": settings.file,
+            **several,
             "shape": list(A.shape),
             "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
             "dtype": str(A.dtype),
             "solver": info.solver,
-            "settings": {name: options[name] for name in SETTINGS} | {"preprocess": list(options["preprocess"])},
-            **({"table": options["table"]} if options["table"] else {}),
+            "settings": told | {"preprocess": list(settings.preprocess)},
+            **({"table": settings.choices.told} if settings.choices.told else {}),
             "version": version("shiftsvd"),
+            **run.document,
         }
-        return cls(document, features, options["tol"])
+        return cls(document, features, settings.tol, run.features)
 
     @property
-    def source(self) -> dict[str, Any]:
+    def source(self) -> dict[str, str]:
+        """What was read, for the report."""
         m, n = self.document["shape"]
-        features = self.document.get("features")
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": f"{n:,}" if features is None else f"{_taken(features)}, {_chosen_by(features)}",
+            "features": self.taken or f"{n:,}",
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
         }
@@ -134,45 +133,26 @@ def numbers(values: Any) -> list[float | None] | None:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
-def printed(result: Result) -> str:
+def printed(result: Result, hooks: Sequence[Hooks]) -> str:
+    """The table for people."""
     told = result.document
     m, n = told["shape"]
     lines = [f"{told['file']}: {m:,} x {n:,}, {told['stored']:,} numbers, {told['dtype']}"]
-    if variants := told.get("genotypes"):
-        used = f"{variants['variants_used']:,} variants scaled by {variants['scale']}"
-        left_out = (
-            f"{variants['monomorphic']:,} monomorphic left out, {variants['not_on_autosomes']:,} not on autosomes"
-        )
-        lines.append(f"{used}, {left_out}")
     if transforms := told["settings"]["preprocess"]:
         lines.append(f"entries by {', then '.join(transforms)}")
-    if features := told.get("features"):
-        lines.append(f"{_taken(features)} features, {_chosen_by(features)}")
-    if regressed := told.get("regressed_out"):
-        lines.append(f"less what {', '.join(regressed['columns'])} explain")
+    lines += [line for each in hooks for line in each.summary(told)]
     lines += _gap_lines(told)
     lines.append(f"{told['solver']}; {told['n_passes']} passes over the data, {told['seconds']:.2f} s\n")
     lines.append("component  singular value    variance   share  cumulative  residual     error")
     for j, (value, variance, share, cumulative, residual, error, _) in enumerate(result.rows()):
         lines.append(
-            f"{j + 1:9}  {_text(value, '14.6g')}  {_text(variance, '10.4g')}  {_text(share, '6.2%')}  "
-            f"{_text(cumulative, '10.2%')}  {_text(residual, '8.0e')}  {_text(error, '8.0e')}"
+            f"{j + 1:9}  {as_text(value, '14.6g')}  {as_text(variance, '10.4g')}  {as_text(share, '6.2%')}  "
+            f"{as_text(cumulative, '10.2%')}  {as_text(residual, '8.0e')}  {as_text(error, '8.0e')}"
         )
     if told["missed_below"] is not None and len(told["singular_values"]) < min(told["shape"]):
         lines.append(missed(told["missed_below"], told["singular_values"][-1]))
-    lines += _test_lines(told.get("tracy_widom"))
+    lines += [line for each in hooks for line in each.footer(told)]
     return plain_lines("\n".join(lines))
-
-
-def _taken(features: dict[str, Any]) -> str:
-    return f"{features['taken']:,} of {features['of']:,}"
-
-
-def _chosen_by(features: dict[str, Any]) -> str:
-    if "mask" in features:
-        return f"by {features['mask']}"
-    batches = f" in each {features['batch']}" if "batch" in features else ""
-    return f"by flavor {features['flavor']}{batches}, in {features['reads']:g} reads"
 
 
 def missed(level: float, last: float) -> str:
@@ -201,17 +181,7 @@ def _gap_lines(told: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _test_lines(test: dict[str, Any] | None) -> list[str]:
-    if test is None:
-        return []
-    lines = ["\ncomponent  Tracy-Widom   p-value  effective markers"]
-    columns = (test["statistics"], test["p_values"], test["effective_markers"])
-    for j, (statistic, p_value, markers) in enumerate(zip(*columns, strict=True)):
-        lines.append(f"{j + 1:9}  {_text(statistic, '11.4f')}  {_text(p_value, '8.2g')}  {_text(markers, '17.1f')}")
-    return lines
-
-
-def _text(value: float | None, form: str) -> str:
+def as_text(value: float | None, form: str) -> str:
     return "-".rjust(int(form.split(".")[0])) if value is None else format(value, form)
 
 

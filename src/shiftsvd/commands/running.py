@@ -1,5 +1,7 @@
-"""How a subcommand runs: warnings and errors as single lines, and exit codes."""
+"""How a verb runs: warnings and errors become single lines on stderr that name options, and exit codes."""
 
+import csv
+import io
 import logging
 import os
 import re
@@ -7,60 +9,51 @@ import shlex
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from shiftsvd.backends.validation import NotFinite
+from shiftsvd.commands import KEPT
 from shiftsvd.commands.options import EXTERNAL, LINE, SCALES, TRUSTED, as_given, write_options
 from shiftsvd.commands.spelling import spelled
-from shiftsvd.errors import plain, plain_lines
+from shiftsvd.errors import Setting, Worded, plain, plain_lines
 from shiftsvd.runs.messages import NOTICE, Notice, ValuesWarning, external_files
 
-IN_FIT = "--missing mean or --missing em says what stands for them"
-IN_ESTIMATE = "--missing mean puts the means in their place"
-IN_TRANSFORM = "fill them, or fit the model with --missing mean or --missing em: it knows what stands for them then"
-BEFORE = "fill them first: --preprocess is for data without gaps"
-ELSEWHERE = "fill them first"
-INFINITE = "replace the infinite ones in the file"
-
-
-def remedied(error: BaseException) -> BaseException:
-    if not isinstance(error, NotFinite):
-        return error
-    found = error.found
-    if found.names is None:
-        error = error.but(names={int(place): int(place) + 1 for place in found.columns[0]})
-    if found.nothing_else:
-        return error
-    return error.but(remedy=INFINITE if found.n_inf else _of_missing(click.get_current_context().command))
-
-
-def _of_missing(command: click.Command) -> str:
-    if click.get_current_context().params.get("preprocess"):  # which has no --missing beside it
-        return BEFORE
-    return {"fit": IN_FIT, "estimate": IN_ESTIMATE, "transform": IN_TRANSFORM}.get(str(command.name), ELSEWHERE)
-
-
-CAUGHT = (ValueError, OSError, ImportError, MemoryError)
-KEPT = "shiftsvd.commands.kept"  # the object of click where this process is the command, whose memory is kept
-NO_THREAD = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
-_SHOWN = 3  # files that a line names
+CAUGHT: Final = (ValueError, OSError, ImportError, MemoryError)
+NO_THREAD: Final = "can't start new thread"  # in the RuntimeError of Python, here and on workers; fits go on without
+_SHOWN: Final = 3  # files that a line names
+# Settings of the library that are called otherwise in the command.
+_ALIASES: Final = {
+    "memory_limit": "--memory",
+    "mask_var": "--mask",
+    "n_components": "-k",
+    "n_threads": "--threads",
+    "random_state": "--seed",
+    "rng": "--seed",
+    "stream": "--scheduler and --workers",
+}
+_OF_COLUMNS: Final = ("drop", "columns", "one_hot")
+# What helps with missing entries, by the verb that met them.
+_FILL: Final = {
+    "fit": "--missing mean or --missing em says what stands for them",
+    "estimate": "--missing mean puts the means in their place",
+    "transform": "fill them, or fit the model with --missing mean or --missing em: it knows what stands for them then",
+}
 
 
 class Subcommand(click.Command):
-    """A command whose data errors end with 1, in a line that says what is wrong."""
+    """A verb whose data errors end with 1, in a line that says what is wrong."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[LINE] = shlex.join(["shiftsvd", str(ctx.info_name), *args])
         after = [*args[1:], ""]
-        spelled = [
+        whole = [  # --scale may stand alone, before the file too
             f"--scale={SCALES[0]}" if word == "--scale" and follows not in SCALES else word
             for word, follows in zip(args, after, strict=False)
         ]
-        return super().parse_args(ctx, spelled)
+        return super().parse_args(ctx, whole)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if not write_options(self, ctx, formatter):
@@ -73,16 +66,64 @@ class Subcommand(click.Command):
             if ctx.obj == KEPT and "memory" in ctx.params:
                 _keep_memory(ctx)
             allowed = external_files(bool(ctx.meta.get(EXTERNAL)))
-            with allowed, _warnings_told(quiet, bool(ctx.meta.get(TRUSTED))), _log_told(verbose, quiet):
+            with allowed, _warnings_as_lines(quiet, bool(ctx.meta.get(TRUSTED))), _log_as_lines(verbose, quiet):
                 return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # the reader of our output has had enough; click knows what to do
+            raise  # `commands.ending` knows what to do
         except (*CAUGHT, RuntimeError) as error:
             if not isinstance(error, CAUGHT) and NO_THREAD not in str(error):
                 raise  # a fault of the program, which wants its traceback
             if verbose >= 2:
                 click.echo(plain_lines(traceback.format_exc()), err=True)
-            raise click.ClickException(_line(_remedied(error))) from None
+            raise click.ClickException(_line(_with_remedy(error))) from None
+
+
+def worded(said: BaseException) -> str:
+    """The text of an error or a warning, with options in place of the settings of the library."""
+    known = isinstance(said, Worded) and any(isinstance(part, Setting) for part in said.args)
+    return said.worded(_typed) if isinstance(said, Worded) and known else spelled(str(said))
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names of columns as options take them."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    return line.getvalue()
+
+
+def _typed(setting: Setting) -> str:
+    """A setting as it is typed in this verb, or as Python has it where no option sets it."""
+    option = _options().get(setting.name)
+    if option is None:
+        return str(setting)
+    value = setting.value
+    if not setting.has_value or value is True:
+        return option
+    names = [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+    if setting.name == "drop" and names == [_label_column()]:
+        option = "--label-column"
+    text = shlex.quote(joined(names) if setting.name in _OF_COLUMNS else names[0])
+    return f"{option} {text}"
+
+
+def _options() -> dict[str, str]:
+    """The options of all verbs by the names of their settings; those of the verb that runs win."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
+    root = context.find_root().command
+    group = root if isinstance(root, click.Group) else click.Group()
+    others = (group.get_command(context, name) for name in group.list_commands(context))
+    options = [each for verb in (*others, context.command) if verb is not None for each in verb.params]
+    known = {str(each.name).rstrip("_"): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
+    return known | _ALIASES
+
+
+def _label_column() -> str | None:
+    """The column that colours the report: it is dropped from a table without --drop."""
+    given = click.get_current_context().params
+    label = given.get("label_column")
+    return None if label in given.get("drop", ()) else label
 
 
 def _keep_memory(ctx: click.Context) -> None:
@@ -103,12 +144,27 @@ def _is_read(kind: Any) -> bool:
     return isinstance(kind, click.Path) and kind.exists
 
 
-def _remedied(error: BaseException) -> BaseException:
+def _with_remedy(error: BaseException) -> BaseException:
+    """The error; one about entries that are no numbers says what this verb can do about them."""
+    from shiftsvd.backends.validation import NotFinite
 
-    return remedied(error)
+    if not isinstance(error, NotFinite):
+        return error
+    found = error.found
+    if found.names is None:  # people count columns from 1
+        error = error.but(names={int(place): int(place) + 1 for place in found.columns[0]})
+    if found.nothing_else:
+        return error
+    context = click.get_current_context()
+    if found.n_inf:
+        return error.but(remedy="replace the infinite ones in the file")
+    if context.params.get("preprocess"):
+        return error.but(remedy="fill them first: --preprocess is for data without gaps")
+    return error.but(remedy=_FILL.get(str(context.command.name), "fill them first"))
 
 
 def _line(error: BaseException) -> str:
+    """One line that says what is wrong, and with which file."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{error.filename}: {error.strerror}"
@@ -118,19 +174,23 @@ def _line(error: BaseException) -> str:
         text = f"the system starts no more threads ({text}); end other programs, or raise the limit (ulimit -u)"
     elif isinstance(error, MemoryError):
         text = f"not enough memory ({text or 'none left'}); give --memory, or ask for fewer components"
-    return plain(re.sub(r"\s*\n\s*", " ", spelled(text)).strip()) or type(error).__name__
+    else:
+        text = worded(error)
+    return plain(re.sub(r"\s*\n\s*", " ", as_given(text)).strip()) or type(error).__name__
 
 
 @contextmanager
-def _warnings_told(quiet: bool, trusted: bool) -> Iterator[None]:
+def _warnings_as_lines(quiet: bool, trusted: bool) -> Iterator[None]:
+    """Print each warning of the library once; no notices with --quiet, nothing about values that are trusted."""
     told: set[str] = set()
 
     def tell(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if str(message) not in told:
             told.add(str(message))
             is_notice = issubclass(category, Notice)
+            text = worded(message) if isinstance(message, Warning) else message
             if not ((is_notice and quiet) or (trusted and issubclass(category, ValuesWarning))):
-                click.echo(f"{'' if is_notice else 'warning: '}{plain(spelled(str(message)))}", err=True)
+                click.echo(f"{'' if is_notice else 'warning: '}{plain(as_given(text))}", err=True)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -144,11 +204,13 @@ class _Plain(logging.Formatter):
     """Lines of the log without what steers a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return plain_lines(spelled(super().format(record)))
+        text = worded(record.msg) if isinstance(record.msg, Worded) else spelled(super().format(record))
+        return plain_lines(as_given(text))
 
 
 @contextmanager
-def _log_told(verbose: int, quiet: bool) -> Iterator[None]:
+def _log_as_lines(verbose: int, quiet: bool) -> Iterator[None]:
+    """Print the log of the library: notices, with -v what is done, with -vv the details."""
     logger, handler = logging.getLogger("shiftsvd"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Plain("%(message)s"))
     before = logger.level

@@ -5,7 +5,7 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import click
@@ -79,7 +79,8 @@ def _options() -> dict[str, str]:
     if context is None:
         return {}
     root = context.find_root().command
-    others: Iterable[click.Command] = root.commands.values() if isinstance(root, click.Group) else ()
+    named = root.list_commands(context) if isinstance(root, click.Group) else ()
+    others = [found for name in named if (found := root.get_command(context, name)) is not None]  # type: ignore[attr-defined]
     options = [each for command in (*others, context.command) for each in command.params]
     known = {str(each.name).rstrip("_"): max(each.opts, key=len) for each in options if isinstance(each, click.Option)}
     return known | {name: option for name, option in ALIASES.items() if option in known.values()}

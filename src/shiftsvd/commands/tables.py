@@ -12,28 +12,11 @@ from typing import Any, BinaryIO, Final
 import click
 import numpy as np
 
-from shiftsvd.commands.options import under
+from shiftsvd.commands.options import SAFE
 from shiftsvd.errors import plain
 from shiftsvd.runs.messages import Notice
 
-SAFE: Final = "shiftsvd.commands.tables"  # where click keeps whether texts are to be defused
 _BEGINS: Final = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")  # the last four are the same in full width
-
-
-def _keep(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    ctx.meta[SAFE] = value
-
-
-option = under(
-    "Output",
-    click.option(
-        "--spreadsheet-safe",
-        is_flag=True,
-        expose_value=False,
-        callback=_keep,
-        help="Names in CSV that spreadsheets take for formulas get an apostrophe in front.",
-    ),
-)
 
 
 @contextmanager
@@ -187,3 +170,7 @@ def write_rows(blocks: Iterable[tuple[int, Block]], writes: Iterable[Write]) -> 
             part = block[lo : lo + rows] + 0.0  # which makes -0.0 zero: signs of components are turned
             for write in writes:
                 write(first + lo, part)
+
+
+def component_names(k: int) -> list[str]:
+    return [f"PC{j + 1}" for j in range(k)]

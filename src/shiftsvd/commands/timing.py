@@ -12,7 +12,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device.moving import HOST, moved
-from shiftsvd.commands.checks import within
+from shiftsvd.commands.settings import within
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
 from shiftsvd.names import SolverName

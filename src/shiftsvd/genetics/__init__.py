@@ -39,11 +39,11 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "analysis": ("GenotypePCA", "pca"),
-            "components": ("TracyWidom", "tracy_widom"),
-            "projection": ("Projection",),
-            "scan": ("SelectionScan",),
-            "selection": ("Kinship", "Selection", "unrelated"),
-            "variants": ("Samples", "Variants"),
+            "shiftsvd.genetics.analysis": ("GenotypePCA", "pca"),
+            "shiftsvd.genetics.components": ("TracyWidom", "tracy_widom"),
+            "shiftsvd.genetics.projection": ("Projection",),
+            "shiftsvd.genetics.scan": ("SelectionScan",),
+            "shiftsvd.genetics.selection": ("Kinship", "Selection", "unrelated"),
+            "shiftsvd.genetics.variants": ("Samples", "Variants"),
         },
     )

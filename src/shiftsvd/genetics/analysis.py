@@ -30,12 +30,13 @@ from shiftsvd.genetics.files import (
     parts_of,
     some_of,
 )
+from shiftsvd.genetics.options import Chromosomes, MatchName, ProjectName
 from shiftsvd.genetics.projection import Basis, Projection, projected
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants
 from shiftsvd.io.opening import operator_of
-from shiftsvd.names import Chromosomes, MatchName, ProjectName, SolverName
+from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.result import Info

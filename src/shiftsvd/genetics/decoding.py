@@ -1,5 +1,6 @@
 """VCF, BCF and BGEN, decoded once into PLINK files."""
 
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.io.base import bounded, bounded_lines, open_bytes, optional, reading
-from shiftsvd.io.sniff import plink2_line
 from shiftsvd.runs.messages import notice
 
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN where there is no genotype
@@ -401,7 +401,29 @@ def _four_a_byte(codes: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
 _NO_CALL: Final = "dosages not within 0.1 of 0, 1 or 2, which are missing in a .bed (.pgen keeps them)"
 
 
+# How plink2 is told of a file.
+_TO_PGEN: Final = {
+    (".vcf", ".vcf.gz", ".vcf.bgz", ".vcf.zst"): "--vcf {}",
+    (".bcf",): "--bcf {}",
+    (".bgen",): "--bgen {} ref-first --sample NAME.sample",
+}
+
+
+def plink2_line(path: Path) -> str:
+    """The command that makes a .pgen of a file with plink2."""
+    told = next(told for suffixes, told in _TO_PGEN.items() if path.name.lower().endswith(suffixes))
+    return f"plink2 {told.format(shlex.quote(str(path)))} --max-alleles 2 --make-pgen --out NAME"
+
+
+def refusal(path: Path) -> str:
+    """What to do with a file that is decoded once, for those who would read it."""
+    ours = "" if path.suffix.lower() == ".zst" else f"shiftsvd convert {shlex.quote(str(path))} NAME.pgen, or "
+    return f"genotypes must be PLINK's .bed or .pgen, got {path}; convert it with {ours}{plink2_line(path)}"
+
+
 def decode(path: Path, out: Path, key: str | None, memory_limit: int | str | None) -> None:
+    if path.suffix.lower() == ".zst":
+        raise ValueError(refusal(path))
     calls = out.suffix == ".bed"
     with closing(_opened(path, key, memory_limit, calls)) as file:
         writer = BedWriter(out) if calls else PgenWriter(out, file.dosages, file.reference_known)

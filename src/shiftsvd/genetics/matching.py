@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.genetics.options import MatchName
 from shiftsvd.genetics.variants import INCOMPATIBLE, Codes, Dictionary, Mask, Relation, Variants, canonical
-from shiftsvd.names import MatchName
 
 Places = npt.NDArray[np.intp]
 

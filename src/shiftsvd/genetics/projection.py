@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from shiftsvd.genetics.files import Parts, samples_of, variants_of
 from shiftsvd.genetics.matching import Match, matched
+from shiftsvd.genetics.options import MatchName, ProjectName
 from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.stacking import several
-from shiftsvd.names import MatchName, ProjectName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
 from shiftsvd.runs.memory import limit_of

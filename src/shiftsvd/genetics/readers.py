@@ -17,6 +17,10 @@ from shiftsvd.backends.source import RowSource
 from shiftsvd.io.base import Labels, Opened, bounded_lines, labels, open_bytes, optional, plausible_shape, reading
 from shiftsvd.io.storage.chunked import fingerprint_of
 
+COHORTS: Final = (
+    "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "
+    "files of the same samples are stacked by columns"
+)
 _N_FIELDS: Final = 6
 _CENTIMORGANS: Final = 2  # the field that a .bim may leave out
 
@@ -126,6 +130,7 @@ class Genotypes(RowSource):
 
     sparse = False
     dtype = np.dtype(np.float32)
+    unstackable = COHORTS
 
     def __init__(
         self,
@@ -159,6 +164,9 @@ class Genotypes(RowSource):
     def of_samples(self, kept: npt.NDArray[np.bool_] | Places) -> Self:
         samples = np.arange(self.shape[1])[kept] if self._samples is None else self._samples[kept]
         return type(self)(self._path, self._in_file, self._places, self._means, samples)
+
+    def with_nan(self) -> Self:
+        return self.filled(np.full(self.shape[0], np.nan))
 
     def filled(self, means: npt.NDArray[Any]) -> Self:
         return type(self)(self._path, self._in_file, self._places, means, self._samples)

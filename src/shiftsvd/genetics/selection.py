@@ -34,9 +34,9 @@ from shiftsvd.genetics.lists import (
     listed_samples,
     listed_variants,
 )
+from shiftsvd.genetics.options import Chromosomes
 from shiftsvd.genetics.variants import CHOICES, Mask, Samples, Variants, autosomal, chosen
 from shiftsvd.io.stacking import several
-from shiftsvd.names import Chromosomes
 from shiftsvd.runs.memory import Resources
 
 Counts = npt.NDArray[np.int64]

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.genetics.options import Chromosomes
 from shiftsvd.genetics.readers import fields
 from shiftsvd.io.base import Labels, labels
-from shiftsvd.names import Chromosomes
 
 Alleles = npt.NDArray[np.object_]  # texts: an insertion may be long, and only a few are
 

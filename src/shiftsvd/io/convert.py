@@ -1,6 +1,6 @@
 """convert: write a matrix file in a format that can be read block by block."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,15 +13,15 @@ from scipy.sparse import coo_array, csr_array, issparse
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
-from shiftsvd.genetics.decoding import SUFFIXES as PLINK
-from shiftsvd.genetics.decoding import decode
+from shiftsvd.extend import Decoder
 from shiftsvd.io.base import Orient
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
-from shiftsvd.io.sniff import decodable
+from shiftsvd.io.sniff import decoder_of
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.anndata_store import COMPRESSIONS, Block, creating, is_converted, write
 from shiftsvd.io.storage.chunked import row_edges
+from shiftsvd.names import resolve
 from shiftsvd.runs.memory import limit_of
 from shiftsvd.runs.messages import external_files
 from shiftsvd.runs.outputs import Outputs
@@ -180,14 +180,15 @@ def convert(
     ((3, 2), ['0', '1', '2'])
     """
     path_in, path_out = Path(path_in), Path(path_out)
-    variants = format is None and decodable(path_in)
-    _refuse(path_out, compression, variants)
-    files = (path_out, *(path_out.with_suffix(suffix) for suffix in PLINK.get(path_out.suffix, ())))
+    decoder = decoder_of(path_in) if format is None else None
+    targets = {} if decoder is None else decoder.targets
+    _refuse(path_out, compression, targets)
+    files = (path_out, *(path_out.with_suffix(suffix) for suffix in targets.get(path_out.suffix, ())))
     outputs = Outputs(files, force, is_converted)
-    if variants:
+    if decoder is not None:
         _refuse_matrix_options(path_in, orient, feature_types, choices)
         with _written(path_in, outputs, path_out) as part:
-            _write_variants(path_in, part, key, memory_limit, compression)
+            _decode(decoder, path_in, part, key, memory_limit, compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         opened = read_files(
@@ -201,16 +202,22 @@ def convert(
                 write(store, blocks, shape, opened.names)
 
 
-def _write_variants(
-    path_in: Path, part: Path, key: str | None, memory_limit: int | str | None, compression: str | None
+def _decode(
+    decoder: Decoder,
+    path_in: Path,
+    part: Path,
+    key: str | None,
+    memory_limit: int | str | None,
+    compression: str | None,
 ) -> None:
-    if part.suffix in PLINK:
+    decode = resolve(decoder.decode)
+    if part.suffix in decoder.targets:
         decode(path_in, part, key, memory_limit)
         return
-    pgen = part.parent / "decoded" / "genotypes.pgen"
-    pgen.parent.mkdir()
-    decode(path_in, pgen, key, memory_limit)
-    convert(pgen, part, memory_limit=memory_limit, compression=compression)
+    decoded = part.parent / "decoded" / f"decoded{next(iter(decoder.targets))}"
+    decoded.parent.mkdir()
+    decode(path_in, decoded, key, memory_limit)
+    convert(decoded, part, memory_limit=memory_limit, compression=compression)
 
 
 def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: FeatureTypes, choices: Choices) -> None:
@@ -220,13 +227,13 @@ def _refuse_matrix_options(path: Path, orient: Orient | None, feature_types: Fea
             raise ValueError(f"{name} is for matrices, got {value!r} for the genotypes in {path}; leave it out")
 
 
-def _refuse(path: Path, compression: str | None, variants: bool) -> None:
-    suffixes = (*_SUFFIXES, *PLINK) if variants else _SUFFIXES
+def _refuse(path: Path, compression: str | None, targets: Mapping[str, tuple[str, ...]]) -> None:
+    suffixes = (*_SUFFIXES, *targets)
     if path.suffix not in suffixes:
         raise ValueError(f"{path} must end in {', '.join(suffixes)}: those are the formats that are written")
     if compression not in COMPRESSIONS:
         raise ValueError(f'compression must be "gzip", "zstd" or "none", got {compression!r}')
-    if path.suffix in PLINK and compression not in (None, "none"):
+    if path.suffix in targets and compression not in (None, "none"):
         raise ValueError(f'compression must be "none" for {path.suffix}, got {compression!r}')
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}; make it first")

@@ -18,11 +18,11 @@ from shiftsvd.backends.validation import SHOWN, NotFinite
 from shiftsvd.io.base import Labels, Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices, Columns, said
 from shiftsvd.io.formats.table import with_classes
-from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import refuse_device, rereadable
 from shiftsvd.io.stacking import JOINS, Join, read_stack, several
 from shiftsvd.kernels import thread_count
-from shiftsvd.names import GENES, resolve
+from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources, limit_of
 from shiftsvd.runs.messages import external_files, notice
@@ -45,7 +45,7 @@ def of_types(path: Path, opened: Opened, wanted: FeatureTypes) -> Opened:
     if asked is None and left:
         notice(f'{path}: {_told(left)} left out, {_told(counts)} taken; feature_types="{EVERY}" keeps all')
     elif asked is None and len(counts) > 1:
-        notice(f'{path}: {_told(counts)} taken together; feature_types="{GENES}" takes some')
+        notice(f'{path}: {_told(counts)} taken together; feature_types="Gene Expression" takes some')
     return some_features(opened, places) if left else opened
 
 
@@ -53,7 +53,9 @@ def _asked(wanted: FeatureTypes) -> list[str] | None:
     several: Any = [wanted] if isinstance(wanted, str) else wanted
     known = several is None or (isinstance(several, Sequence) and all(isinstance(each, str) for each in several))
     if not known or several in ([], ()):
-        raise ValueError(f'feature_types must be "{EVERY}", a type such as "{GENES}" or a list of them, got {wanted!r}')
+        raise ValueError(
+            f'feature_types must be "{EVERY}", a type such as "Gene Expression" or a list of them, got {wanted!r}'
+        )
     return None if several is None else list(several)
 
 
@@ -129,7 +131,7 @@ def open_matrix(
         side, each with features of its own and the same samples. Where files have names for what is the same, names
         decide: other ones are refused, and another order is put right, or refused where the file is stored by them.
     format : str, optional
-        A name in `FORMATS`. Default: by the suffix, or else by what the file begins with.
+        A name of a format, such as "csv". Default: by the suffix, or else by what the file begins with.
     key : str, optional
         The element inside the file: a path in HDF5 or Zarr such as ``"layers/counts"`` or ``"raw/X"``, a variable of
         NetCDF. Default: ``"X"`` of AnnData, and elsewhere the only matrix there is.
@@ -325,8 +327,9 @@ def read_file(
             raise FileNotFoundError(f"{path} does not exist")
         refuse_device(path)
         kind = format_of(path, format)
-        read = resolve(FORMATS[kind].reader)
-        if FORMATS[kind].is_table:
+        known = formats()[kind]
+        read = resolve(known.reader)
+        if known.is_table:
             return cast("Opened", read(path, key, memory_limit, choices))
         if not choices.remembered:  # what a model remembers of tables says nothing of other files
             choices.refuse_for(kind)

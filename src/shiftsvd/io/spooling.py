@@ -13,7 +13,7 @@ from typing import IO, Final, cast
 
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.io.base import PIPED, kind_of
-from shiftsvd.io.sniff import FORMATS
+from shiftsvd.io.sniff import formats
 from shiftsvd.runs.keeper import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
@@ -23,9 +23,9 @@ _PIECE: Final = 1 << 20  # bytes that are copied at once
 
 @contextmanager
 def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
-    if format is None or format not in FORMATS:
-        raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
-    if "folder" in FORMATS[format].contents:
+    if format is None or format not in formats():
+        raise ValueError(f"standard input needs its format, one of {', '.join(formats())}, got {format!r}")
+    if "folder" in formats()[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
     with _copied(sys.stdin.buffer, PIPED, PIPED) as path:
         yield path

@@ -12,7 +12,6 @@ from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
 from shiftsvd.backends.columns import Places as Indices
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
-from shiftsvd.genetics.readers import Genotypes
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice
@@ -100,10 +99,6 @@ def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> O
 Read = Callable[[Path, int | str | None], Opened]
 KINDS = {"rows": "samples", "columns": "features"}
 _NAMELESS = ("", ".")  # PLINK's for a variant without a name
-COHORTS = (
-    "genotypes of different samples may count different alleles: merge the cohorts (plink2 --pmerge-list); "
-    "files of the same samples are stacked by columns"
-)
 _SHOWN = 3  # names in an error
 
 
@@ -150,7 +145,9 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     _refuse_twice(paths)
     by_features = _common(paths, opened)
     by_rows = (stack == "columns") == by_features  # whether files lie one below another as they are stored
-    _refuse_cohorts(paths, opened if stack == "rows" else ())
+    for path, each in zip(paths, opened if stack == "rows" else (), strict=False):
+        if each.matrix.unstackable:
+            raise ValueError(f"{path}: {each.matrix.unstackable}")
     shared, along = ("features", "samples") if stack == "rows" else ("samples", "features")
     parts: list[RowSource] = [each.matrix if each.by_features == by_features else each.matrix.H for each in opened]
     sizes = [part.shape[1 if by_rows else 0] for part in parts]
@@ -189,12 +186,6 @@ def _common(paths: Sequence[Path], opened: Sequence[Opened]) -> bool:
             "file; convert one of them (shiftsvd convert)"
         )
     return next(iter(found), False)
-
-
-def _refuse_cohorts(paths: Sequence[Path], opened: Sequence[Opened]) -> None:
-    for path, each in zip(paths, opened, strict=False):
-        if isinstance(each.matrix, Genotypes):
-            raise ValueError(f"{path}: {COHORTS}")
 
 
 def _held(path: Path, matrix: Any) -> HeldRows:

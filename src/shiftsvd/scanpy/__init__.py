@@ -24,8 +24,8 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "analysis": ("pca",),
-            "genes": ("highly_variable",),
-            "projection": ("project",),
+            "shiftsvd.scanpy.analysis": ("pca",),
+            "shiftsvd.scanpy.genes": ("highly_variable",),
+            "shiftsvd.scanpy.projection": ("project",),
         },
     )

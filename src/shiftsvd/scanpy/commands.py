@@ -1,9 +1,10 @@
-"""`obs`, `var` and highly variable features in `shiftsvd fit` and `transform`."""
+"""Single cells in `fit` and `transform`: columns of obs and var, and highly variable features."""
 
 import csv
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,20 +14,24 @@ import numpy as np
 from shiftsvd.backends.columns import Places, some_columns
 from shiftsvd.backends.entries import group_bytes
 from shiftsvd.backends.files import left_beside
-from shiftsvd.commands.checks import check_choice
-from shiftsvd.commands.tables import texts_for
+from shiftsvd.commands.hooks import Hooks, Run
+from shiftsvd.commands.settings import Settings, need_folder, option_of, refuse_beside_device
+from shiftsvd.commands.tables import Table, Write, texts_for
+from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.events import passes_so_far
 from shiftsvd.io.base import Labels, Names
 from shiftsvd.io.sniff import format_of
 from shiftsvd.io.stacking import several
+from shiftsvd.io.storage.tree import Column
 from shiftsvd.missing.gaps import Observed
-from shiftsvd.names import FlavorName
 from shiftsvd.operators import Operator, Panel
-from shiftsvd.preparation.covariates import Column, Covariates, Design
+from shiftsvd.preparation.covariates import Covariates, Design
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import notice
 from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
 from shiftsvd.scanpy.flavors import Batches
+from shiftsvd.scanpy.options import FlavorName
+from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection
 from shiftsvd.solvers.auto import asked_for, solver_named
@@ -35,128 +40,231 @@ from shiftsvd.transforms.chains import as_transforms
 from shiftsvd.transforms.count_data import warn_of_counts, warn_unless_counts
 from shiftsvd.transforms.residuals import NullModel
 
-HIGHLY: Final = "highly_variable"  # the column of var that is used where nothing is said, as scanpy does
+HIGHLY: Final = "highly_variable"  # the column of var that is used where no mask is named, as in scanpy
 OF_CELLS: Final = ("h5ad", "zarr", "10x", "10x-h5")  # formats of files that scanpy reads
 NONE: Final = "none"  # of --mask: all features
-MAX_ABSENT: Final = 0.1  # the share of the features that sums go over which other samples may lack
+MAX_ABSENT: Final = 0.1  # the share of the features in sums of rows that other samples may lack
+OUTPUT: Final = "features.csv"
 
 
-@dataclass(frozen=True, eq=False)
-class Known:
-    """What columns of the file decide of a fit.
+class CellHooks(Hooks):
+    """Single cells: features by a column of var or by their variability, columns of obs that are regressed out."""
 
-    Attributes
-    ----------
-    mask : str, or None
-        The column of var that says which features are taken.
-    places : array of int, or None
-        Which of the features these are; None for all of them.
-    width : int
-        How many are taken, of `n`.
-    design : Design, or None
-        The columns of obs that are regressed out.
-    C : array of shape (m, p), or None
-        Their matrix.
-    ranked : Ranked, or None
-        How features were chosen that vary most.
-    """
+    recorded = decisive = ("mask", "top_features", "flavor", "batch", "covariates", "groups")
+    files = ("fit.h5ad", OUTPUT)
 
-    mask: str | None
-    places: Places | None
-    width: int
-    n: int
-    design: Design | None
-    C: Panel | None
-    ranked: Any = None
+    mask: str | None = None
+    design: Design | None = None
+    found: Ranking | None = None
 
-    def entries(self, how: tuple[Transform, ...]) -> tuple[Transform, ...]:
-        return how if self.places is None else with_selection(how, self.places)
+    @cached_property
+    def place(self) -> Place:
+        """Where columns are looked up: the files, as they are opened."""
+        settings = self.settings
+        where = {name: value for name, value in settings.where.items() if name != "join"}
+        return Place(settings.paths, **where, memory_limit=settings.memory)
 
-    def taken(self, A: Any) -> Any:
-        return some_columns(A, self.places) if self.places is not None and isinstance(A, Operator) else A
+    @cached_property
+    def of_cells(self) -> bool:
+        """Whether the files are of formats that scanpy reads."""
+        paths = [path for path in self.settings.paths if str(path) != "-"]
+        return len(paths) > 0 and all(format_of(path, self.settings.format) in OF_CELLS for path in paths)
 
-    def shift(self, name: str) -> Any:
-        return Covariates() if self.design is not None else None if name == NONE else "mean"
+    # fit and estimate
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {}
-        if self.mask is not None:
-            told["features"] = {"mask": self.mask, "taken": self.width, "of": self.n}
-        if self.ranked is not None:
-            told["features"] = self.ranked.told
+    def check(self) -> None:
+        settings, extra = self.settings, self.settings.extra
+        regressed = extra["covariates"] or extra["groups"]
+        if settings.out is None:
+            need_folder("anndata", extra["anndata"])
+        if regressed and settings.shift == "none":
+            raise click.UsageError("--covariates and --groups subtract means, too: leave out --shift none")
+        if (regressed or extra["mask"] not in (None, NONE)) and settings.missing != "error":
+            raise click.UsageError("--mask, --covariates and --groups need data without gaps; leave out --missing")
+        if settings.device not in (None, "cpu") and extra["top_features"] is not None:
+            refuse_beside_device(str(settings.device), [option_of("top_features")])
+        if extra["top_features"] is not None:
+            self._check_ranking(settings)
+        elif others := [f"--{name}" for name in ("flavor", "batch") if extra[name] is not None]:
+            raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
+
+    def _check_ranking(self, settings: Settings) -> None:
+        extra = settings.extra
+        if extra["mask"] not in (None, NONE):
+            raise click.UsageError("--mask and --top-features both choose features: give one of them")
+        if settings.missing != "error":
+            raise click.UsageError("--top-features needs data without gaps; leave out --missing")
+        steps = as_transforms(settings.preprocess)
+        asked = HighlyVariable(extra["top_features"], _flavor(extra["flavor"], steps))
+        try:
+            asked.check_steps(steps if asked.of_logarithms else ())
+        except ValueError as error:
+            raise click.UsageError(f"--flavor: {error}") from None
+
+    def outputs(self) -> Mapping[str, str | Path]:
+        extra = self.settings.extra
+        if extra["anndata"] and find_spec("h5py") is None:
+            raise ValueError("--anndata needs h5py: pip install 'shiftsvd[hdf5]'")
+        ranked = {"features": OUTPUT} if extra["top_features"] else {}
+        return ranked | ({"anndata": "fit.h5ad"} if extra["anndata"] else {})
+
+    def labels_beside(self) -> bool:
+        kinds = (format_of(path, self.settings.format) for path in self.settings.paths)
+        return all(kind in ("h5ad", "zarr") for kind in kinds)
+
+    def labels(self, column: str) -> Sequence[str] | None:
+        if not self.labels_beside():
+            return None
+        values = of_samples(self.place, column).tolist()  # cells without a label are those of nobody
+        return ["" if value is None or value != value else str(value) for value in values]
+
+    def prepare(self, run: Run) -> None:
+        settings, extra = self.settings, self.settings.extra
+        m, n = run.A.shape
+        if settings.filled:
+            return
+        top = extra["top_features"]
+        self.mask, places = self._masked(NONE if top else extra["mask"], run.names.features, n)
+        column = partial(of_samples, self.place)
+        if extra["covariates"] or extra["groups"]:
+            self.design = Design.learn(extra["covariates"] or (), extra["groups"] or (), column)
+            run.covariates, run.shift = self.design.of(column), Covariates()
+            if len(run.covariates) != m:
+                name = self.design.names[0]
+                raise ValueError(f"{settings.file}: {m} samples, but {len(run.covariates)} values of {name!r}")
+            run.document["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
+        if places is not None:
+            self._take(run, places, {"mask": self.mask}, f"by {self.mask}")
+        run.width = min(run.width, top or run.width)
+        run.scale_ddof = int(self.of_cells)
+        if self.of_cells and isinstance(run.A, Operator):
+            if how := as_transforms(settings.preprocess):
+                warn_unless_counts(how, run.A, self.place.logged)
+            else:
+                warn_of_counts(run.A, "Components of cells are usually of logarithms: give --preprocess log-normalize.")
+
+    def _take(self, run: Run, places: Places, told: dict[str, Any], how: str) -> None:
+        n, taken = run.A.shape[1], len(places)
+        run.places, run.width, run.steps = places, taken, with_selection(run.steps, places)
+        run.features = f"{taken:,} of {n:,}, {how}"
+        counts = {"taken": taken, "of": n}
+        rest = {name: told.pop(name) for name in ("batch", "batches", "reads") if name in told}
+        run.document["features"] = told | counts | rest
+
+    def _masked(self, name: str | None, features: Labels | None, n: int) -> tuple[str | None, Places | None]:
+        if name == NONE or (name is None and not self._by_default()):
+            return None, None
+        values, names = of_features(self.place, name or HIGHLY)
+        values = _in_order(values, names, features, n, several(self.place.paths))
+        places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
+        if name is None:
+            notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
+        return name or HIGHLY, places
+
+    def _by_default(self) -> bool:
+        """Use `var["highly_variable"]` by default; say so where it exists but is ignored."""
+        place = self.place
+        have = [HIGHLY in place.columns(path, "features") for path in place.paths]
+        if not any(have):
+            return False
+        why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
+        with_gaps = self.settings.left_missing != "error"
+        why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
+        if why:
+            notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
+        return why is None
+
+    def select(self, run: Run) -> None:
+        settings, extra = self.settings, self.settings.extra
+        if not extra["top_features"]:
+            return
+        assert isinstance(run.A, Operator)
+        steps = as_transforms(settings.preprocess)
+        asked = HighlyVariable(extra["top_features"], _flavor(extra["flavor"], steps))
+        memory = left_beside(run.A, settings.memory)
+        # As many features as there will be, whichever: memory that a fit of them lacks is refused before the ranking.
+        some = run.taken()
+        assert isinstance(some, Operator)
+        k = settings.k if settings.k is not None else min(run.width, run.A.shape[0])
+        solver = solver_named(settings.solver, some, k, settings.tol, memory)
+        what = f"finding components of {some.shape[1]} features"
+        affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
+        labels = None if extra["batch"] is None else of_samples(self.place, extra["batch"])
+        batches, before = Batches.of(labels, run.A.shape[0]), passes_so_far()
+        steps = steps if asked.of_logarithms else ()
+        self.found = rank(run.A, asked, steps, batches, run.names.features, memory_limit=memory)
+        after = passes_so_far()
+        reads = None if before is None or after is None else round(after - before, 2)
+        in_batches = {} if extra["batch"] is None else {"batch": extra["batch"], "batches": batches.n}
+        told = {"flavor": asked.flavor, "asked": asked.n_top, **in_batches, "reads": reads}
+        each = f" in each {extra['batch']}" if in_batches else ""
+        places = np.flatnonzero(self.found.mask)
+        self._take(run, places, told, f"by flavor {asked.flavor}{each}, in {reads:g} reads")
+
+    def foresee(self, run: Run) -> tuple[float, int]:
+        if not self.settings.extra["top_features"]:
+            return 0, 0
+        assert isinstance(run.A, Operator)
+        return 2, group_bytes(run.A, 1, 2)  # margins and moments, or moments twice
+
+    def after_fit(self, run: Run) -> None:
         if self.design is not None:
-            told["regressed_out"] = {"columns": list(self.design.names), "regressors": self.design.width}
-        return told
+            run.pca.design_ = self.design
+
+    def writers(
+        self, run: Run, table: Table, paths: Mapping[str, Path], outputs: Any
+    ) -> Iterable[AbstractContextManager[Write]]:
+        if "anndata" in paths:
+            yield annotated(outputs.part(paths["anndata"]), table, run.pca, run.names, self.place, self.mask)
+
+    def write(self, run: Run, paths: Mapping[str, Path], outputs: Any) -> None:
+        if "features" in paths and self.found is not None:
+            _write_features(outputs.part(paths["features"]), self.found, run.names.features)
+
+    def summary(self, document: Mapping[str, Any]) -> Iterator[str]:
+        if features := document.get("features"):
+            counts = f"{features['taken']:,} of {features['of']:,} features"
+            batches = f" in each {features['batch']}" if "batch" in features else ""
+            ranked = f"by flavor {features.get('flavor')}{batches}, in {features.get('reads') or 0:g} reads"
+            yield f"{counts}, by {features['mask']}" if "mask" in features else f"{counts}, {ranked}"
+        if regressed := document.get("regressed_out"):
+            yield f"less what {', '.join(regressed['columns'])} explain"
+
+    # transform
+
+    def refine(self, pca: BatchPCA, A: Observed, names: Names) -> tuple[Observed, Names]:
+        how = [each.how for each in getattr(pca, "preprocess_", ())]
+        if how and isinstance(A, Operator):
+            warn_unless_counts(how, A, self.place.logged)
+        known, features = getattr(pca, "feature_names_in_", None), names.features
+        if known is None or features is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
+            return A, names
+        there = {str(name) for name in known}
+        found = [str(name) for name in features]
+        places = np.flatnonzero([name in there for name in found])
+        left, absent = len(found) - len(places), len(there - set(found))
+        most = MAX_ABSENT if self.settings.max_absent is None else self.settings.max_absent
+        if absent > most * len(there):
+            raise ValueError(
+                f"{self.settings.file}: {absent} of {len(there)} features of the model are absent, more than "
+                "--max-absent lets be; fit on those of both"
+            )
+        if left or absent:
+            notice(
+                f"{self.settings.file}: {left} features that the model does not know left out, {absent} of "
+                f"{len(there)} absent"
+            )
+        assert isinstance(A, Operator)
+        return (some_columns(A, places) if left else A), names._replace(features=features[places])
+
+    def covariates(self, pca: BatchPCA) -> Panel | None:
+        design = getattr(pca, "design_", None)
+        return None if design is None else design.of(partial(of_samples, self.place))
 
 
-def place_of(given: Mapping[str, Any], paths: tuple[str, ...]) -> Place:
-    names = ("stack", "format", "key", "orient", "feature_types")
-    return Place([Path(path) for path in paths], **{name: given[name] for name in names}, memory_limit=given["memory"])
-
-
-def ddof_of(options: Any) -> int:
-    return int(of_cells(options))
-
-
-def of_cells(options: Any) -> bool:
-    paths = [Path(file) for file in options.files if file != "-"]
-    return len(paths) > 0 and all(format_of(path, options.format) in OF_CELLS for path in paths)
-
-
-def look_at_values(options: Any, A: Observed) -> None:
-    if not of_cells(options) or not isinstance(A, Operator):
-        return
-    how = as_transforms(options.preprocess)
-    if how:
-        warn_unless_counts(how, A, place_of(vars(options), options.files).logged)
-    else:
-        warn_of_counts(A, "Components of cells are usually of logarithms: give --preprocess log-normalize.")
-
-
-def look_at_other_values(pca: Any, given: Mapping[str, Any], A: Observed) -> None:
-    how = [each.how for each in getattr(pca, "preprocess_", ())]
-    if how and isinstance(A, Operator):
-        warn_unless_counts(how, A, place_of(dict(given) | {"format": given["format_"]}, given["files"]).logged)
-
-
-def known_of(options: Any, names: Names, shape: tuple[int, int]) -> Known:
-    place = place_of(vars(options), options.files)
-    name = NONE if options.top_features else options.mask
-    mask, places = _mask(name, options.left_missing != "error", place, names.features, shape[1])
-    design = _design(options, partial(of_samples, place))
-    C = None if design is None else design.of(partial(of_samples, place))
-    if C is not None and len(C) != shape[0]:
-        raise ValueError(f"{options.file}: {shape[0]} samples, but {len(C)} values of {design.names[0]!r}")  # type: ignore[union-attr]
-    width = shape[1] if places is None else len(places)
-    return Known(mask, places, width, shape[1], design, C)
-
-
-def _design(options: Any, column: Callable[[str], Column]) -> Design | None:
-    return Design.learn(options.covariates, options.groups, column) if options.covariates or options.groups else None
-
-
-def _mask(
-    name: str | None, with_gaps: bool, place: Place, features: Labels | None, n: int
-) -> tuple[str | None, Places | None]:
-    if name == NONE or (name is None and not _by_default(place, with_gaps)):
-        return None, None
-    values, names = of_features(place, name or HIGHLY)
-    values = _in_order(values, names, features, n, several(place.paths))
-    places = np.flatnonzero(booleans(values, n, f"the column {name or HIGHLY!r}"))
-    if name is None:
-        notice(f"{len(places)} of {n} features taken, those of {HIGHLY!r}, as scanpy does; --mask none takes all")
-    return name or HIGHLY, places
-
-
-def _by_default(place: Place, with_gaps: bool) -> bool:
-    have = [HIGHLY in place.columns(path, "features") for path in place.paths]
-    if not any(have):
-        return False
-    why = f"is in {sum(have)} of {len(have)} files" if not all(have) else None
-    why = why or ("is not used beside missing entries" if with_gaps else _differs(place))
-    if why:
-        notice(f"{several(place.paths)}: {HIGHLY!r} {why}: all features are taken")
-    return why is None
+def _flavor(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
+    usual: FlavorName = "pearson_residuals" if any(isinstance(step, NullModel) for step in steps) else "seurat"
+    return flavor or usual
 
 
 def _differs(place: Place) -> str | None:
@@ -176,123 +284,7 @@ def _in_order(values: Column, names: Labels | None, features: Labels | None, n: 
     return np.array([known[name] for name in features.tolist()])
 
 
-# --- other samples ---------------------------------------------------------------------------------------------------
-
-
-def covariates_of(pca: Any, given: Mapping[str, Any]) -> Panel | None:
-    design = getattr(pca, "design_", None)
-    place = place_of(dict(given) | {"format": given["format_"]}, given["files"])
-    return None if design is None else design.of(partial(of_samples, place))
-
-
-def known_features(
-    pca: Any, A: Any, names: Labels | None, file: str, max_absent: float | None
-) -> tuple[Any, Labels | None]:
-    known = getattr(pca, "feature_names_in_", None)
-    if known is None or names is None or not any(each.selects for each in getattr(pca, "preprocess_", ())):
-        return A, names
-    there = {str(name) for name in known}
-    found = [str(name) for name in names]
-    places = np.flatnonzero([name in there for name in found])
-    left, absent = len(found) - len(places), len(there - set(found))
-    if absent > (MAX_ABSENT if max_absent is None else max_absent) * len(there):
-        raise ValueError(
-            f"{file}: {absent} of {len(there)} features of the model are absent, more than --max-absent lets be; "
-            "fit on those of both"
-        )
-    if left or absent:
-        notice(f"{file}: {left} features that the model does not know left out, {absent} of {len(there)} absent")
-    return (some_columns(A, places) if left else A), names[places]
-
-
-OUTPUT: Final = "features.csv"
-
-
-@dataclass(frozen=True, eq=False)
-class Ranked:
-    """How features were chosen, for the account of a fit.
-
-    Attributes
-    ----------
-    found : Ranking
-    batch : str, or None
-        The column of obs by which they were ranked in batches.
-    n_batches : int
-    reads : float or None
-        Of the data, for the ranking.
-    """
-
-    found: Ranking
-    batch: str | None
-    n_batches: int
-    reads: float | None
-
-    @property
-    def told(self) -> dict[str, Any]:
-        batches = {} if self.batch is None else {"batch": self.batch, "batches": self.n_batches}
-        asked, reads = self.found.asked, self.reads
-        return {
-            "flavor": asked.flavor,
-            "asked": asked.n_top,
-            "taken": int(self.found.mask.sum()),
-            "of": len(self.found.mask),
-            **batches,
-            "reads": None if reads is None else round(reads, 2),
-        }
-
-
-def check_top_features(given: dict[str, Any]) -> None:
-    if given["top_features"] is None:
-        if others := [f"--{name}" for name in ("flavor", "batch") if given[name] is not None]:
-            raise click.UsageError(f"{' and '.join(others)} chooses among features: give --top-features NUMBER")
-        return
-    check_choice(given["mask"], given["top_features"])
-    if given["missing"] != "error":
-        raise click.UsageError("--top-features needs data without gaps; leave out --missing")
-    steps = as_transforms(given["preprocess"])
-    asked = HighlyVariable(given["top_features"], flavor_of(given["flavor"], steps))
-    try:
-        asked.check_steps(steps if asked.of_logarithms else ())
-    except ValueError as error:
-        raise click.UsageError(f"--flavor: {error}") from None
-
-
-def flavor_of(flavor: FlavorName | None, steps: tuple[Transform, ...]) -> FlavorName:
-    usual: FlavorName = "pearson_residuals" if any(isinstance(step, NullModel) for step in steps) else "seurat"
-    return flavor or usual
-
-
-def ranked(
-    known: Known, A: Observed, names: Names, k: int | float, options: Any, steps: tuple[Transform, ...]
-) -> Known:
-    if options.filled or not isinstance(A, Operator):
-        raise ValueError(f"{options.file}: variants are not ranked, which are no counts; leave out --top-features")
-    asked = HighlyVariable(options.top_features, flavor_of(options.flavor, steps))
-    memory = left_beside(A, options.memory)
-    _affordable_later(A, k, options, memory)
-    labels = None if options.batch is None else of_samples(place_of(vars(options), options.files), options.batch)
-    batches, before = Batches.of(labels, A.shape[0]), passes_so_far()
-    steps = steps if asked.of_logarithms else ()
-    found = rank(A, asked, steps, batches, names.features, memory_limit=memory)
-    after = passes_so_far()
-    reads = None if before is None or after is None else after - before
-    places = np.flatnonzero(found.mask)
-    account = Ranked(found, options.batch, batches.n, reads)
-    return replace(known, places=places, width=len(places), ranked=account)
-
-
-def foreseen_ranking(A: Operator) -> tuple[int, int]:
-    return 2, group_bytes(A, 1, 2)
-
-
-def _affordable_later(A: Operator, k: int | float, options: Any, memory: int | str | None) -> None:
-    some = some_columns(A, np.arange(min(options.top_features, A.shape[1])))
-    solver = solver_named(options.solver, some, k, options.tol, memory)
-    what = f"finding components of {some.shape[1]} features"
-    affordable(solver.peak_bytes(some, asked_for(some, k)), memory, what)
-
-
-def write_features(path: Path, found: Ranking, names: Any) -> None:
+def _write_features(path: Path, found: Ranking, names: Any) -> None:
     columns = [(name, _texts(values)) for name, values in found.columns.items()]
     labels = range(len(found.mask)) if names is None else names
     with path.open("w", newline="", encoding="utf-8") as file, texts_for("features") as text:

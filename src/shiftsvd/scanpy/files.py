@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from shiftsvd.io.base import Features, Labels, Opened, bounded_lines, labels, open_bytes, reading
-from shiftsvd.io.formats.market import read_matrix
+from shiftsvd.io.base import PIPED, Features, Labels, Opened, bounded_lines, labels, open_bytes, reading
+from shiftsvd.io.formats.market import comments, read_matrix
+from shiftsvd.io.formats.mtx import unsaid
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.hdf5 import open_hdf5
 from shiftsvd.io.storage.tree import Tree, attribute, column, column_names, is_array, is_sparse
 from shiftsvd.io.storage.zarr import open_zarr
-from shiftsvd.names import GENES
 
+GENES: Final = "Gene Expression"  # what the matrices of 10x call their genes
 TYPES = "feature_types"  # the column of var that says of which type each variable is
 # Which frames name the rows and the columns of an element.
 _NAMED_BY = {
@@ -208,3 +210,25 @@ def _features_of_group(tree: Tree, group: Any, length: int) -> Features:
     kinds = group["features"].get("feature_type")
     types = None if kinds is None else tree.texts(kinds, length)
     return Features(names, ids, types, GENES)
+
+
+_CELLRANGER = ("metadata_json", "software_version")  # in the comments that CellRanger writes
+
+
+def is_tenx_folder(path: Path) -> bool:
+    return any(path.glob(f"*{MATRIX}*"))
+
+
+def beside_matrix(path: Path, matrix: Any, memory_limit: int | str | None) -> Opened | None:
+    """A MatrixMarket file with the names and the orientation that the files of 10x beside it, or its comments, tell."""
+    m, n = matrix.shape
+    columns = f'{PIPED if path.name == PIPED else path}: the samples are its {n} columns (orient="rows" for its rows),'
+    found = beside(path)
+    if found is not None and fits(found, (m, n), memory_limit):
+        return replace(named(matrix, found, memory_limit), unsaid=f"{columns} by the files of 10x beside it")
+    if found is not None and fits(found, (n, m), memory_limit):
+        turned = named(matrix.T, found, memory_limit)
+        return replace(turned, matrix=matrix, rows=turned.columns, columns=turned.rows, samples="rows")
+    if all(word in comments(path) for word in _CELLRANGER):
+        return Opened(matrix, samples="columns", unsaid=f"{columns} by its comments, which are those of 10x")
+    return Opened(matrix, unsaid=unsaid(path, m)) if MATRIX in path.name else None

@@ -8,12 +8,12 @@ import numpy as np
 from shiftsvd.backends import as_operator
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import threads
-from shiftsvd.names import FlavorName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotations import Place, of_samples
 from shiftsvd.scanpy.flavors import Batches, Cutoffs
+from shiftsvd.scanpy.options import FlavorName
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
 from shiftsvd.transforms.chains import Preprocess, as_transforms

@@ -6,7 +6,6 @@ from typing import Final, Literal, NamedTuple, get_args
 import numpy as np
 
 from shiftsvd.backends.entries import group_bytes, group_moments
-from shiftsvd.names import FlavorName
 from shiftsvd.numerics.entrywise import Grouped, all_groups, with_zeros
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
@@ -25,6 +24,7 @@ from shiftsvd.scanpy.flavors import (
     residual_variances,
     standardised_variances,
 )
+from shiftsvd.scanpy.options import FlavorName
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
 from shiftsvd.transforms.count_data import warn_of_logarithms, warn_unless_counts

@@ -42,12 +42,12 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "coupling": ("coupled", "side"),
-            "joining": ("joint",),
-            "modes": ("pca",),
-            "projection": ("project", "reconstruct"),
-            "rotation": ("patterns", "rotate"),
-            "sampling": ("bootstrap", "correlation", "north"),
-            "travelling": ("extended", "hilbert"),
+            "shiftsvd.xarray.coupling": ("coupled", "side"),
+            "shiftsvd.xarray.joining": ("joint",),
+            "shiftsvd.xarray.modes": ("pca",),
+            "shiftsvd.xarray.projection": ("project", "reconstruct"),
+            "shiftsvd.xarray.rotation": ("patterns", "rotate"),
+            "shiftsvd.xarray.sampling": ("bootstrap", "correlation", "north"),
+            "shiftsvd.xarray.travelling": ("extended", "hilbert"),
         },
     )

@@ -1,52 +1,62 @@
 """NetCDF fields in `shiftsvd fit`: weights of cells, and notices."""
 
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
+import click
 import numpy as np
 
+from shiftsvd.commands.hooks import Hooks, Run
+from shiftsvd.commands.settings import option_of
 from shiftsvd.io.sniff import format_of
-from shiftsvd.missing.gaps import Gaps, Observed
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.missing.gaps import Gaps
 from shiftsvd.runs.messages import notice
 from shiftsvd.xarray.fields import Stacked, cell_weights, latitude_of
 from shiftsvd.xarray.netcdf import variable_of
 
 
-def cell_divisors(options: Any) -> Vector:
-    fields = _fields(options)
-    if not fields:
-        raise ValueError(f"{options.file}: --weights coslat is of NetCDF files, with samples as rows; leave it out")
-    weights = [cell_weights(da, "coslat", _layout(da)) for da in fields]
-    assert all(own is not None for own in weights)
-    return 1 / np.concatenate([own for own in weights if own is not None])
+class FieldHooks(Hooks):
+    """Fields of NetCDF: weights of cells by their area, and notices."""
 
+    recorded = decisive = ("weights",)
 
-def look_at_fields(options: Any, A: Observed) -> None:
-    fields = _fields(options)
-    for da in fields if options.weights is None else ():
-        if n := _latitudes(da):
+    @cached_property
+    def fields(self) -> list[Any]:
+        """The variables of the files, each once where they are stacked by samples; none of other files."""
+        settings, paths = self.settings, self.settings.paths
+        are_fields = all(str(path) != "-" and format_of(path, settings.format) == "netcdf" for path in paths)
+        if not are_fields or settings.orient == "columns":
+            return []
+        return [variable_of(path, settings.key) for path in (paths if settings.stack == "columns" else paths[:1])]
+
+    def check(self) -> None:
+        settings = self.settings
+        others = [f"--{name}" for name in ("scale", "join") if getattr(settings, name)]
+        others += [option_of(name) for name in ("top_features", "mask") if settings.extra.get(name)]
+        if settings.extra["weights"] == "coslat" and (others or settings.files[0] == "-"):
+            beside = others[0] if others else "standard input"
+            raise click.UsageError(f"--weights coslat is of all cells of files as they are: leave out {beside}")
+
+    def prepare(self, run: Run) -> None:
+        weights, file = self.settings.extra["weights"], self.settings.file
+        if weights == "coslat":
+            if not self.fields:
+                raise ValueError(f"{file}: --weights coslat is of NetCDF files, with samples as rows; leave it out")
+            found = [cell_weights(da, "coslat", _layout(da)) for da in self.fields]
+            run.scale = 1 / np.concatenate([own for own in found if own is not None])
+        if weights is None and (n := next(filter(None, map(_latitudes, self.fields)), 0)):
             notice(
-                f"{options.file} is a field on {n} latitudes, whose cells differ in area. Give --weights coslat to "
+                f"{file} is a field on {n} latitudes, whose cells differ in area. Give --weights coslat to "
                 "weight cells by their area, or --weights none to weight all alike."
             )
-            break
-    if fields and isinstance(A, Gaps):
-        in_rows, _ = A.observed()
-        used = int(np.count_nonzero(np.rint(in_rows) > 0))
-        if used < len(in_rows):
-            notice(
-                f"{options.file}: {used:,} of {len(in_rows):,} samples have values. The others count as the mean; "
-                "leave them out of the file to learn from these alone."
-            )
-
-
-def _fields(options: Any) -> list[Any]:
-    paths = [Path(file) for file in options.files]
-    are_fields = all(str(path) != "-" and format_of(path, options.format) == "netcdf" for path in paths)
-    if not are_fields or options.orient == "columns":
-        return []
-    return [variable_of(path, options.key) for path in (paths if options.stack == "columns" else paths[:1])]
+        if self.fields and isinstance(run.A, Gaps):
+            in_rows, _ = run.A.observed()
+            used = int(np.count_nonzero(np.rint(in_rows) > 0))
+            if used < len(in_rows):
+                notice(
+                    f"{file}: {used:,} of {len(in_rows):,} samples have values. The others count as the mean; leave "
+                    "them out of the file to learn from these alone."
+                )
 
 
 def _layout(da: Any) -> Stacked:

@@ -1,13 +1,14 @@
 """HDF5 and Zarr: a two-dimensional dataset, or a CSR or CSC group."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
+from shiftsvd.io.sniff import claimed, formats
 from shiftsvd.io.storage.hdf5 import open_hdf5
 from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
 from shiftsvd.io.storage.zarr import open_zarr
-from shiftsvd.scanpy.files import element, genomes, is_anndata
+from shiftsvd.names import resolve
 
 
 def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -22,9 +23,7 @@ def read_hdf5(path: Path, key: str | None, memory_limit: int | str | None) -> Op
 
 def kind(path: Path) -> str:
     with reading(path), open_hdf5(path) as root:
-        if genomes(root):
-            return "10x-h5"
-        return "h5ad" if is_anndata(root) else "hdf5"
+        return claimed("HDF5", root) or "hdf5"
 
 
 def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
@@ -38,8 +37,9 @@ def _scale(tree: Tree, node: Any, axis: int, size: int) -> Labels | None:
 def read_zarr(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
     with reading(path):
         tree = Tree(path, open_zarr(path, memory_limit), memory_limit)
-        if is_anndata(tree.root):
-            return element(tree, key)
+        for each in formats().values():
+            if each.claims and each.element and resolve(each.claims)(tree.root):
+                return cast("Opened", resolve(each.element)(tree, key))
         itself = is_array(tree.root) or is_sparse(tree.root)
         source, by_columns = tree.matrix(key if key is not None else "" if itself else tree.only_matrix())
         return Opened(source, transposed=by_columns)

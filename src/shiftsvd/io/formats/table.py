@@ -15,7 +15,7 @@ from shiftsvd.io.formats.columns import found_classes, gather, in_order, layout,
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap
-from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.sniff import format_of, formats
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
     for path in paths:
         with reading(path):
             kind = format_of(path, format)
-            if not FORMATS[kind].is_table:
+            if not formats()[kind].is_table:
                 raise ValueError(f"{path} must be a table to have the column {name!r}, got {kind}")
             cells = _cells(path, name, kind, replace(choices, may_lack=choices.named))
         if cells is None and along:

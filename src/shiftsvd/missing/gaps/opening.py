@@ -11,7 +11,6 @@ from scipy.sparse import issparse
 from shiftsvd.backends.columns import SomeColumns
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.stacked import Stacked
-from shiftsvd.genetics.readers import Genotypes
 from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
@@ -29,8 +28,8 @@ def n_missing(X: Any) -> int:
         return sum(map(n_missing, X.parts))
     if isinstance(X, SomeColumns) and X.shape == X.source.shape:  # all of them, in another order
         return n_missing(X.source)
-    if isinstance(X, Genotypes):  # which puts means in their place, unless it is given others
-        X = X.filled(np.full(X.shape[0], np.nan))
+    if isinstance(X, RowSource):
+        X = X.with_nan()
     if X.dtype.kind not in "fc":
         return 0
     if isinstance(X, RowSource):

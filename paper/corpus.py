@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array
 
+from paper import DataError
 from shiftsvd.events import Event, Listener, silent
 from shiftsvd.io.base import packing
-from shiftsvd.paper import DataError
 
 Normalise = Literal["context", "target"]
 

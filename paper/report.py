@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.paper.published import ERRATA, P1, P2, Place, Published, published
-from shiftsvd.paper.random_data import SHORTCUT
-from shiftsvd.paper.run import Report
+from paper.published import ERRATA, P1, P2, Place, Published, published
+from paper.random_data import SHORTCUT
+from paper.run import Report
 
 
 @dataclass(frozen=True)

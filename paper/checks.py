@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from shiftsvd.paper import published as pub
-from shiftsvd.paper.metrics import Vector
-from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Place
-from shiftsvd.paper.random_data import DRAWS, EXACT_EXPLICIT, GRID, POWERS, SHORTCUT, SHORTCUT_FROM, SIZES
+from paper import published as pub
+from paper.metrics import Vector
+from paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Place
+from paper.random_data import DRAWS, EXACT_EXPLICIT, GRID, POWERS, SHORTCUT, SHORTCUT_FROM, SIZES
 
 Runs = Mapping[Place, Vector]  # one value for each seed
 

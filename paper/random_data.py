@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.linalg import eigh
 
 import shiftsvd as ss
-from shiftsvd.paper.metrics import exact_sample, mse
-from shiftsvd.paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Values
+from paper.metrics import exact_sample, mse
+from paper.published import EXACT, EXPLICIT, PLAIN, SHIFTED, SVD, Values
 
 Panel = npt.NDArray[np.float64]
 ByRank = dict[int, float]

@@ -17,11 +17,11 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import shiftsvd as ss
-from shiftsvd.paper import DataError, images
-from shiftsvd.paper.corpus import gensim_sample, lines
-from shiftsvd.paper.figures import reconstructions, rendered
-from shiftsvd.paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, WR_SHIFTED, published
-from shiftsvd.paper.tables import Dataset, measure, picture
+from paper import DataError, images
+from paper.corpus import gensim_sample, lines
+from paper.figures import reconstructions, rendered
+from paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, WR_SHIFTED, published
+from paper.tables import Dataset, measure, picture
 from shiftsvd.runs.memory import MemoryWatch
 from shiftsvd.runs.outputs import refuse, write_all
 

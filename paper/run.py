@@ -9,15 +9,15 @@ from typing import Final
 import numpy as np
 from scipy.sparse import save_npz
 
+from paper import EXPERIMENTS, DataError, images, random_data, tables
+from paper.checks import Check, Setting, judge
+from paper.corpus import Normalise, count_words, gensim_sample
+from paper.metrics import Vector, paired_p
+from paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, P1, Place, Values
+from paper.tables import Dataset, Picture
+from paper.workers import Task, execute
 from shiftsvd.events import Listener, silent
 from shiftsvd.kernels import default_threads
-from shiftsvd.paper import EXPERIMENTS, DataError, images, random_data, tables
-from shiftsvd.paper.checks import Check, Setting, judge
-from shiftsvd.paper.corpus import Normalise, count_words, gensim_sample
-from shiftsvd.paper.metrics import Vector, paired_p
-from shiftsvd.paper.published import ALL, MSE_PLAIN, MSE_SHIFTED, P1, Place, Values
-from shiftsvd.paper.tables import Dataset, Picture
-from shiftsvd.paper.workers import Task, execute
 
 N_CONTEXTS: Final = 1000
 WORD_SIZES: Final = (1000, 10_000, 100_000, 300_000)

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader
 
-from shiftsvd.paper import EXPERIMENTS
-from shiftsvd.paper.figures import PANELS
-from shiftsvd.paper.published import ALL, TABLE
-from shiftsvd.paper.report import Row, document, rows
-from shiftsvd.paper.run import Report
+from paper import EXPERIMENTS
+from paper.figures import PANELS
+from paper.published import ALL, TABLE
+from paper.report import Row, document, rows
+from paper.run import Report
 
 # A heading for each experiment, in the order of the paper.
 TITLES: Final = {name: f"Figure {panel[:3]}: {panel[4:]}" for name, panel in PANELS.items()} | {
@@ -18,7 +18,7 @@ TITLES: Final = {name: f"Figure {panel[:3]}: {panel[4:]}" for name, panel in PAN
 
 
 def page(report: Report, figures: dict[str, bytes]) -> bytes:
-    environment = Environment(loader=PackageLoader("shiftsvd.paper", "."), autoescape=True, trim_blocks=True)
+    environment = Environment(loader=PackageLoader("paper", "."), autoescape=True, trim_blocks=True)
     environment.filters["number"] = number
     measured = rows(report)
     data = document(report)

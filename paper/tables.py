@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import load_npz
 
 import shiftsvd as ss
-from shiftsvd.paper import published as pub
-from shiftsvd.paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
+from paper import published as pub
+from paper.metrics import Vector, column_errors, exact_sample, paired_p, squared_norm, win_rate
 
 LARGEST_GRAM: Final = 5000  # short sides beyond this have no deterministic column: too long to wait for
 STRIP: Final = 50  # columns of the Gram matrix made at a time

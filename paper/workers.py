@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from threadpoolctl import threadpool_limits
 
+from paper.published import Values
 from shiftsvd.events import Event, Listener, silent
 from shiftsvd.kernels import threads
-from shiftsvd.paper.published import Values
 
 STAGE: Final = "running the experiments"
 

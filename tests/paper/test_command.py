@@ -1,4 +1,4 @@
-"""`shiftsvd paper` as a user runs it: outputs, messages, exit codes."""
+"""`python -m paper` as a user runs it: outputs, messages, exit codes."""
 
 import json
 import os
@@ -12,23 +12,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from shiftsvd.cli import main
+from paper.__main__ import paper as main
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 
 def paper(*arguments: object) -> Result:
-    return CliRunner().invoke(main, ["paper", *map(str, arguments)])
+    return CliRunner().invoke(main, [*map(str, arguments)])
 
 
 def command(*arguments: object) -> list[str]:
-    return [
-        sys.executable,
-        "-c",
-        "from shiftsvd.cli import main\nif __name__ == '__main__': main()",
-        *map(str, arguments),
-    ]
+    return [sys.executable, "-m", "paper", *map(str, arguments)]
 
 
 def ends(group: int) -> bool:
@@ -40,16 +35,6 @@ def ends(group: int) -> bool:
             return True
         time.sleep(0.05)
     return False
-
-
-def test_help_imports_nothing_but_click() -> None:
-    program = (
-        "import sys\nfrom shiftsvd.cli import main\nmain(['--help'], standalone_mode=False)\n"
-        "print(sorted({'numpy', 'scipy', 'rich', 'matplotlib', 'sklearn', 'jinja2'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("[]\n")
-    assert "paper" in done.stdout
 
 
 def test_digits_are_written_whole_and_every_check_is_printed(tmp_path: Path) -> None:
@@ -137,7 +122,7 @@ def test_skipped_images_are_named_and_counted(tmp_path: Path) -> None:
 
 
 def test_failed_check_ends_with_one_after_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shiftsvd.paper.checks.DIGITS_SVD", (314.0, 321.0))
+    monkeypatch.setattr("paper.checks.DIGITS_SVD", (314.0, 321.0))
     result = paper("--only", "digits", "--quick", "--jobs", 1, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert "FAILED      digits: deterministic SVD" in result.output
@@ -149,7 +134,7 @@ def test_failed_check_ends_with_one_after_writing(tmp_path: Path, monkeypatch: p
 def test_interrupted_run_leaves_nothing_behind(tmp_path: Path, number: int, code: int) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    arguments = command("paper", "--only", "digits,fig-b", "--seeds", 200, "--jobs", 2, "--out", tmp_path / "out")
+    arguments = command("--only", "digits,fig-b", "--seeds", 200, "--jobs", 2, "--out", tmp_path / "out")
     process = subprocess.Popen(
         arguments, env=os.environ | {"TMPDIR": str(scratch)}, stderr=subprocess.PIPE, start_new_session=True, text=True
     )

@@ -1,4 +1,4 @@
-"""`shiftsvd paper`: the reproduction of the paper."""
+"""The reproduction of the paper: `python -m paper --help`."""
 
 import sys
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import Any
 
 import click
 
+from paper import EXPERIMENTS
+from shiftsvd.commands import ending
 from shiftsvd.commands.options import FILE
-from shiftsvd.commands.running import Subcommand
-from shiftsvd.paper import EXPERIMENTS
+from shiftsvd.commands.running import Subcommand, worded
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 EPILOG = """
 \b
 Example:
-  shiftsvd paper --only digits --quick --out paper-out
+  python -m paper --only digits --quick --out paper-out
 """
 
 
@@ -26,7 +27,15 @@ def _experiments(ctx: click.Context, parameter: click.Parameter, value: str | No
     return tuple(name for name in EXPERIMENTS if name in chosen)
 
 
-@click.command(cls=Subcommand, epilog=EPILOG)
+class Reproduction(Subcommand):
+    """A command that ends as those of shiftsvd do."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with ending():
+            return super().invoke(ctx)
+
+
+@click.command(cls=Reproduction, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--only", metavar="NAMES", callback=_experiments, help=f"Some of: {', '.join(EXPERIMENTS)}.")
 @click.option("--seeds", type=click.IntRange(min=2), help="Independent runs.  [default: 30, 3 with --quick]")
 @click.option("--quick", is_flag=True, help="A few seeds and the small sizes; nothing is downloaded.")
@@ -51,10 +60,9 @@ def paper(**given: Any) -> None:
     figures (SVG, PNG) to the folder --out, prints every check, and exits with 1 if one fails. Without data options
     the faces and the text are those that packages carry.
     """
-    from shiftsvd.commands.spelling import spelled
+    from paper import DataError
+    from paper.command import run
     from shiftsvd.kernels import default_threads
-    from shiftsvd.paper import DataError
-    from shiftsvd.paper.command import run
 
     if given["lfw"] and given["faces"]:
         raise click.UsageError("give --lfw or --faces, not both")
@@ -64,5 +72,9 @@ def paper(**given: Any) -> None:
     try:
         passed = run(given, out, json_file, force)
     except (DataError, OSError) as error:
-        raise click.ClickException(spelled(str(error))) from None
+        raise click.ClickException(worded(error)) from None
     sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    paper()

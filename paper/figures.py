@@ -8,10 +8,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from shiftsvd.paper.checks import Runs
-from shiftsvd.paper.published import CURVES, EXACT, EXPLICIT, PLAIN, SHIFTED, SVD
-from shiftsvd.paper.random_data import DRAWS
-from shiftsvd.paper.tables import Picture
+from paper.checks import Runs
+from paper.published import CURVES, EXACT, EXPLICIT, PLAIN, SHIFTED, SVD
+from paper.random_data import DRAWS
+from paper.tables import Picture
 
 COLOURS: Final = {
     SHIFTED: "#0072b2",

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from paper import DataError
 from shiftsvd.events import Event, Listener, silent
-from shiftsvd.paper import DataError
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -1,4 +1,4 @@
-"""`shiftsvd paper`: runs the reproduction, writes its outputs, prints its checks."""
+"""Run the reproduction, write its outputs, print its checks."""
 
 import json
 import tempfile
@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from shiftsvd.paper.figures import FORMATS, PANELS, all_figures
-from shiftsvd.paper.page import page
-from shiftsvd.paper.report import document
-from shiftsvd.paper.run import Options, Report, reproduce
+from paper.figures import FORMATS, PANELS, all_figures
+from paper.page import page
+from paper.report import document
+from paper.run import Options, Report, reproduce
 from shiftsvd.runs.outputs import refuse, write_all
 from shiftsvd.runs.progress import progress
 

@@ -1,0 +1,217 @@
+"""Extensions: formats, transformations, kinds of models, options, verbs, and what they add to the verbs there are.
+
+An extension is an `Extension`, named by an entry point of the group "shiftsvd.extensions"::
+
+    [project.entry-points."shiftsvd.extensions"]
+    colours = "colours:EXTENSION"
+
+Its parts are named as "module:object" and imported when they are first needed, so that an extension that nobody uses
+costs nothing. Everything that an extension may use of shiftsvd is public: the names of the reference, and those here.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from shiftsvd.names import lazy
+
+if TYPE_CHECKING:
+    from shiftsvd.commands.hooks import Hooks as Hooks
+    from shiftsvd.commands.hooks import Run as Run
+
+GROUP: Final = "shiftsvd.extensions"
+
+
+class Format(NamedTuple):
+    """A kind of file.
+
+    Parameters
+    ----------
+    reader : str
+        "module:function" of a function ``(path, key, memory_limit) -> io.Opened``; for a table with `choices` as well.
+    suffixes : tuple of str
+        How the names of such files end.
+    contents : tuple of str
+        What such a file may begin with: names from `Extension.magic`, "folder", "HDF5"; empty: none of them.
+    description : str
+        What ``shiftsvd info`` and error messages call it.
+    is_table : bool
+        Whether columns of such a file may be chosen and left out.
+    claims : str or None
+        "module:function" of ``(root) -> bool``: whether an open HDF5 file or Zarr folder is of this format.
+    element : str or None
+        "module:function" of ``(tree, key) -> io.Opened`` for a Zarr folder that it claims.
+
+    See Also
+    --------
+    Extension : Takes formats by their names.
+
+    Examples
+    --------
+    >>> from shiftsvd.extend import Format
+    >>> Format("colours:read", (".ppm",), (), "portable pixmap").suffixes
+    ('.ppm',)
+    """
+
+    reader: str
+    suffixes: tuple[str, ...]
+    contents: tuple[str, ...]
+    description: str
+    is_table: bool = False
+    claims: str | None = None
+    element: str | None = None
+
+
+class Decoder(NamedTuple):
+    """Files that `io.convert` decodes once, and nothing reads directly.
+
+    Parameters
+    ----------
+    suffixes : tuple of str
+        How the names of such files end.
+    decode : str
+        "module:function" of ``(path_in, path_out, key, memory_limit) -> None``.
+    targets : mapping
+        Suffixes of the files that are written, each with those of the files beside it; the first one can be read.
+    refusal : str
+        "module:function" of ``(path) -> str``: what to do with such a file, for those who would read it.
+
+    See Also
+    --------
+    Extension : Takes them.
+
+    Examples
+    --------
+    >>> from shiftsvd.extend import Decoder
+    >>> Decoder((".vcf",), "colours:decode", {".pgen": (".pvar", ".psam")}, "colours:refusal").suffixes
+    ('.vcf',)
+    """
+
+    suffixes: tuple[str, ...]
+    decode: str
+    targets: Mapping[str, tuple[str, ...]]
+    refusal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extension:
+    """What an extension adds.
+
+    Parameters
+    ----------
+    name : str
+        What it is called.
+    module : str or None
+        The module that ``shiftsvd.NAME`` is.
+    formats : mapping of str to Format
+        Formats that `io.open_matrix` and the command read, by their names.
+    magic : mapping of bytes to str
+        What files begin with, and the name of that content.
+    by_content : mapping of str to str
+        Which format a file has by its content alone, where its name does not tell.
+    decoder : Decoder or None
+        Files that are decoded once.
+    beside : str or None
+        "module:function" of ``(path, matrix, memory_limit) -> io.Opened or None``: names and orientation of a
+        MatrixMarket file by what lies beside it.
+    transforms : mapping of str to str
+        Names for ``preprocess=`` and ``--preprocess``, each with the "module:class" of a `Transform`.
+    kinds : str or None
+        "module:mapping" of kinds of models that files may hold, by the names of their classes.
+    values : mapping of str to str
+        Classes of frozen values that model files may hold, by name, each with its module.
+    options : mapping of str to str
+        "module:tuple" of click options, by the verb that they belong to.
+    help : mapping of str to str
+        A paragraph for the help of a verb.
+    examples : mapping of str to tuple of str
+        Command lines for the help of a verb.
+    scales : tuple of str
+        More names for ``--scale``.
+    verbs : mapping of str to (str, str)
+        More subcommands: "module:command", and a line of help.
+    hooks : str or None
+        "module:class" of a subclass of `Hooks`: what it adds to ``fit``, ``estimate``, ``transform`` and ``info``.
+
+    See Also
+    --------
+    extensions : Those that are installed.
+
+    Examples
+    --------
+    >>> from shiftsvd.extend import Extension
+    >>> Extension(name="colours", verbs={"colour": ("colours:colour", "Colour a file.")}).verbs["colour"][1]
+    'Colour a file.'
+    """
+
+    name: str
+    module: str | None = None
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    magic: Mapping[bytes, str] = field(default_factory=dict)
+    by_content: Mapping[str, str] = field(default_factory=dict)
+    decoder: Decoder | None = None
+    beside: str | None = None
+    transforms: Mapping[str, str] = field(default_factory=dict)
+    kinds: str | None = None
+    values: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    help: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scales: tuple[str, ...] = ()
+    verbs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    hooks: str | None = None
+
+
+@cache
+def extensions() -> tuple[Extension, ...]:
+    """Return the extensions that are installed, in the order of their names.
+
+    Returns
+    -------
+    tuple of Extension
+        Those whose module is there: a folder that was taken out of an installation is no error.
+
+    Raises
+    ------
+    ImportError
+        If an extension is there, and fails to import.
+
+    See Also
+    --------
+    Extension : What one is.
+
+    Examples
+    --------
+    >>> from shiftsvd.extend import extensions
+    >>> "genetics" in [each.name for each in extensions()]
+    True
+    """
+    return tuple(_loaded())
+
+
+def _loaded() -> Iterator[Extension]:
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        try:
+            yield point.load()
+        except ModuleNotFoundError as error:
+            if not _is_of(point, error.name or ""):
+                raise
+
+
+def _is_of(point: EntryPoint, missing: str) -> bool:
+    return point.module == missing or point.module.startswith(f"{missing}.")
+
+
+def merged(part: str) -> dict[Any, Any]:
+    """Return a mapping of all extensions as one."""
+    return {key: value for each in extensions() for key, value in getattr(each, part).items()}
+
+
+def public_modules() -> dict[str, str]:
+    return {each.name: each.module for each in extensions() if each.module is not None}
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy("shiftsvd", {})

@@ -1,0 +1,53 @@
+"""Options of `shiftsvd fit` for single cells."""
+
+from typing import Any, Final, Literal, get_args
+
+import click
+
+from shiftsvd.commands.options import names, under
+
+FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
+
+OF_FIT: Final[tuple[Any, ...]] = (
+    under(
+        "Features",
+        click.option(
+            "--top-features",
+            metavar="NUMBER",
+            type=click.IntRange(min=1),
+            help="Find the features that vary most, such as highly variable genes, and take so many of them.",
+        ),
+        click.option(
+            "--flavor",
+            type=click.Choice(get_args(FlavorName)),
+            help="Rank them by dispersions of logarithms (of --preprocess log-normalize), by variances of raw counts, "
+            "or by variances of residuals.  [default: seurat; pearson_residuals with --preprocess pearson]",
+        ),
+        click.option(
+            "--batch",
+            metavar="COLUMN",
+            help="A column of obs: rank features in each batch, and take those that rank high in most batches.",
+        ),
+        click.option(
+            "--mask",
+            metavar="COLUMN",
+            help="Features to take, a column of var; none: all.  [default: highly_variable, where var has it]",
+        ),
+    ),
+    under(
+        "Preparation",
+        click.option(
+            "--covariates",
+            metavar="COLUMNS",
+            callback=names,
+            help="Columns of obs to regress out: numbers as they are, a coefficient for each label of others.",
+        ),
+        click.option(
+            "--groups",
+            metavar="COLUMNS",
+            callback=names,
+            help="Columns of obs whose groups lose their means, as batches.",
+        ),
+    ),
+    under("Output", click.option("--anndata", is_flag=True, help="Write fit.h5ad, which scanpy opens.")),
+)

@@ -1,0 +1,20 @@
+"""What labelled fields add to shiftsvd."""
+
+from typing import Final
+
+from shiftsvd.extend import Extension, Format
+
+EXTENSION: Final = Extension(
+    name="xarray",
+    module="shiftsvd.xarray",
+    formats={
+        "netcdf": Format(
+            "shiftsvd.xarray.netcdf:read", (".nc", ".nc4", ".netcdf", ".cdf"), ("HDF5", "NetCDF"), "NetCDF variable"
+        )
+    },
+    magic={b"CDF\x01": "NetCDF", b"CDF\x02": "NetCDF"},
+    by_content={"NetCDF": "netcdf"},
+    options={"fit": "shiftsvd.xarray.options:OF_FIT"},
+    hooks="shiftsvd.xarray.commands:FieldHooks",
+    examples={"fit": ("fit sst.nc -k 10 --weights coslat -o sst/",)},
+)

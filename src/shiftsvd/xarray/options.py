@@ -1,0 +1,19 @@
+"""The option of `shiftsvd fit` for fields."""
+
+from typing import Final
+
+import click
+
+from shiftsvd.commands.options import under
+
+OF_FIT: Final = (
+    under(
+        "Preparation",
+        click.option(
+            "--weights",
+            type=click.Choice(["coslat", "none"]),
+            help="Multiply the cells of a NetCDF field by the root of the cosine of their latitude, so that equal "
+            "areas have equal weight.  [default: none, with a notice]",
+        ),
+    ),
+)
