@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from shiftsvd.commands.hooks import Hooks as Hooks
     from shiftsvd.commands.hooks import Run as Run
 
+__all__ = ["Decoder", "Extension", "Format", "Hooks", "Run", "extensions"]
+
 GROUP: Final = "shiftsvd.extensions"
 
 
@@ -214,4 +216,4 @@ def public_modules() -> dict[str, str]:
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy("shiftsvd", {})
+    __getattr__, __dir__ = lazy(__name__, {"shiftsvd.commands.hooks": ("Hooks", "Run")})

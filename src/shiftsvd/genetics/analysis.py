@@ -19,6 +19,7 @@ from shiftsvd.genetics.components import (
     scanned,
     tested,
 )
+from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
 from shiftsvd.genetics.files import (
     Beds,
     beds,
@@ -30,7 +31,6 @@ from shiftsvd.genetics.files import (
     parts_of,
     some_of,
 )
-from shiftsvd.genetics.options import Chromosomes, MatchName, ProjectName
 from shiftsvd.genetics.projection import Basis, Projection, projected
 from shiftsvd.genetics.scan import SelectionScan
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected

@@ -23,6 +23,7 @@ from shiftsvd.commands.writing import model_in
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.genetics.analysis import GenotypePCA
 from shiftsvd.genetics.components import Patterson, TracyWidom, patterson, tested
+from shiftsvd.genetics.extension import ProjectName
 from shiftsvd.genetics.files import (
     Parts,
     eigenval,
@@ -34,7 +35,7 @@ from shiftsvd.genetics.files import (
     some_of,
     variants_of,
 )
-from shiftsvd.genetics.options import NAMES, ProjectName
+from shiftsvd.genetics.options import NAMES
 from shiftsvd.genetics.projection import Basis, Scores, Target
 from shiftsvd.genetics.readers import COHORTS
 from shiftsvd.genetics.scan import SelectionScan, selection_scan

@@ -1,8 +1,12 @@
-"""What genotypes add to shiftsvd."""
+"""What genotypes add to shiftsvd, and names of their settings."""
 
-from typing import Final
+from typing import Final, Literal
 
 from shiftsvd.extend import Decoder, Extension, Format
+
+Chromosomes = Literal["autosomes", "all"]
+MatchName = Literal["auto", "position", "name"]
+ProjectName = Literal["lsq", "oadp", "mean"]
 
 EXTENSION: Final = Extension(
     name="genetics",

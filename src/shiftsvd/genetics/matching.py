@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.options import MatchName
+from shiftsvd.genetics.extension import MatchName
 from shiftsvd.genetics.variants import INCOMPATIBLE, Codes, Dictionary, Mask, Relation, Variants, canonical
 
 Places = npt.NDArray[np.intp]

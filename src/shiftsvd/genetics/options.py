@@ -1,14 +1,11 @@
 """Options for genotypes: PLINK's filters, tests and scans in `fit`, matching and projection in `transform`."""
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import click
 
 from shiftsvd.commands.options import under
-
-Chromosomes = Literal["autosomes", "all"]
-MatchName = Literal["auto", "position", "name"]
-ProjectName = Literal["lsq", "oadp", "mean"]
+from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName
 
 _FILE: Final = click.Path(exists=True, dir_okay=False)
 _SHARE: Final = click.FloatRange(0, 1)

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.genetics.extension import MatchName, ProjectName
 from shiftsvd.genetics.files import Parts, samples_of, variants_of
 from shiftsvd.genetics.matching import Match, matched
-from shiftsvd.genetics.options import MatchName, ProjectName
 from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.stacking import several

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.genetics.extension import Chromosomes
 from shiftsvd.genetics.files import (
     Beds,
     CallCounts,
@@ -34,7 +35,6 @@ from shiftsvd.genetics.lists import (
     listed_samples,
     listed_variants,
 )
-from shiftsvd.genetics.options import Chromosomes
 from shiftsvd.genetics.variants import CHOICES, Mask, Samples, Variants, autosomal, chosen
 from shiftsvd.io.stacking import several
 from shiftsvd.runs.memory import Resources

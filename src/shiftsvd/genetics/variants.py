@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.genetics.options import Chromosomes
+from shiftsvd.genetics.extension import Chromosomes
 from shiftsvd.genetics.readers import fields
 from shiftsvd.io.base import Labels, labels
 

@@ -29,8 +29,8 @@ from shiftsvd.preparation.covariates import Covariates, Design
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import notice
 from shiftsvd.scanpy.annotations import Disagreement, Place, of_features, of_samples
+from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import Batches
-from shiftsvd.scanpy.options import FlavorName
 from shiftsvd.scanpy.outputs import annotated
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import booleans, with_selection

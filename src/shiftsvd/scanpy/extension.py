@@ -1,8 +1,10 @@
-"""What single cells add to shiftsvd."""
+"""What single cells add to shiftsvd, and names of their settings."""
 
-from typing import Final
+from typing import Final, Literal
 
 from shiftsvd.extend import Extension, Format
+
+FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
 
 EXTENSION: Final = Extension(
     name="scanpy",

@@ -12,8 +12,8 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import Resources
 from shiftsvd.scanpy.annotations import Place, of_samples
+from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import Batches, Cutoffs
-from shiftsvd.scanpy.options import FlavorName
 from shiftsvd.scanpy.ranking import HighlyVariable, Ranking, rank
 from shiftsvd.scanpy.stored import is_annotated, logged, matrix_of
 from shiftsvd.transforms.chains import Preprocess, as_transforms

@@ -1,12 +1,11 @@
 """Options of `shiftsvd fit` for single cells."""
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import click
 
 from shiftsvd.commands.options import names, under
-
-FlavorName = Literal["seurat", "cell_ranger", "seurat_v3", "seurat_v3_paper", "pearson_residuals"]
+from shiftsvd.scanpy.extension import FlavorName
 
 OF_FIT: Final[tuple[Any, ...]] = (
     under(

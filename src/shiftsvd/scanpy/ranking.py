@@ -12,6 +12,7 @@ from shiftsvd.numerics.panels import Panel
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
+from shiftsvd.scanpy.extension import FlavorName
 from shiftsvd.scanpy.flavors import (
     Batches,
     Columns,
@@ -24,7 +25,6 @@ from shiftsvd.scanpy.flavors import (
     residual_variances,
     standardised_variances,
 )
-from shiftsvd.scanpy.options import FlavorName
 from shiftsvd.transforms.base import EntryOf, Transform, checked
 from shiftsvd.transforms.chains import learn_all
 from shiftsvd.transforms.count_data import warn_of_logarithms, warn_unless_counts
