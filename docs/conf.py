@@ -1,6 +1,7 @@
 """Settings of the documentation."""
 
 import re
+import shutil
 import zlib
 from importlib.metadata import metadata
 from importlib.metadata import version as installed
@@ -23,6 +24,15 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
+# Pages of the extensions lie in their folders, and are built with these.
+SOURCES = Path(__file__).resolve().parents[1] / "src" / "shiftsvd"
+EXTENSIONS = sorted(folder.parent for folder in SOURCES.glob("*/docs"))
+DRAWN = [each for each in EXTENSIONS if (each / "docs" / "gallery").is_dir()]
+for folder in Path(__file__).parent.glob("fields/*/"):
+    shutil.rmtree(folder)
+for each in EXTENSIONS:
+    pages = shutil.ignore_patterns("gallery")
+    shutil.copytree(each / "docs", Path(__file__).parent / "fields" / each.name, ignore=pages)
 exclude_patterns = ["_build", "gallery", "sg_execution_times.rst"]
 default_role = "py:obj"
 smartquotes_action = "qe"  # of two hyphens no dash is made: options of the command are copied from these pages
@@ -60,8 +70,14 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
-    "examples_dirs": "gallery",
-    "gallery_dirs": "auto_gallery",
+    "examples_dirs": [
+        "gallery",
+        *(str(each / "docs" / "gallery") for each in EXTENSIONS if (each / "docs" / "gallery").is_dir()),
+    ],
+    "gallery_dirs": [
+        "auto_gallery",
+        *(f"fields/{each.name}/gallery" for each in EXTENSIONS if (each / "docs" / "gallery").is_dir()),
+    ],
     "filename_pattern": r"/plot_",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,

@@ -21,12 +21,12 @@ NOT_OF_MEMBERS = {"SA01", "EX01"}
 
 def public() -> Iterator[tuple[str, bool]]:
     """Yield every public name with a docstring, and whether it is a member of a class."""
-    reference = (ROOT / "docs" / "api" / "index.rst").read_text(encoding="utf-8")
-    module = "shiftsvd"
-    for line in reference.splitlines():
-        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+    pages = [ROOT / "docs" / "api" / "index.rst", *sorted((ROOT / "src" / "shiftsvd").glob("*/docs/index.rst"))]
+    module = None  # what stands above the first module are links to pages
+    for line in (line for page in pages for line in ("", *page.read_text(encoding="utf-8").splitlines())):
+        if found := re.match(r"\.\. (?:currentmodule:: (\S+)|toctree::)", line):
             module = found[1]
-        elif found := re.match(r"\s{3,}([A-Za-z_][\w.]*)\s*$", line):
+        elif module and (found := re.match(r"\s{3,}([A-Za-z_][\w.]*)\s*$", line)):
             name = f"{module}.{found[1]}"
             yield name, False
             yield from ((f"{name}.{member}", True) for member in members(resolved(name)))

@@ -6,7 +6,8 @@ An extension is an `Extension`, named by an entry point of the group "shiftsvd.e
     colours = "colours:EXTENSION"
 
 Its parts are named as "module:object" and imported when they are first needed, so that an extension that nobody uses
-costs nothing. Everything that an extension may use of shiftsvd is public: the names of the reference, and those here.
+costs nothing; the module of the entry point itself imports nothing but this one. Everything that an extension may use
+of shiftsvd is public: the names of the reference, and those here.
 """
 
 from collections.abc import Iterator, Mapping

@@ -83,4 +83,4 @@ def lazy(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[st
         setattr(sys.modules[package], name, value)
         return value
 
-    return find, lambda: sorted(home)
+    return find, lambda: sorted({*home, *vars(sys.modules[package])})

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import WALKS
-from tests.support.places import DOCS
+from tests.support.places import DOCS, OF_EXTENSIONS, references
 
-SCRIPTS = sorted((DOCS / "gallery").glob("plot_*.py"))
+SCRIPTS = sorted(script for folder in (DOCS, *OF_EXTENSIONS) for script in folder.glob("gallery/plot_*.py"))
 # The others run as a whole: tests/house/test_walks.py.
 PAGES = sorted({*DOCS.glob("*.rst"), *(DOCS / "guide").glob("*.rst")} - {DOCS / f"{name}.rst" for name in WALKS})
 # One process draws several pages, each as if it were alone: to start, with all that they import, takes long.
@@ -74,5 +74,6 @@ def test_examples_of_a_page_print_what_it_shows(page):
 def test_reference_names_every_public_name():
     import shiftsvd
 
-    listed = set(re.findall(r"^   (\w+)$", (DOCS / "api" / "index.rst").read_text(encoding="utf-8"), re.MULTILINE))
+    texts = (page.read_text(encoding="utf-8") for page in references())
+    listed = {name for text in texts for name in re.findall(r"^   (\w+)$", text, re.MULTILINE)}
     assert set(shiftsvd.__all__) - listed == set()

@@ -5,9 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from itertools import takewhile
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -19,13 +17,16 @@ from scipy.sparse import csr_matrix, random_array
 
 import shiftsvd
 from shiftsvd.cli import main
+from tests.support.pages import commands_of, python_of
 from tests.support.people import PEOPLE
-from tests.support.places import DOCS
+from tests.support.places import DOCS, OF_EXTENSIONS, pages
 
 PAGES = sorted((DOCS / "migrate").glob("*.rst"))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page", [*PAGES, *(page for folder in OF_EXTENSIONS for page in folder.glob("*.rst"))], ids=lambda path: path.stem
+)
 def test_examples_of_a_guide_print_what_it_shows(page: Path) -> None:
     failed, _ = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert failed == 0
@@ -34,16 +35,6 @@ def test_examples_of_a_guide_print_what_it_shows(page: Path) -> None:
 def test_every_guide_is_in_the_index() -> None:
     index = next(page for page in PAGES if page.stem == "index").read_text(encoding="utf-8").split()
     assert {page.stem for page in PAGES} - set(index) == {"index"}
-
-
-def python_of(page: Path, but: str) -> str:
-    """The Python that a page shows without a prompt, one block after the other; not what needs the package `but`."""
-    blocks = page.read_text(encoding="utf-8").split(".. code-block:: python\n\n")[1:]
-    return "".join(
-        dedent("\n".join(takewhile(lambda line: not line or line.startswith(" "), block.splitlines()))) + "\n"
-        for block in blocks
-        if f"import {but}" not in block.partition(".. ")[0]
-    )
 
 
 def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
@@ -57,12 +48,6 @@ def test_guide_from_irlba_runs_as_it_is_printed(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code]
     run = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert run.returncode == 0, run.stderr
-
-
-def commands_of(page: Path) -> list[list[str]]:
-    """What follows a prompt on a page, in words, without comments."""
-    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return [line.partition("#")[0].split() for line in lines]
 
 
 def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,49 +64,6 @@ def test_commands_from_raw_counts_run_as_they_are_printed(tmp_path: Path, monkey
         result = CliRunner().invoke(main, line[1:])
         assert result.exit_code == 0, result.output
     assert len(Path("scores.csv").read_text().splitlines()) == 21
-
-
-def test_commands_and_code_on_single_cells_run_as_they_are_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import shlex
-
-    from tests.support.cells import annotated, counts, written
-    from tests.support.tenx import write_folder
-
-    monkeypatch.chdir(tmp_path)
-    for name, cells, seed in (("cells", 90, 0), ("new", 20, 1), ("donor1", 40, 2), ("donor2", 30, 3)):
-        adata = annotated(counts(cells, seed=seed), seed=seed)
-        adata.obs["donor"] = name
-        written(Path(f"{name}.h5ad"), adata)
-    write_folder(Path("filtered_feature_bc_matrix"))
-    page = DOCS / "guide" / "cells.rst"
-    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert len(lines) == 7
-    for line in lines:
-        words = shlex.split(line, comments=True)[1:]
-        result = CliRunner().invoke(main, [*words, *(["--no-report"] if " fit " in line else [])])
-        assert result.exit_code == 0, f"{line}: {result.output}"
-    assert len(Path("new.csv").read_text().splitlines()) == 21
-    with catch_warnings():
-        simplefilter("ignore")  # of anndata
-        exec(compile(python_of(page, but="scanpy as sc"), str(page), "exec"), scope := {})
-    scores = np.loadtxt("new.csv", delimiter=",", skiprows=1, usecols=range(1, 11))
-    size = np.abs(scores).max()
-    np.testing.assert_allclose(scope["new"].obsm["X_pca"], scores, atol=1e-4 * size)
-
-
-def test_code_on_highly_variable_genes_runs_as_it_is_printed() -> None:
-    pytest.importorskip("anndata")
-    from tests.support.cells import annotated, counts
-
-    adata = annotated(counts(90), seed=0)
-    adata.layers["counts"] = adata.X.copy()
-    adata.obs["donor"] = np.repeat(["d1", "d2", "d3"], 30)
-    code = python_of(DOCS / "guide" / "genes.rst", but="scanpy as sc").replace("2000", str(wanted := adata.n_vars // 2))
-    exec(compile(code, "genes.rst", "exec"), {"adata": adata})
-    assert adata.var["highly_variable"].sum() == wanted
-    assert adata.uns["pca"]["variance"].shape == adata.obsm["X_pca"].shape[1:]
 
 
 def test_commands_on_tables_run_as_they_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,10 +101,10 @@ def test_oldest_versions_on_the_page_are_those_of_the_package() -> None:
         assert f"{name} {oldest[1]}" in page
 
 
-SHOWN = sorted([*DOCS.rglob("*.rst"), *(DOCS / "gallery").glob("*.py"), *DOCS.parent.glob("README.md")])
+SHOWN = [*pages(), *(DOCS / "gallery").glob("*.py"), DOCS.parent / "README.md"]
 
 
-@pytest.mark.parametrize("page", [page for page in SHOWN if "generated" not in page.parts], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.name)
 def test_every_name_of_the_package_that_a_page_shows_is_there(page: Path) -> None:
     for names in re.findall(r"\bss((?:\.[A-Za-z]\w*)+)", page.read_text(encoding="utf-8")):
         value = shiftsvd

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.pages import WALKS, blocks, pasted, play, understood
-from tests.support.places import DOCS
+from tests.support.places import DOCS, pages
 
 
 @pytest.mark.parametrize("name", WALKS)
@@ -17,7 +17,7 @@ def test_page_runs_as_it_is_printed(name: str, tmp_path: Path, monkeypatch: pyte
 
 
 def test_every_page_can_be_pasted_into_a_plain_python() -> None:
-    for page in (page for page in DOCS.rglob("*.rst") if not {"auto_gallery", "generated", "uses"} & {*page.parts}):
+    for page in pages():
         for block in blocks(page):
             if block.kind == "pycon":
                 understood(pasted(block), f"{page.name}, line {block.line}")

@@ -4,6 +4,7 @@ import doctest
 import re
 import shlex
 from codeop import compile_command
+from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, NamedTuple
@@ -98,3 +99,19 @@ def understood(lines: list[str], where: str) -> None:
         if whole is not None:
             waiting = []
     assert not "".join(waiting).strip(), f"{where}: {waiting}"
+
+
+def python_of(page: Path, but: str) -> str:
+    """The Python that a page shows without a prompt, one block after the other; not what needs the package `but`."""
+    blocks = page.read_text(encoding="utf-8").split(".. code-block:: python\n\n")[1:]
+    return "".join(
+        dedent("\n".join(takewhile(lambda line: not line or line.startswith(" "), block.splitlines()))) + "\n"
+        for block in blocks
+        if f"import {but}" not in block.partition(".. ")[0]
+    )
+
+
+def commands_of(page: Path) -> list[list[str]]:
+    """What follows a prompt on a page, in words, without comments."""
+    lines = re.findall(r"^   \$ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [line.partition("#")[0].split() for line in lines]

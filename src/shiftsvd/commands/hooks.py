@@ -89,6 +89,7 @@ class Run:
         Returns
         -------
         Operator or matrix with gaps, of shape (m, width)
+            The first ones, where it is not known yet which features take part.
         """
         if not isinstance(self.A, Operator) or self.width == self.A.shape[1]:
             return self.A
@@ -154,6 +155,7 @@ class Hooks:
         Returns
         -------
         pair of Operator and io.Names, or None
+            The matrix, samples as rows; None: the core reads the files.
         """
         return None
 
@@ -168,11 +170,18 @@ class Hooks:
         Returns
         -------
         sequence of str, or None
+            Of length m; None: the column is one of a table.
         """
         return None
 
     def labels_beside(self) -> bool:
-        """Return whether the files have labels of samples beside the matrix, so that none of its columns is one."""
+        """Return whether the files have labels of samples beside the matrix, so that none of its columns is one.
+
+        Returns
+        -------
+        bool
+            True: --label-column names none of the columns of a table.
+        """
         return False
 
     def prepare(self, run: Run) -> None:
@@ -204,6 +213,7 @@ class Hooks:
         Returns
         -------
         pair of float and int
+            Both 0 where nothing is selected.
         """
         return 0, 0
 
@@ -224,6 +234,7 @@ class Hooks:
         Parameters
         ----------
         run : Run
+            With its fitted model.
         table : Table
             The names and the size of the table of scores.
         paths : mapping of str to Path
@@ -231,9 +242,10 @@ class Hooks:
         outputs : Outputs
             Gives the places that are written to, by `part`.
 
-        Yields
-        ------
-        context manager of a function of the first row and a block
+        Returns
+        -------
+        iterable of context managers
+            Each gives a function of the first row and a block.
         """
         return ()
 
@@ -243,6 +255,7 @@ class Hooks:
         Parameters
         ----------
         run : Run
+            With its fitted model.
         paths : mapping of str to Path
             All outputs.
         outputs : Outputs
@@ -283,6 +296,7 @@ class Hooks:
         Parameters
         ----------
         run : Run
+            With its fitted model.
         """
 
     # transform
@@ -300,6 +314,7 @@ class Hooks:
         Returns
         -------
         pair of Table and iterator, or None
+            The head of the table, and pairs of a first row and a block; None: the core makes the scores.
         """
         return None
 
@@ -333,6 +348,7 @@ class Hooks:
         Returns
         -------
         pair of Operator and io.Names
+            The samples as they are given to the model.
         """
         return A, names
 
@@ -347,6 +363,7 @@ class Hooks:
         Returns
         -------
         array of shape (m, p), or None
+            None: nothing was regressed out.
         """
         return None
 
@@ -363,6 +380,7 @@ class Hooks:
         Returns
         -------
         mapping
+            Facts by their names, which JSON can hold.
         """
         return {}
 
@@ -379,6 +397,7 @@ class Hooks:
         Returns
         -------
         mapping, or None
+            Facts by their names; None: it knows nothing of such models.
         """
         return None
 

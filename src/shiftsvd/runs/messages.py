@@ -38,6 +38,11 @@ class ValuesWarning(Advice):
 
     ``warnings.simplefilter("ignore", shiftsvd.transforms.ValuesWarning)`` silences it, `--trust-values` in the command.
 
+    Parameters
+    ----------
+    *parts : str or Setting
+        What it says.
+
     See Also
     --------
     LogNormalize : One of the transformations that take counts.
