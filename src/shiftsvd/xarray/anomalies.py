@@ -1,0 +1,512 @@
+"""Anomalies of a field as an operator: groups and covariates of samples are removed, cells divided and weighted."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from xarray import DataArray
+
+from shiftsvd.backends import as_operator
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.front import svd
+from shiftsvd.io.base import optional
+from shiftsvd.missing import Completion, check_unused, complete_matrix
+from shiftsvd.missing.fits import regressed_rows
+from shiftsvd.missing.gaps import Gaps, gaps_of
+from shiftsvd.names import BiasName, MissingName, SolverName
+from shiftsvd.numerics.panels import unmasked
+from shiftsvd.numerics.powers import check_size
+from shiftsvd.operators import LowRank, Operator, Scaled
+from shiftsvd.preparation.covariates import Covariates, LearnedCovariates
+from shiftsvd.result import SVDResult
+from shiftsvd.runs.memory import Resources, affordable, spare
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray.fields import (
+    Attrs,
+    Dim,
+    Dims,
+    Mask,
+    Panel,
+    Places,
+    Stacked,
+    Vector,
+    at_common,
+    at_once,
+    cell_weights,
+    in_order,
+    labelled,
+    labels_of,
+    lazy,
+    product,
+    stacked,
+    told_of,
+    without,
+)
+
+Labels = npt.NDArray[Any]
+_EPOCH: Final = "1970-01-01"
+_SHOWN: Final = 5  # labels in an error
+# Covariates of a cell whose squares are a smaller share of the others than this explain nothing.
+RANK: Final = 1e-10
+# Settings that each of several fields may have for itself, and their defaults.
+OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
+
+
+@dataclass(frozen=True, eq=False)
+class Options:
+    """The arguments that the front doors share, as `pca` describes them; `OF_EACH` may be mappings from names."""
+
+    dim: Dim
+    weights: Any
+    center: Any
+    standardize: Any
+    missing: Any
+    groups: Any
+    covariates: Any
+    solver: SolverName | Solver
+    tol: float
+    penalty: float | Literal["auto"]
+    max_iter: int
+    rng: np.random.Generator
+    resources: Resources
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "Options":
+        """Take the arguments of a front door by their names."""
+        own = {each.name: given[each.name] for each in fields(cls) if each.name in given}
+        resources = Resources(given["memory_limit"], given["n_threads"])
+        return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
+
+    def check(self) -> None:
+        if self.missing not in get_args(MissingName):
+            raise refuse("missing", 'be "error", "mean" or "em"', self.missing)
+        check_unused(self.missing, self.penalty, self.max_iter)
+        known = self.groups is not None or self.covariates is not None
+        if not self.center and (known or self.missing == "mean"):
+            raise Refused(
+                Setting("center", False),
+                " subtracts nothing; leave out groups, covariates, and ",
+                Setting("missing", "mean"),
+            )
+
+    def of_each(self, names: Sequence[str]) -> "dict[str, Options]":
+        own = {what: of_each(getattr(self, what), names, default, what) for what, default in OF_EACH.items()}
+        found = {name: replace(self, **{what: values[name] for what, values in own.items()}) for name in names}
+        for options in found.values():
+            options.check()
+        return found
+
+    def svd(self, A: Operator, k: int | float) -> SVDResult:
+        accuracy: dict[str, Any] = {} if isinstance(self.solver, Solver) else {"tol": self.tol}
+        return svd(A, k, solver=self.solver, rng=self.rng, **accuracy, **vars(self.resources))
+
+    @property
+    def told(self) -> Attrs:
+        return {"groups": self.groups} if isinstance(self.groups, str) else {}
+
+
+def of_each(setting: Any, names: Sequence[str], default: Any, what: str) -> dict[str, Any]:
+    if not isinstance(setting, Mapping):
+        return dict.fromkeys(names, setting)
+    if unknown := [name for name in setting if name not in names]:
+        raise refuse(what, f"be of the fields {', '.join(names)}", unknown[0])
+    return {name: setting.get(name, default) for name in names}
+
+
+def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
+    whole = isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
+    if not whole or not 1 <= n_modes <= most:
+        raise refuse("n_modes", f"be in 1..{most} for {what}", n_modes, remedy)
+
+
+# --- what is known of samples ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """What is known of each sample of a field, in the order of its matrix."""
+
+    labels: Labels | None  # (m,), the group of each sample
+    numbers: Panel  # (m, c), the covariates of each sample
+    names: tuple[str, ...] = ()  # of the covariates
+
+    @classmethod
+    def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Samples":
+        labels = None if groups is None else aligned(da, over, groups, "groups")
+        m = int(np.prod([da.sizes[dim] for dim in over]))
+        given = _named(covariates)
+        numbers = [_as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
+        return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
+
+    @property
+    def known(self) -> bool:
+        return self.labels is not None or bool(self.names)
+
+    def at(self, rows: Mask) -> "Samples":
+        labels = None if self.labels is None else self.labels[rows]
+        absent = 0 if labels is None else sum(label is None or label != label for label in labels.tolist())
+        if absent:
+            raise Refused(
+                Setting("groups"), f" must not hold missing labels, got {absent}; give them a label of their own"
+            )
+        numbers = self.numbers[rows]
+        for name, column in zip(self.names, numbers.T, strict=True):
+            if bad := int(np.count_nonzero(~np.isfinite(column))):
+                told = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
+                raise Refused(Setting("covariates"), told)
+        return Samples(labels, numbers, self.names)
+
+    def levels(self) -> Labels | None:
+        if self.labels is None:
+            return None
+        if self.labels.dtype == object:  # of kinds that cannot be compared, perhaps
+            known = sorted(set(self.labels.tolist()), key=lambda label: (type(label).__name__, label))
+            levels = np.empty(len(known), object)
+            levels[:] = known
+        else:
+            levels = np.unique(self.labels)
+        if len(levels) == len(self.labels) > 1:
+            told = f" has another label for each of {len(levels)} samples: nothing would be left"
+            raise Refused(Setting("groups"), told)
+        return levels
+
+    def one_hot(self, levels: Labels | None) -> Panel:
+        if self.labels is None or levels is None:
+            return np.ones((len(self.numbers), 1))
+        m, g = len(self.labels), len(levels)
+        affordable(8 * m * g, None, f"{g} groups of {m} samples", "groups")
+        place = {label: j for j, label in enumerate(np.asarray(levels).tolist())}
+        places = [place.get(label, -1) for label in self.labels.tolist()]
+        if unseen := sorted({str(self.labels[i]) for i, j in enumerate(places) if j < 0}):
+            told = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
+            raise Refused(Setting("groups"), told)
+        L = np.zeros((m, g))
+        L[np.arange(m), places] = 1
+        return L
+
+
+def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
+    if isinstance(value, str):
+        try:
+            value = da[value]
+        except (KeyError, AttributeError, TypeError) as error:
+            rule = 'name a coordinate or a part of one, such as "time.month"'
+            raise refuse(what, rule, value, f"da has {list(da.coords)}") from error
+    sizes = tuple(da.sizes[dim] for dim in over)
+    if not hasattr(value, "dims"):
+        array = np.asarray(unmasked(what, value))
+        if array.shape not in (sizes, (int(np.prod(sizes)),)):
+            told = f" must have one value for each sample, {sizes}, got shape {array.shape}"
+            raise Refused(Setting(what), told)
+        return array.ravel()
+    if unknown := [dim for dim in value.dims if dim not in over]:
+        raise refuse(what, f"have dimensions of the samples, {over}", unknown[0])
+    places = {dim: _places(value, da, dim, what) for dim in value.dims}
+    ordered = value.variable.isel({dim: at for dim, at in places.items() if at is not None})
+    return np.asarray(ordered.set_dims(dict(zip(over, sizes, strict=True))).values).ravel()
+
+
+def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
+    labels, own = (labels_of(each, dim) for each in (da, value))
+    if labels is None or own is None or labels.equals(own):
+        if value.sizes[dim] != da.sizes[dim]:
+            raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
+        return None
+    if not own.is_unique:
+        raise Refused(Setting(what), f" must have each label of {dim} once, some are there twice")
+    places = np.asarray(own.get_indexer(labels))
+    if absent := int(np.count_nonzero(places < 0)):
+        first = labels[int(np.argmax(places < 0))]
+        told = f" must have a value at each {dim} of da, {absent} are not there, such as {first}"
+        raise Refused(Setting(what), told)
+    return places
+
+
+def _named(covariates: Any) -> list[tuple[str, Any]]:
+    if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
+        return [(str(name), covariates[name]) for name in covariates]
+    several = list(_one_by_one(covariates))
+    given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
+    names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        told = f" must have different names, got {twice[0]!r} twice; give a mapping from names"
+        raise Refused(Setting("covariates"), told)
+    return list(zip(names, several, strict=True))
+
+
+def _one_by_one(covariates: Any) -> Iterator[Any]:
+    if covariates is None:
+        return
+    numbers = isinstance(covariates, Sequence) and all(np.isscalar(x) and not isinstance(x, str) for x in covariates)
+    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
+        yield from covariates.T
+    elif isinstance(covariates, str) or not isinstance(covariates, Sequence) or numbers:
+        yield covariates
+    else:
+        yield from covariates
+
+
+def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
+    if values.dtype.kind == "M":
+        return np.where(np.isnat(values), np.nan, (values - np.datetime64(_EPOCH)) / np.timedelta64(1, "D"))
+    if values.dtype.kind == "m":
+        return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "D"))
+    if values.dtype.kind == "O" and hasattr(values[0], "calendar"):
+        cftime = optional("cftime", "xarray")
+        days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
+        return np.asarray(days, np.float64)
+    if values.dtype.kind not in "fiub":
+        told = f" must be numbers or times, {name!r} is {values.dtype}; labels are for groups"
+        raise Refused(Setting("covariates"), told)
+    return values.astype(np.float64)
+
+
+# --- what is removed from them --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Removed:
+    """What is subtracted from each sample: the mean of its group, and slopes times its centred covariates."""
+
+    levels: Labels | None  # (g,), the groups; None for one mean of all
+    means: Panel  # (g or 1, n), where covariates are at their centre
+    slopes: Panel  # (c, n)
+    centre: Vector  # (c,)
+    names: tuple[str, ...] = ()  # of the covariates
+
+    def factors(self, samples: Samples) -> tuple[Panel, Panel]:
+        L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
+        return L, np.vstack([self.means, self.slopes])
+
+
+def _mean_alone(mean: Vector) -> Removed:
+    return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
+
+
+def _regressed(A: Operator, moments: Any, samples: Samples) -> tuple[LowRank, Removed]:
+    levels, c = samples.levels(), len(samples.names)
+    C = samples.numbers if levels is None else np.hstack([samples.one_hot(levels), samples.numbers])
+    S, learned = Covariates(C).learn(A, moments)
+    return S, _by_groups(learned, levels, c, samples.names)
+
+
+def _by_groups(learned: LearnedCovariates, levels: Labels | None, c: int, names: tuple[str, ...]) -> Removed:
+    g, centre, slopes = 0 if levels is None else len(levels), learned.centre, learned.coefficients
+    at_groups = np.eye(g) - centre[:g] if g else np.zeros((1, 0))
+    return Removed(levels, learned.mean + at_groups @ slopes[:g], slopes[g:], centre[g : g + c], names)
+
+
+def _from_observed(Y: Any, samples: Samples, mean: Vector) -> Removed:
+    """Least squares on the observed values alone, cell by cell, of anomalies about `mean`; one read.
+
+    A group without a value in some cell has the mean of that cell; what the values of a cell do not tell is 0.
+    """
+    levels = samples.levels()
+    L, centre = samples.one_hot(levels), samples.numbers.mean(axis=0)
+    C, n = samples.numbers - centre, len(mean)
+    there, squared = ~np.isnan(Y), (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
+    counted = np.hstack([L, *(L * column[:, None] for column in C.T), squared])
+    found = at_once(
+        M=(("p", "cell"), product(counted.T, there)),
+        x=(("q", "cell"), product(np.hstack([L, C]).T, np.where(there, Y, 0))),
+    )
+    g, c = L.shape[1], C.shape[1]
+    counts = np.maximum(found["M"][:g], 1)
+    within = found["x"][:g] / counts
+    # The covariates about their means within groups, over what is observed of each cell: c normal equations.
+    P = found["M"][g : g + g * c].reshape(c, g, n)
+    squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, P / counts)
+    inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK, hermitian=True)
+    slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
+    means = within - np.einsum("agn,an->gn", P, slopes) / counts
+    return Removed(levels, mean + np.where(found["M"][:g] > 0, means, 0), slopes, centre, samples.names)
+
+
+# --- anomalies ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Anomalies:
+    """The anomalies of the samples and cells of a field that are present; a field without gaps is not copied."""
+
+    field: Stacked
+    known: Samples  # of all samples, the absent ones too
+    missing: MissingName
+    A: Operator  # (m, n), the anomalies, divided and weighted
+    removed: Removed  # in the units of the field
+    mean: Vector  # (n,), of each cell
+    weights: Vector  # (n,), what the rest was multiplied by
+    spread: Vector | None = None  # (n,), sums of squares about the mean, where no more than that was removed
+    level: Vector | float = 0.0  # what a mean that was not removed adds to the squares
+    completion: Completion | None = None
+    gaps: Gaps | None = None  # what was completed: anomalies about `centre`
+    centre: Vector | float = 0.0
+    deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
+
+    @cached_property
+    def left(self) -> Vector:
+        """Sums of squares of the anomalies of each cell, in the units of the field."""
+        return _squares(self.A) / self.weights**2 if self.spread is None else self.spread
+
+    @property
+    def squares(self) -> Vector:
+        """Sums of squares of the columns of `A`."""
+        return np.asarray((self.left + self.level) * self.weights**2)
+
+    @property
+    def told(self) -> Attrs:
+        r2 = None if self.completion is None else self.completion.heldout_r2
+        found = {"field": self.field.da.name, "n_missing": self.field.n_missing or None, "heldout_r2": r2}
+        told = {key: str(value) if key == "field" else value for key, value in found.items() if value is not None}
+        return {"missing": self.missing} | told
+
+    def subtracted(self, times: float = 1.0) -> dict[str, DataArray]:
+        field, removed, attrs = self.field, self.removed, told_of(self.field.da)
+        found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
+        if removed.levels is not None:
+            group = DataArray(removed.levels, dims="group", name="group")
+            found["group_means"] = field.in_space(removed.means, group, attrs)
+            found["groups"] = labelled(np.asarray(self.known.labels), field.da, field.over)
+        if removed.names:
+            names = DataArray(list(removed.names), dims="covariate", name="covariate")
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | told_of(field.da, "units")
+            found["slopes"] = field.in_space(removed.slopes, names, per)
+            found["covariate_means"] = DataArray(removed.centre, dims="covariate")
+            found["covariates"] = labelled(self.known.numbers.T, field.da, field.over, names)
+        return found
+
+
+def in_common(given: Mapping[str, DataArray], options: Mapping[str, Options]) -> list[Stacked]:
+    (first, like), *_ = given.items()
+    ordered = {name: in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
+    return at_common([stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()])
+
+
+def anomalies(field: Stacked, options: Options, rank: Any) -> Anomalies:
+    """One pass for means and deviations, one more for groups and covariates; a completion is of this rank."""
+    known = Samples.of(field.da, field.over, options.groups, options.covariates)
+    samples, applied = known.at(field.rows), cell_weights(field.da, options.weights, field)
+    if field.n_missing:
+        return _of_gaps(field, known, samples, applied, options, rank)
+    return _of_whole(field, known, samples, applied, options)
+
+
+def _of_whole(field: Stacked, known: Samples, samples: Samples, applied: Vector | None, options: Options) -> Anomalies:
+    A = as_operator(field.X, **vars(options.resources))
+    (m, n), moments, level, deviations = A.shape, A.moments(), np.zeros(1), None
+    mean, spread = moments.mean, moments.M2
+    _check_range(mean, spread)
+    if samples.known:
+        S, removed = _regressed(A, moments, samples)
+        A, spread = A - S, None
+    elif options.center:
+        removed, A = _mean_alone(mean), A - _repeated(mean, m)
+    else:
+        mean, level = np.zeros(n), m * mean**2
+        removed = _mean_alone(mean)
+    if options.standardize:
+        spread = _squares(A) if spread is None else spread
+        deviations = np.sqrt(spread / m)
+    scale = _scale(deviations, applied)
+    if scale is not None:
+        A = Scaled(A, None, 1 / scale)
+    weights = np.ones(n) if scale is None else 1 / scale
+    return Anomalies(field, known, options.missing, A, removed, mean, weights, spread, level)
+
+
+def _of_gaps(
+    field: Stacked, known: Samples, samples: Samples, applied: Vector | None, options: Options, rank: Any
+) -> Anomalies:
+    X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
+    if not lazy(X):
+        affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
+    count, mean, Y = (~np.isnan(X)).sum(axis=0), np.zeros(n), X
+    if options.center:
+        found = at_once(total=("cell", np.nansum(X, axis=0, dtype=np.float64)), n=("cell", count))
+        mean = found["total"] / found["n"]
+        Y = without(X, (np.ones((m, 1)), mean[None]))
+    removed = _mean_alone(mean)
+    if samples.known:
+        removed = _from_observed(Y, samples, mean)
+        Y = without(X, removed.factors(samples))
+    found = at_once(squares=("cell", np.nansum(Y * Y, axis=0, dtype=np.float64)), n=("cell", count))
+    _check_range(mean, found["squares"])
+    scale = _scale(np.sqrt(found["squares"] / found["n"]) if options.standardize else None, applied)
+    if scale is None:
+        scale = np.ones(n)
+    else:
+        Y = without(X, removed.factors(samples), 1 / scale)
+    gaps = completion = None
+    if options.missing == "mean":
+        A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
+    else:
+        gaps = gaps_within(Y, options.resources)
+        biases: BiasName | None = "columns" if options.center else None
+        how = {"penalty": options.penalty, "max_iter": options.max_iter, "rng": options.rng} | limits
+        completion = complete_matrix(gaps, min(rank, m, n), biases=biases, **how)
+        A = completion.A
+    centre = A.moments().mean if options.center else np.zeros(n)
+    if options.center:
+        A = A - _repeated(centre, m)
+    removed = replace(removed, means=removed.means + centre * scale)
+    mean = removed.means[0] if removed.levels is None else mean + centre * scale
+    deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
+    return Anomalies(
+        field,
+        known,
+        options.missing,
+        A,
+        removed,
+        mean,
+        1 / scale,
+        completion=completion,
+        gaps=gaps,
+        centre=centre,
+        deviation=deviation,
+    )
+
+
+def gaps_within(Y: Any, resources: Resources) -> Gaps:
+    """The entries of an array with NaN; a Dask array of up to half of the memory limit is computed."""
+    if not lazy(Y):
+        return gaps_of(Y, **vars(resources))
+    if spare(2 * Y.nbytes, resources.memory_limit):
+        return gaps_of(Y.compute(), **vars(resources))
+    from shiftsvd.missing.gaps.lazy import LazyGaps
+
+    return LazyGaps(Y, resources.memory_limit)
+
+
+def regressed(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
+    """Scores by a regression of the observed values of each sample on the components."""
+    mean = np.broadcast_to(centre, V.shape[1:])
+    A = regressed_rows(gaps, mean, None, V, variances, noise)
+    if np.any(mean):
+        A = A - _repeated(mean, A.shape[0])
+    return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
+
+
+def _repeated(mean: Vector, m: int) -> LowRank:
+    return LowRank(np.broadcast_to(1.0, (m, 1)), mean)
+
+
+def _squares(A: Operator) -> Vector:
+    squares = A.column_squares()
+    assert squares is not None  # every kind of operator that a field can be has them
+    return squares
+
+
+def _scale(deviations: Vector | None, applied: Vector | None) -> Vector | None:
+    if deviations is None:
+        return None if applied is None else 1 / applied
+    divided = np.where(deviations > 0, deviations, 1)
+    return divided if applied is None else divided / applied
+
+
+def _check_range(mean: Vector, squares: Vector | None) -> None:
+    assert squares is not None  # every kind of operator that a field can be has them
+    check_size("anomalies and means of a field", float(max(np.abs(mean).max(), np.sqrt(squares.max()))))
