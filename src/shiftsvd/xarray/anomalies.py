@@ -1,12 +1,13 @@
 """Anomalies of a field as an operator: groups and covariates of samples are removed, cells divided and weighted."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from pandas import Index, factorize, isna
 from xarray import DataArray
 
 from shiftsvd.backends import as_operator
@@ -25,27 +26,8 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources, affordable, spare
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.fields import (
-    Attrs,
-    Dim,
-    Dims,
-    Mask,
-    Panel,
-    Places,
-    Stacked,
-    Vector,
-    at_common,
-    at_once,
-    cell_weights,
-    in_order,
-    labelled,
-    labels_of,
-    lazy,
-    product,
-    stacked,
-    told_of,
-    without,
-)
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacked, Vector
 
 Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
@@ -77,7 +59,7 @@ class Options:
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
         """Take the arguments of a front door by their names."""
-        own = {each.name: given[each.name] for each in fields(cls) if each.name in given}
+        own = {name: given[name] for name in cls.__match_args__ if name in given}
         resources = Resources(given["memory_limit"], given["n_threads"])
         return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
 
@@ -147,13 +129,10 @@ class Samples:
         return self.labels is not None or bool(self.names)
 
     def at(self, rows: Mask) -> "Samples":
-        labels = None if self.labels is None else self.labels[rows]
-        absent = 0 if labels is None else sum(label is None or label != label for label in labels.tolist())
-        if absent:
-            raise Refused(
-                Setting("groups"), f" must not hold missing labels, got {absent}; give them a label of their own"
-            )
-        numbers = self.numbers[rows]
+        labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
+        if labels is not None and (absent := int(isna(labels).sum())):
+            told = f" must not hold missing labels, got {absent}; give them a label of their own"
+            raise Refused(Setting("groups"), told)
         for name, column in zip(self.names, numbers.T, strict=True):
             if bad := int(np.count_nonzero(~np.isfinite(column))):
                 told = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
@@ -163,12 +142,9 @@ class Samples:
     def levels(self) -> Labels | None:
         if self.labels is None:
             return None
-        if self.labels.dtype == object:  # of kinds that cannot be compared, perhaps
-            known = sorted(set(self.labels.tolist()), key=lambda label: (type(label).__name__, label))
-            levels = np.empty(len(known), object)
-            levels[:] = known
-        else:
-            levels = np.unique(self.labels)
+        # Labels that are objects may be of kinds that cannot be compared.
+        plain = self.labels.dtype != object
+        levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
         if len(levels) == len(self.labels) > 1:
             told = f" has another label for each of {len(levels)} samples: nothing would be left"
             raise Refused(Setting("groups"), told)
@@ -179,9 +155,8 @@ class Samples:
             return np.ones((len(self.numbers), 1))
         m, g = len(self.labels), len(levels)
         affordable(8 * m * g, None, f"{g} groups of {m} samples", "groups")
-        place = {label: j for j, label in enumerate(np.asarray(levels).tolist())}
-        places = [place.get(label, -1) for label in self.labels.tolist()]
-        if unseen := sorted({str(self.labels[i]) for i, j in enumerate(places) if j < 0}):
+        places = Index(levels).get_indexer(Index(self.labels))
+        if unseen := sorted(set(map(str, self.labels[places < 0]))):
             told = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
             raise Refused(Setting("groups"), told)
         L = np.zeros((m, g))
@@ -211,7 +186,7 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
 
 
 def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
-    labels, own = (labels_of(each, dim) for each in (da, value))
+    labels, own = (fields.labels_of(each, dim) for each in (da, value))
     if labels is None or own is None or labels.equals(own):
         if value.sizes[dim] != da.sizes[dim]:
             raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
@@ -229,7 +204,12 @@ def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places
 def _named(covariates: Any) -> list[tuple[str, Any]]:
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
-    several = list(_one_by_one(covariates))
+    several = [] if covariates is None else [covariates]
+    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
+        several = list(covariates.T)
+    elif isinstance(covariates, Sequence) and not isinstance(covariates, str):
+        numbers = all(np.isscalar(value) and not isinstance(value, str) for value in covariates)
+        several = several if numbers else list(covariates)
     given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
     names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
@@ -238,23 +218,11 @@ def _named(covariates: Any) -> list[tuple[str, Any]]:
     return list(zip(names, several, strict=True))
 
 
-def _one_by_one(covariates: Any) -> Iterator[Any]:
-    if covariates is None:
-        return
-    numbers = isinstance(covariates, Sequence) and all(np.isscalar(x) and not isinstance(x, str) for x in covariates)
-    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
-        yield from covariates.T
-    elif isinstance(covariates, str) or not isinstance(covariates, Sequence) or numbers:
-        yield covariates
-    else:
-        yield from covariates
-
-
 def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
     if values.dtype.kind == "M":
-        return np.where(np.isnat(values), np.nan, (values - np.datetime64(_EPOCH)) / np.timedelta64(1, "D"))
+        values = values - np.datetime64(_EPOCH)
     if values.dtype.kind == "m":
-        return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "D"))
+        return np.asarray(values / np.timedelta64(1, "D"))  # NaN where there is no time
     if values.dtype.kind == "O" and hasattr(values[0], "calendar"):
         cftime = optional("cftime", "xarray")
         days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
@@ -300,30 +268,31 @@ def _by_groups(learned: LearnedCovariates, levels: Labels | None, c: int, names:
     return Removed(levels, learned.mean + at_groups @ slopes[:g], slopes[g:], centre[g : g + c], names)
 
 
-def _from_observed(Y: Any, samples: Samples, mean: Vector) -> Removed:
-    """Least squares on the observed values alone, cell by cell, of anomalies about `mean`; one read.
+def _from_observed(X: Any, samples: Samples) -> tuple[Removed, Vector]:
+    """Least squares on the observed values alone, cell by cell, and the mean of these; one read.
 
     A group without a value in some cell has the mean of that cell; what the values of a cell do not tell is 0.
     """
     levels = samples.levels()
-    L, centre = samples.one_hot(levels), samples.numbers.mean(axis=0)
-    C, n = samples.numbers - centre, len(mean)
-    there, squared = ~np.isnan(Y), (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
+    L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
+    C, there = samples.numbers - centre, ~np.isnan(X)
+    squared = (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
     counted = np.hstack([L, *(L * column[:, None] for column in C.T), squared])
-    found = at_once(
-        M=(("p", "cell"), product(counted.T, there)),
-        x=(("q", "cell"), product(np.hstack([L, C]).T, np.where(there, Y, 0))),
+    found = fields.at_once(
+        M=(("p", "cell"), fields.product(counted.T, there)),
+        x=(("q", "cell"), fields.product(np.hstack([L, C]).T, np.where(there, X, 0))),
     )
     g, c = L.shape[1], C.shape[1]
-    counts = np.maximum(found["M"][:g], 1)
-    within = found["x"][:g] / counts
+    counts, sums = found["M"][:g], found["x"][:g]
+    mean, within = sums.sum(axis=0) / counts.sum(axis=0), sums / np.maximum(counts, 1)
     # The covariates about their means within groups, over what is observed of each cell: c normal equations.
     P = found["M"][g : g + g * c].reshape(c, g, n)
-    squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, P / counts)
+    shares = P / np.maximum(counts, 1)
+    squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
-    means = within - np.einsum("agn,an->gn", P, slopes) / counts
-    return Removed(levels, mean + np.where(found["M"][:g] > 0, means, 0), slopes, centre, samples.names)
+    means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
+    return Removed(levels, means, slopes, centre, samples.names), mean
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -365,31 +334,33 @@ class Anomalies:
         return {"missing": self.missing} | told
 
     def subtracted(self, times: float = 1.0) -> dict[str, DataArray]:
-        field, removed, attrs = self.field, self.removed, told_of(self.field.da)
+        field, removed, attrs = self.field, self.removed, fields.told_of(self.field.da)
         found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
         if removed.levels is not None:
             group = DataArray(removed.levels, dims="group", name="group")
             found["group_means"] = field.in_space(removed.means, group, attrs)
-            found["groups"] = labelled(np.asarray(self.known.labels), field.da, field.over)
+            found["groups"] = fields.labelled(np.asarray(self.known.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")
-            per = {"long_name": "change by 1 of the covariate, by a day of times"} | told_of(field.da, "units")
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.told_of(field.da, "units")
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            found["covariates"] = labelled(self.known.numbers.T, field.da, field.over, names)
+            found["covariates"] = fields.labelled(self.known.numbers.T, field.da, field.over, names)
         return found
 
 
 def in_common(given: Mapping[str, DataArray], options: Mapping[str, Options]) -> list[Stacked]:
     (first, like), *_ = given.items()
-    ordered = {name: in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
-    return at_common([stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()])
+    ordered = {name: fields.in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
+    return fields.at_common(
+        [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
+    )
 
 
 def anomalies(field: Stacked, options: Options, rank: Any) -> Anomalies:
     """One pass for means and deviations, one more for groups and covariates; a completion is of this rank."""
     known = Samples.of(field.da, field.over, options.groups, options.covariates)
-    samples, applied = known.at(field.rows), cell_weights(field.da, options.weights, field)
+    samples, applied = known.at(field.rows), fields.cell_weights(field.da, options.weights, field)
     if field.n_missing:
         return _of_gaps(field, known, samples, applied, options, rank)
     return _of_whole(field, known, samples, applied, options)
@@ -422,24 +393,20 @@ def _of_gaps(
     field: Stacked, known: Samples, samples: Samples, applied: Vector | None, options: Options, rank: Any
 ) -> Anomalies:
     X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
-    if not lazy(X):
+    if not fields.lazy(X):
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
-    count, mean, Y = (~np.isnan(X)).sum(axis=0), np.zeros(n), X
+    removed, mean = _mean_alone(np.zeros(n)), np.zeros(n)
     if options.center:
-        found = at_once(total=("cell", np.nansum(X, axis=0, dtype=np.float64)), n=("cell", count))
-        mean = found["total"] / found["n"]
-        Y = without(X, (np.ones((m, 1)), mean[None]))
-    removed = _mean_alone(mean)
-    if samples.known:
-        removed = _from_observed(Y, samples, mean)
-        Y = without(X, removed.factors(samples))
-    found = at_once(squares=("cell", np.nansum(Y * Y, axis=0, dtype=np.float64)), n=("cell", count))
+        removed, mean = _from_observed(X, samples)
+    Y = fields.without(X, removed.factors(samples))
+    squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
+    found = fields.at_once(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
     scale = _scale(np.sqrt(found["squares"] / found["n"]) if options.standardize else None, applied)
     if scale is None:
         scale = np.ones(n)
     else:
-        Y = without(X, removed.factors(samples), 1 / scale)
+        Y = fields.without(X, removed.factors(samples), 1 / scale)
     gaps = completion = None
     if options.missing == "mean":
         A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
@@ -472,7 +439,7 @@ def _of_gaps(
 
 def gaps_within(Y: Any, resources: Resources) -> Gaps:
     """The entries of an array with NaN; a Dask array of up to half of the memory limit is computed."""
-    if not lazy(Y):
+    if not fields.lazy(Y):
         return gaps_of(Y, **vars(resources))
     if spare(2 * Y.nbytes, resources.memory_limit):
         return gaps_of(Y.compute(), **vars(resources))

@@ -338,31 +338,23 @@ def _is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
 
 
 def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
+    from pandas import Index
+
     if not (labels.is_unique and own.is_unique):
         return None
     if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy does not know those of pandas
         places = np.asarray(own.get_indexer(labels))
         return None if np.any(places < 0) else places
     wanted, there = (np.asarray(each, np.float64) for each in (labels, own))
-    wanted, there = (wanted % 360, there % 360) if around else (wanted, there)
-    places, apart = _nearest(wanted, there, around)
     steps = np.diff(np.sort(wanted))
     near = _SAME * steps.min() if len(steps) else np.finfo(np.float32).eps * np.abs(wanted).max()
-    found = apart.max() <= near and len(np.unique(places)) == len(places)
-    return places if found else None
-
-
-def _nearest(wanted: Vector, there: Vector, around: bool) -> tuple[Places, Vector]:
+    if around:  # with the seam between two labels
+        seam = wanted.min() - (steps.min() / 2 if len(steps) else 180)
+        wanted, there = (wanted - seam) % 360, (there - seam) % 360
     order = np.argsort(there)
-    if around:
-        order = np.concatenate([order[-1:], order, order[:1]])
-    known = there[order]
-    if around:
-        known[0], known[-1] = known[0] - 360, known[-1] + 360
-    above = np.searchsorted(known, wanted).clip(0, len(known) - 1)
-    below = (above - 1).clip(0)
-    best = np.where(np.abs(known[below] - wanted) < np.abs(known[above] - wanted), below, above)
-    return order[best], np.abs(known[best] - wanted)
+    known = Index(there[order])
+    places = known.get_indexer(wanted, method="nearest", tolerance=near) if known.is_unique else np.full(1, -1)
+    return order[places] if np.all(places >= 0) and len(np.unique(places)) == len(wanted) else None
 
 
 # --- weights of cells -----------------------------------------------------------------------------------------------

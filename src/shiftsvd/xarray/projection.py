@@ -9,23 +9,10 @@ from xarray import DataArray
 from shiftsvd.algebra.time_series import AnalyticSignal
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.runs.memory import Resources
+from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import Removed, Samples, gaps_within, regressed
 from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
-from shiftsvd.xarray.fields import (
-    Dims,
-    Mask,
-    Panel,
-    Vector,
-    as_field,
-    as_fields,
-    at_once,
-    check_labelled,
-    in_order,
-    labelled,
-    matrix,
-    on_grid,
-    without,
-)
+from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.travelling import check_all_there, check_steps
 
 
@@ -98,34 +85,36 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
         completed = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
         scores = (_of_gaps if completed else _multiplied)(X, eofs, V)
     like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
-    return labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
+    return fields.labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
 
 
 def _all_projected(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:
     if "scores" not in eofs:
         raise ValueError(f'these modes are of {" and ".join(names)} each: project(side(eofs, "{names[0]}"), da)')
-    given = as_fields(data)
+    given = fields.as_fields(data)
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"all fields of the modes are needed, {', '.join(missing)} is missing")
     parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
     first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
-    others = [in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)]
+    others = [
+        fields.in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)
+    ]
     return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
 
 
 def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) -> tuple[Any, Dims, Mask]:
-    da, space = as_field(da), eofs.mean_field.dims
+    da, space = fields.as_field(da), eofs.mean_field.dims
     over = tuple(dim for dim in da.dims if dim not in space)
-    da = on_grid(eofs.mean_field, da, space)
+    da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)
     cells = ~np.isnan(weights)
     factors = _removed(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
-    return without(matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
+    return fields.without(fields.matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
 
 
 def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
     dims = tuple(dim for dim in ("lag", "mode") if dim in modes.dims)
-    return np.asarray(matrix(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
+    return np.asarray(fields.matrix(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
 
 
 def _flat(values: DataArray, space: Dims) -> Vector:
@@ -134,7 +123,7 @@ def _flat(values: DataArray, space: Dims) -> Vector:
 
 def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
     def rows(name: str, dim: str) -> Panel:
-        return np.asarray(matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
+        return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
 
     grouped, sloped = "group_means" in eofs, "slopes" in eofs
     means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
@@ -162,7 +151,7 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
 
 
 def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    found = at_once(
+    found = fields.at_once(
         scores=(("row", "mode"), np.where(np.isfinite(X), X, 0) @ V.T),
         lost=("row", np.isnan(X).sum(axis=1)),
         infinite=((), np.isinf(X).sum()),
@@ -181,7 +170,7 @@ def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
 
 
 def _of_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
-    there = at_once(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
+    there = fields.at_once(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
     scores = np.full((len(there), len(V)), np.nan)
     if there.any():
         gaps = gaps_within(X if there.all() else X[there], Resources())
@@ -262,7 +251,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
         return Dataset({name: as_in(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
     check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
-    check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
+    fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
     scores, components = with_modes(scores, "scores"), with_modes(eofs.components, "components")
     known = [name for name in ("groups", "covariates") if name in eofs]
     single = [dim for name in known for dim in eofs[name].dims if dim in scores.coords and dim not in scores.dims]
@@ -291,10 +280,10 @@ def _given_back(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: 
         return back
     samples = _samples(eofs, like, like.dims, groups, covariates)
     if "group_means" in eofs:
-        labels = labelled(np.asarray(samples.labels), like, like.dims)
+        labels = fields.labelled(np.asarray(samples.labels), like, like.dims)
         samples.one_hot(eofs.group.values)  # refuses unknown ones
         back = eofs.group_means.sel(group=labels).drop_vars("group")
     if "slopes" in eofs:
-        numbers = labelled(samples.numbers.T, like, like.dims, eofs.covariate)
+        numbers = fields.labelled(samples.numbers.T, like, like.dims, eofs.covariate)
         back = back + (numbers - eofs.covariate_means).dot(eofs.slopes, dim="covariate")
     return back

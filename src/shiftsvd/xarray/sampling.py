@@ -9,23 +9,10 @@ from xarray import DataArray
 from shiftsvd.errors import refuse
 from shiftsvd.runs.memory import affordable
 from shiftsvd.sketch import generator
+from shiftsvd.xarray import fields
 from shiftsvd.xarray.anomalies import aligned
 from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
-from shiftsvd.xarray.fields import (
-    Dims,
-    Panel,
-    Places,
-    Vector,
-    as_field,
-    at_once,
-    blocks,
-    check_labelled,
-    filled,
-    labelled,
-    lazy,
-    matrix,
-    product,
-)
+from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
 from shiftsvd.xarray.projection import anomalies_of, in_cells
 
 # No autocorrelation is taken to be larger than this: a trend, say, has no number of independent samples.
@@ -261,15 +248,15 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     >>> float(maps.correlation[1, 2].round(6)), bool(maps.p_value[1, 2] < 1e-9), bool(maps.p_value.median() > 0.2)
     (1.0, True, True)
     """
-    da = as_field(da)
-    check_labelled(series, "series")
+    da = fields.as_field(da)
+    fields.check_labelled(series, "series")
     over = tuple(dim for dim in da.dims if dim in series.dims)
     if not over or not set(series.dims) <= {*over, "mode"}:
         raise ValueError(f"series must have dimensions of the samples of da, {da.dims}, and mode, got {series.dims}")
     space = tuple(dim for dim in da.dims if dim not in over)
     several = series if "mode" in series.dims else series.expand_dims("mode")
     columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
-    found = _correlated(matrix(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
+    found = _correlated(fields.matrix(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
     mode = None
     if "mode" in series.dims:
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
@@ -282,7 +269,7 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     maps = {}
     for name, values in found.items():
         attrs = {"long_name": told[name], "units": "1"}
-        maps[name] = labelled(values if mode is not None else values[0], da, space, mode, attrs=attrs)
+        maps[name] = fields.labelled(values if mode is not None else values[0], da, space, mode, attrs=attrs)
     return Dataset(maps)
 
 
@@ -290,14 +277,16 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
     rows = np.asarray(~np.isnan(Z).any(axis=1))
     Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
     there = ~np.isnan(X) & rows[:, None]
-    mean = at_once(total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)), n=("cell", there.sum(axis=0)))
+    mean = fields.at_once(
+        total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)), n=("cell", there.sum(axis=0))
+    )
     count = np.maximum(mean["n"], 1)
     off = np.where(there, X - mean["total"] / count, 0)
     first, second = pairs
-    sums = at_once(
-        xz=(("mode", "cell"), product(Z.T, off)),
-        z=(("mode", "cell"), product(Z.T, there)),
-        zz=(("mode", "cell"), product((Z * Z).T, there)),
+    sums = fields.at_once(
+        xz=(("mode", "cell"), fields.product(Z.T, off)),
+        z=(("mode", "cell"), fields.product(Z.T, there)),
+        zz=(("mode", "cell"), fields.product((Z * Z).T, there)),
         xx=("cell", (off * off).sum(axis=0)),
         lagged=("cell", (off[first] * off[second]).sum(axis=0)),
         pairs=("cell", (there[first] & there[second]).sum(axis=0)),
@@ -410,12 +399,12 @@ def bootstrap(
     V = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
     known = in_cells(V, eofs, cells).astype(np.float64)
     places = _draws(da, over, along, length, n_samples, generator(rng))
-    products = at_once(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
+    products = fields.at_once(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
     space, Q = _coordinates(products["samples"])
     start = products["scores"].T @ Q  # the known modes in the coordinates of the space
     drawn = [_modes_of(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
-    errors = filled(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
+    errors = fields.filled(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
     low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
     found = {
         "explained_variance": (("sample", "mode"), variances),
@@ -475,7 +464,7 @@ def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
     def deviations(block: Panel) -> Panel:
         return np.asarray(np.sqrt(((block @ G).reshape(len(block), draws, modes) ** 2).sum(axis=1)))
 
-    if lazy(cells):
+    if fields.lazy(cells):
         whole = cells.rechunk({1: -1})
         return np.asarray(whole.map_blocks(deviations, chunks=(whole.chunks[0], (modes,)), dtype=np.float64)).T
-    return np.concatenate([deviations(cells[rows]) for rows in blocks(len(cells), G.shape[1])]).T
+    return np.concatenate([deviations(cells[rows]) for rows in fields.blocks(len(cells), G.shape[1])]).T
