@@ -19,9 +19,9 @@ from shiftsvd.missing.fits import regressed_rows
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.names import BiasName, MissingName, SolverName
 from shiftsvd.numerics.panels import unmasked
-from shiftsvd.numerics.powers import check_size
-from shiftsvd.operators import LowRank, Operator, Scaled
-from shiftsvd.preparation.covariates import Covariates, LearnedCovariates
+from shiftsvd.numerics.powers import SQUARED, check_size
+from shiftsvd.operators import LowRank, Moments, Operator, Scaled
+from shiftsvd.preparation.covariates import Covariates
 from shiftsvd.result import SVDResult
 from shiftsvd.runs.memory import Resources, affordable, spare
 from shiftsvd.sketch import generator
@@ -255,17 +255,12 @@ def _mean_alone(mean: Vector) -> Removed:
     return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
-def _regressed(A: Operator, moments: Any, samples: Samples) -> tuple[LowRank, Removed]:
+def _regressed(A: Operator, moments: Moments, samples: Samples) -> tuple[LowRank, Removed]:
     levels, c = samples.levels(), len(samples.names)
-    C = samples.numbers if levels is None else np.hstack([samples.one_hot(levels), samples.numbers])
-    S, learned = Covariates(C).learn(A, moments)
-    return S, _by_groups(learned, levels, c, samples.names)
-
-
-def _by_groups(learned: LearnedCovariates, levels: Labels | None, c: int, names: tuple[str, ...]) -> Removed:
-    g, centre, slopes = 0 if levels is None else len(levels), learned.centre, learned.coefficients
-    at_groups = np.eye(g) - centre[:g] if g else np.zeros((1, 0))
-    return Removed(levels, learned.mean + at_groups @ slopes[:g], slopes[g:], centre[g : g + c], names)
+    S, learned = Covariates(np.hstack([samples.one_hot(levels), samples.numbers])).learn(A, moments)
+    g, slopes = len(learned.centre) - c, learned.coefficients
+    means = learned.mean + (np.eye(g) - learned.centre[:g]) @ slopes[:g]
+    return S, Removed(levels, means, slopes[g:], learned.centre[g:], samples.names)
 
 
 def _from_observed(X: Any, samples: Samples) -> tuple[Removed, Vector]:
@@ -328,10 +323,15 @@ class Anomalies:
 
     @property
     def told(self) -> Attrs:
-        r2 = None if self.completion is None else self.completion.heldout_r2
-        found = {"field": self.field.da.name, "n_missing": self.field.n_missing or None, "heldout_r2": r2}
-        told = {key: str(value) if key == "field" else value for key, value in found.items() if value is not None}
-        return {"missing": self.missing} | told
+        """What the result says of this field alone."""
+        name, completion = self.field.da.name, self.completion
+        found = {
+            "missing": self.missing,
+            "field": None if name is None else str(name),
+            "n_missing": self.field.n_missing or None,
+            "heldout_r2": None if completion is None else completion.heldout_r2,
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
     def subtracted(self, times: float = 1.0) -> dict[str, DataArray]:
         field, removed, attrs = self.field, self.removed, fields.told_of(self.field.da)
@@ -382,11 +382,10 @@ def _of_whole(field: Stacked, known: Samples, samples: Samples, applied: Vector 
     if options.standardize:
         spread = _squares(A) if spread is None else spread
         deviations = np.sqrt(spread / m)
-    scale = _scale(deviations, applied)
-    if scale is not None:
-        A = Scaled(A, None, 1 / scale)
-    weights = np.ones(n) if scale is None else 1 / scale
-    return Anomalies(field, known, options.missing, A, removed, mean, weights, spread, level)
+    weights = _weights(applied, deviations, n)
+    if np.any(weights != 1):
+        A = Scaled(A, None, weights)
+    return Anomalies(field, known, options.missing, A, removed, mean, weights, spread=spread, level=level)
 
 
 def _of_gaps(
@@ -395,46 +394,33 @@ def _of_gaps(
     X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
     if not fields.lazy(X):
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
-    removed, mean = _mean_alone(np.zeros(n)), np.zeros(n)
+    removed, mean, centre = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n)
     if options.center:
         removed, mean = _from_observed(X, samples)
     Y = fields.without(X, removed.factors(samples))
     squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
     found = fields.at_once(squares=("cell", squares), n=("cell", count))
     _check_range(mean, found["squares"])
-    scale = _scale(np.sqrt(found["squares"] / found["n"]) if options.standardize else None, applied)
-    if scale is None:
-        scale = np.ones(n)
-    else:
-        Y = fields.without(X, removed.factors(samples), 1 / scale)
+    weights = _weights(applied, np.sqrt(found["squares"] / found["n"]) if options.standardize else None, n)
+    if np.any(weights != 1):
+        Y = fields.without(X, removed.factors(samples), weights)
     gaps = completion = None
     if options.missing == "mean":
         A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
     else:
-        gaps = gaps_within(Y, options.resources)
+        gaps, rank = gaps_within(Y, options.resources), min(rank, m, n)
         biases: BiasName | None = "columns" if options.center else None
         how = {"penalty": options.penalty, "max_iter": options.max_iter, "rng": options.rng} | limits
-        completion = complete_matrix(gaps, min(rank, m, n), biases=biases, **how)
+        completion = complete_matrix(gaps, rank, biases=biases, **how)
         A = completion.A
-    centre = A.moments().mean if options.center else np.zeros(n)
     if options.center:
+        centre = A.moments().mean
         A = A - _repeated(centre, m)
-    removed = replace(removed, means=removed.means + centre * scale)
-    mean = removed.means[0] if removed.levels is None else mean + centre * scale
+    removed = replace(removed, means=removed.means + centre / weights)
+    mean = removed.means[0] if removed.levels is None else mean + centre / weights
     deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
-    return Anomalies(
-        field,
-        known,
-        options.missing,
-        A,
-        removed,
-        mean,
-        1 / scale,
-        completion=completion,
-        gaps=gaps,
-        centre=centre,
-        deviation=deviation,
-    )
+    of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
+    return Anomalies(field, known, options.missing, A, removed, mean, weights, **of_gaps)
 
 
 def gaps_within(Y: Any, resources: Resources) -> Gaps:
@@ -467,13 +453,12 @@ def _squares(A: Operator) -> Vector:
     return squares
 
 
-def _scale(deviations: Vector | None, applied: Vector | None) -> Vector | None:
-    if deviations is None:
-        return None if applied is None else 1 / applied
-    divided = np.where(deviations > 0, deviations, 1)
-    return divided if applied is None else divided / applied
+def _weights(applied: Vector | None, deviations: Vector | None, n: int) -> Vector:
+    weights = np.ones(n) if applied is None else applied
+    return weights if deviations is None else weights / np.where(deviations > 0, deviations, 1)
 
 
 def _check_range(mean: Vector, squares: Vector | None) -> None:
     assert squares is not None  # every kind of operator that a field can be has them
-    check_size("anomalies and means of a field", float(max(np.abs(mean).max(), np.sqrt(squares.max()))))
+    size = max(np.abs(mean).max(), np.sqrt(squares.max()))
+    check_size("anomalies and means of a field", float(size), SQUARED)
