@@ -58,7 +58,6 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Options":
-        """Take the arguments of a front door by their names."""
         own = {name: given[name] for name in cls.__match_args__ if name in given}
         resources = Resources(given["memory_limit"], given["n_threads"])
         return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
@@ -186,17 +185,12 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
 
 
 def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
-    labels, own = (fields.labels_of(each, dim) for each in (da, value))
-    if labels is None or own is None or labels.equals(own):
-        if value.sizes[dim] != da.sizes[dim]:
-            raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
-        return None
-    if not own.is_unique:
-        raise Refused(Setting(what), f" must have each label of {dim} once, some are there twice")
-    places = np.asarray(own.get_indexer(labels))
-    if absent := int(np.count_nonzero(places < 0)):
-        first = labels[int(np.argmax(places < 0))]
-        told = f" must have a value at each {dim} of da, {absent} are not there, such as {first}"
+    places = fields.places_of(da, value, dim)
+    if places is None and value.sizes[dim] != da.sizes[dim]:
+        raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
+    if places is not None and (absent := int(np.count_nonzero(places < 0))):
+        first = da.indexes[dim][int(np.argmax(places < 0))]
+        told = f" must have one value at each {dim} of da, {absent} have none or several, such as {first}"
         raise Refused(Setting(what), told)
     return places
 
@@ -264,10 +258,8 @@ def _regressed(A: Operator, moments: Moments, samples: Samples) -> tuple[LowRank
 
 
 def _from_observed(X: Any, samples: Samples) -> tuple[Removed, Vector]:
-    """Least squares on the observed values alone, cell by cell, and the mean of these; one read.
-
-    A group without a value in some cell has the mean of that cell; what the values of a cell do not tell is 0.
-    """
+    # Least squares on the observed values alone, cell by cell, and the mean of these; one read. A group without a value
+    # in some cell has the mean of that cell, and a slope that the values of a cell do not determine is 0.
     levels = samples.levels()
     L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
     C, there = samples.numbers - centre, ~np.isnan(X)
@@ -358,7 +350,7 @@ def in_common(given: Mapping[str, DataArray], options: Mapping[str, Options]) ->
 
 
 def anomalies(field: Stacked, options: Options, rank: Any) -> Anomalies:
-    """One pass for means and deviations, one more for groups and covariates; a completion is of this rank."""
+    # One pass for means and deviations, one more for groups and covariates; a completion is of this rank.
     known = Samples.of(field.da, field.over, options.groups, options.covariates)
     samples, applied = known.at(field.rows), fields.cell_weights(field.da, options.weights, field)
     if field.n_missing:
@@ -424,7 +416,6 @@ def _of_gaps(
 
 
 def gaps_within(Y: Any, resources: Resources) -> Gaps:
-    """The entries of an array with NaN; a Dask array of up to half of the memory limit is computed."""
     if not fields.lazy(Y):
         return gaps_of(Y, **vars(resources))
     if spare(2 * Y.nbytes, resources.memory_limit):
@@ -435,7 +426,6 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
 
 
 def regressed(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
-    """Scores by a regression of the observed values of each sample on the components."""
     mean = np.broadcast_to(centre, V.shape[1:])
     A = regressed_rows(gaps, mean, None, V, variances, noise)
     if np.any(mean):

@@ -51,8 +51,8 @@ def coupled(
         that either field lacks.
     n_modes : int
         Number of pairs.
-    dim, groups, covariates : optional
-        As in `pca`, of both fields.
+    dim : hashable, or sequence of them
+        As in `pca`.
     method : "mca" or "cca"
         Maximum covariance analysis (also called SVD analysis): singular vectors of ``X^H Y``, which is never formed. Or
         canonical correlation analysis, of the scores of the leading components of each field.
@@ -62,8 +62,8 @@ def coupled(
     weights, center, standardize, missing : optional
         As in `pca`; a tuple has one setting for X and one for Y. With "em" each field is completed by itself, by a
         model of rank `n_modes`, or with "cca" of `leading` components.
-    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
-        As in `pca`.
+    groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+        As in `pca`, of both fields.
 
     Returns
     -------

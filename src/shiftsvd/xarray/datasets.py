@@ -92,8 +92,7 @@ def together(
     over: Dims,
     told: Mapping[str, Any],
 ) -> Dataset:
-    """One Dataset of the variables of each field and those that all share; names of coordinates that differ end in
-    that of their field."""
+    # Coordinates that differ between fields get the name of their field after theirs.
     own = {name: xarray.Dataset(dict(part)) for name, part in parts.items()}
     differ = _differing(own.values(), {*over, modes.name})
     found = {key: da.drop_vars([coord for coord in differ if coord in da.coords]) for key, da in shared.items()}
@@ -184,8 +183,7 @@ def _differing(parts: Iterable[xarray.Dataset], shared: set[Hashable]) -> list[H
 
 
 def _same(first: xarray.Dataset, part: xarray.Dataset, key: Hashable) -> bool:
-    return bool(
-        part.sizes.get(key) == first.sizes.get(key)
-        and (key in part.coords) == (key in first.coords)
-        and (key not in part.coords or part[key].variable.equals(first[key].variable))
-    )
+    known, own = first.coords.get(key), part.coords.get(key)
+    if known is None or own is None:
+        return known is own and first.sizes[key] == part.sizes[key]
+    return bool(own.variable.equals(known.variable))

@@ -126,8 +126,7 @@ def listed(dim: Dim) -> list[Hashable]:
 
 
 def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da", every: bool = False) -> Stacked:
-    """Drop samples and cells without values. With `every`, keep samples without values as gaps, unless those are an
-    error."""
+    # Samples and cells without values are left out; with `every`, such samples are gaps unless gaps are an error.
     over = tuple(listed(dim))
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
@@ -201,21 +200,28 @@ def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str,
     for name in listed(dim):
         if name not in first.dims or name not in other.dims:
             continue  # `stacked` refuses it
-        known, own = (labels_of(da, name) for da in (first, other))
+        places, m, n = places_of(first, other, name), first.sizes[name], other.sizes[name]
         told = f"{names[0]} and {names[1]} must have the same samples"
-        if known is None or own is None or known.equals(own):
-            if first.sizes[name] != other.sizes[name]:
-                raise ValueError(f"{told}, got {first.sizes[name]} and {other.sizes[name]} along {name}")
+        if places is None:
+            if m != n:
+                raise ValueError(f"{told}, got {m} and {n} along {name}")
             continue
-        places = own.get_indexer(known) if own.is_unique and known.is_unique else np.full(len(known), -1)
-        if np.any(places < 0) or len(known) != len(own):
-            common = int(np.count_nonzero(places >= 0))
+        common = np.unique(places[places >= 0])
+        if len(common) < m or m != n:
             raise ValueError(
-                f"{told}, each once: of {name}, {common} of the {len(known)} labels of {names[0]} are among the "
-                f'{len(own)} of {names[1]}; xarray.align(..., join="inner") keeps those that both have'
+                f"{told}, each once: of {name}, {len(common)} of the {m} labels of {names[0]} are among the {n} of "
+                f'{names[1]}; xarray.align(..., join="inner") keeps those that both have'
             )
         other = other.isel({name: places})
     return other
+
+
+def places_of(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
+    # -1: nowhere, or twice. None: the labels are the same, or one of both has none.
+    labels, own = (labels_of(each, dim) for each in (like, da))
+    if labels is None or own is None or labels.equals(own):
+        return None
+    return np.asarray(own.get_indexer(labels)) if own.is_unique else np.full(len(labels), -1)
 
 
 def labels_of(da: "DataArray", dim: Hashable) -> "Index | None":
@@ -230,7 +236,7 @@ def lazy(X: Any) -> bool:
 
 
 def at_once(**found: Any) -> dict[str, Any]:
-    """Compute arrays that may be lazy in one read; each has names of its dimensions before it."""
+    # Computes all of them in one read; each array has the names of its dimensions before it.
     from xarray import Dataset
 
     known = Dataset(found).compute()
@@ -254,7 +260,7 @@ def product(D: Panel, X: Any) -> Any:
 
 
 def without(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
-    """``(X - L R) diag(times)``; lazy if X is."""
+    # (X - L R) diag(times), lazy if X is
     (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
     if lazy(X):
         import dask.array as da
@@ -283,7 +289,7 @@ def labelled(
     name: str | None = None,
     attrs: Attrs | None = None,
 ) -> "DataArray":
-    """Give values the coordinates of these dimensions of `da`; `mode` is a coordinate of one more, the first."""
+    # With the coordinates of these dimensions of `da`; `mode` is the coordinate of one dimension more, the first.
     from xarray import DataArray
 
     known = da.coords.to_dataset()
@@ -310,10 +316,7 @@ _SAME: Final = 1e-3
 
 
 def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
-    """Bring cells into the order of a known field, by their labels; longitudes count modulo 360.
-
-    Where one of both has no labels the sizes must agree.
-    """
+    # By labels, of which longitudes count modulo 360; where one of both has no labels the sizes must agree.
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got 0")

@@ -182,18 +182,19 @@ def joint(
         Each with the dimension `dim` and any others, on its own grid. Samples are matched by their labels: all fields
         must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples that
         any field lacks.
-    n_modes, dim, groups, covariates : optional
-        As in `pca`, of all fields.
-    weights, center, standardize, missing : optional
-        As in `pca`, of all fields; or a mapping from names of fields, where a name that is absent has the default. With
-        "em" each field is completed by itself.
+    n_modes, dim : optional
+        As in `pca`.
+    weights, center, standardize : optional
+        As in `pca`, of all fields; or a mapping from names of fields, where an absent name has the default.
     normalize : bool
         Divide the anomalies of each field, divided and weighted, by the root of their total variance, so that all
         fields count alike, whatever their units and the number of their cells.
     factors : mapping from names to float, optional
         Multiply the anomalies of fields by these after that: 2 is four times the variance of another field.
-    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
-        As in `pca`.
+    missing : "error", "mean" or "em", or mapping from names to them
+        As in `pca`. With "em" each field is completed by itself, by a model of rank `n_modes`.
+    groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+        As in `pca`, of all fields.
 
     Returns
     -------

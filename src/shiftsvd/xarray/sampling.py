@@ -174,11 +174,9 @@ def effective_size(n: Any, rs: Any) -> Vector:
 
 
 def of_variance(n: int, r: float) -> tuple[float, float]:
-    """(expected share, degrees of freedom) of the variance of a red series of n values about their own mean.
-
-    Of ``x^T C x / (n - 1)``, where C centres and x has the correlations ``R = [r^|i - j|]``: ``tr(CR) / (n - 1)``, and
-    ``tr(CR)^2 / tr(CRCR)`` as of the chi-square distribution with the same mean and variance (Satterthwaite 1946).
-    """
+    # (expected share, degrees of freedom) of the variance x^T C x / (n - 1) of a red series x of n values, where C
+    # centres and x has the correlations R = [r^|i - j|]: tr(CR) / (n - 1), and tr(CR)^2 / tr(CRCR) as of the chi-square
+    # distribution with the same mean and variance (Satterthwaite 1946).
     k, i = np.arange(1, n), np.arange(n)
     rows = (2 - r ** (i + 1) - r ** (n - i)) / (1 - r) - 1  # R 1
     of_mean = float(rows.sum()) / n
@@ -261,14 +259,10 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     if "mode" in series.dims:
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
         mode = DataArray(labels, dims="mode", name="mode")
-    told = {
-        "correlation": "correlation",
-        "p_value": "p-value of the correlation",
-        "effective_size": "independent pairs",
-    }
+    told = {"p_value": "p-value of the correlation", "effective_size": "independent pairs"}
     maps = {}
     for name, values in found.items():
-        attrs = {"long_name": told[name], "units": "1"}
+        attrs = {"long_name": told.get(name, name), "units": "1"}
         maps[name] = fields.labelled(values if mode is not None else values[0], da, space, mode, attrs=attrs)
     return Dataset(maps)
 

@@ -288,10 +288,8 @@ def _by_steps(options: Options, m: int) -> Options:
 
 
 def total_squares(C: Product) -> float:
-    """The sum of all squared entries; one read of the field.
-
-    ``trace(T G T^H)`` with the Gram matrix G between steps, or of very many steps from dense blocks of cells.
-    """
+    # One read of the field: trace(T G T^H) with the Gram matrix G between steps, or, of very many steps, the squares of
+    # dense blocks of cells.
     T, A = C.A, C.B
     if T.shape[0] <= FORMED:
         half = T.matmat(gram_matrix(A.H))
