@@ -356,8 +356,9 @@ def test_a_solver_brings_its_own_settings() -> None:
 @pytest.mark.parametrize("call", [pca, hilbert, lambda da, k, **how: joint([da], k, **how)])
 @pytest.mark.parametrize("times", [1e-170, 1e160])
 def test_fields_whose_squares_are_no_numbers_are_refused(call: Any, times: float) -> None:
+    told = "anomalies and means of a field must be between .*; change the units"
     for standardize in (False, True):
-        with pytest.raises(ValueError, match=r"anomalies and means of a field must be between .* Multiply the data"):
+        with pytest.raises(ValueError, match=told):
             call(field() * times, 2, standardize=standardize)
 
 

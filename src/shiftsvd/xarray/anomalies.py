@@ -10,19 +10,15 @@ import numpy.typing as npt
 from pandas import Index, factorize, isna
 from xarray import DataArray
 
-from shiftsvd.backends import as_operator
+from shiftsvd import Completion, Covariates, LowRank, Operator, SVDResult, as_operator, complete_matrix, svd
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.front import svd
 from shiftsvd.io.base import optional
-from shiftsvd.missing import Completion, check_unused, complete_matrix
+from shiftsvd.missing import check_unused
 from shiftsvd.missing.fits import regressed_rows
 from shiftsvd.missing.gaps import Gaps, gaps_of
 from shiftsvd.names import BiasName, MissingName, SolverName
 from shiftsvd.numerics.panels import unmasked
-from shiftsvd.numerics.powers import SQUARED, check_size
-from shiftsvd.operators import LowRank, Moments, Operator, Scaled
-from shiftsvd.preparation.covariates import Covariates
-from shiftsvd.result import SVDResult
+from shiftsvd.operators import Moments, Scaled
 from shiftsvd.runs.memory import Resources, affordable, spare
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
@@ -34,12 +30,13 @@ _EPOCH: Final = "1970-01-01"
 _SHOWN: Final = 5  # labels in an error
 # Covariates of a cell whose squares are a smaller share of the others than this explain nothing.
 RANK: Final = 1e-10
+LARGEST: Final = 1e150  # mean or anomaly whose squares can be summed
 # Settings that each of several fields may have for itself, and their defaults.
 OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
 
 @dataclass(frozen=True, eq=False)
-class Options:
+class FieldOptions:
     """The arguments that the front doors share, as `pca` describes them; `OF_EACH` may be mappings from names."""
 
     dim: Dim
@@ -57,7 +54,7 @@ class Options:
     resources: Resources
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "Options":
+    def of(cls, given: Mapping[str, Any]) -> "FieldOptions":
         own = {name: given[name] for name in cls.__match_args__ if name in given}
         resources = Resources(given["memory_limit"], given["n_threads"])
         return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
@@ -74,7 +71,7 @@ class Options:
                 Setting("missing", "mean"),
             )
 
-    def of_each(self, names: Sequence[str]) -> "dict[str, Options]":
+    def of_each(self, names: Sequence[str]) -> "dict[str, FieldOptions]":
         own = {what: of_each(getattr(self, what), names, default, what) for what, default in OF_EACH.items()}
         found = {name: replace(self, **{what: values[name] for what, values in own.items()}) for name in names}
         for options in found.values():
@@ -86,7 +83,7 @@ class Options:
         return svd(A, k, solver=self.solver, rng=self.rng, **accuracy, **vars(self.resources))
 
     @property
-    def told(self) -> Attrs:
+    def attrs(self) -> Attrs:
         return {"groups": self.groups} if isinstance(self.groups, str) else {}
 
 
@@ -108,7 +105,7 @@ def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class Regressors:
     """What is known of each sample of a field, in the order of its matrix."""
 
     labels: Labels | None  # (m,), the group of each sample
@@ -116,7 +113,7 @@ class Samples:
     names: tuple[str, ...] = ()  # of the covariates
 
     @classmethod
-    def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Samples":
+    def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Regressors":
         labels = None if groups is None else aligned(da, over, groups, "groups")
         m = int(np.prod([da.sizes[dim] for dim in over]))
         given = _named(covariates)
@@ -127,16 +124,16 @@ class Samples:
     def known(self) -> bool:
         return self.labels is not None or bool(self.names)
 
-    def at(self, rows: Mask) -> "Samples":
+    def at(self, rows: Mask) -> "Regressors":
         labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
         if labels is not None and (absent := int(isna(labels).sum())):
-            told = f" must not hold missing labels, got {absent}; give them a label of their own"
-            raise Refused(Setting("groups"), told)
+            text = f" must not hold missing labels, got {absent}; give them a label of their own"
+            raise Refused(Setting("groups"), text)
         for name, column in zip(self.names, numbers.T, strict=True):
             if bad := int(np.count_nonzero(~np.isfinite(column))):
-                told = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
-                raise Refused(Setting("covariates"), told)
-        return Samples(labels, numbers, self.names)
+                text = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
+                raise Refused(Setting("covariates"), text)
+        return Regressors(labels, numbers, self.names)
 
     def levels(self) -> Labels | None:
         if self.labels is None:
@@ -145,8 +142,8 @@ class Samples:
         plain = self.labels.dtype != object
         levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
         if len(levels) == len(self.labels) > 1:
-            told = f" has another label for each of {len(levels)} samples: nothing would be left"
-            raise Refused(Setting("groups"), told)
+            text = f" has another label for each of {len(levels)} samples: nothing would be left"
+            raise Refused(Setting("groups"), text)
         return levels
 
     def one_hot(self, levels: Labels | None) -> Panel:
@@ -156,8 +153,8 @@ class Samples:
         affordable(8 * m * g, None, f"{g} groups of {m} samples", "groups")
         places = Index(levels).get_indexer(Index(self.labels))
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
-            told = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
-            raise Refused(Setting("groups"), told)
+            text = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
+            raise Refused(Setting("groups"), text)
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L
@@ -174,8 +171,8 @@ def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
     if not hasattr(value, "dims"):
         array = np.asarray(unmasked(what, value))
         if array.shape not in (sizes, (int(np.prod(sizes)),)):
-            told = f" must have one value for each sample, {sizes}, got shape {array.shape}"
-            raise Refused(Setting(what), told)
+            text = f" must have one value for each sample, {sizes}, got shape {array.shape}"
+            raise Refused(Setting(what), text)
         return array.ravel()
     if unknown := [dim for dim in value.dims if dim not in over]:
         raise refuse(what, f"have dimensions of the samples, {over}", unknown[0])
@@ -190,8 +187,8 @@ def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places
         raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
     if places is not None and (absent := int(np.count_nonzero(places < 0))):
         first = da.indexes[dim][int(np.argmax(places < 0))]
-        told = f" must have one value at each {dim} of da, {absent} have none or several, such as {first}"
-        raise Refused(Setting(what), told)
+        text = f" must have one value at each {dim} of da, {absent} have none or several, such as {first}"
+        raise Refused(Setting(what), text)
     return places
 
 
@@ -207,8 +204,8 @@ def _named(covariates: Any) -> list[tuple[str, Any]]:
     given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
     names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
-        told = f" must have different names, got {twice[0]!r} twice; give a mapping from names"
-        raise Refused(Setting("covariates"), told)
+        text = f" must have different names, got {twice[0]!r} twice; give a mapping from names"
+        raise Refused(Setting("covariates"), text)
     return list(zip(names, several, strict=True))
 
 
@@ -222,8 +219,8 @@ def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
         days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
         return np.asarray(days, np.float64)
     if values.dtype.kind not in "fiub":
-        told = f" must be numbers or times, {name!r} is {values.dtype}; labels are for groups"
-        raise Refused(Setting("covariates"), told)
+        text = f" must be numbers or times, {name!r} is {values.dtype}; labels are for groups"
+        raise Refused(Setting("covariates"), text)
     return values.astype(np.float64)
 
 
@@ -240,7 +237,7 @@ class Removed:
     centre: Vector  # (c,)
     names: tuple[str, ...] = ()  # of the covariates
 
-    def factors(self, samples: Samples) -> tuple[Panel, Panel]:
+    def factors(self, samples: Regressors) -> tuple[Panel, Panel]:
         L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
         return L, np.vstack([self.means, self.slopes])
 
@@ -249,7 +246,7 @@ def _mean_alone(mean: Vector) -> Removed:
     return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
 
 
-def _regressed(A: Operator, moments: Moments, samples: Samples) -> tuple[LowRank, Removed]:
+def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, Removed]:
     levels, c = samples.levels(), len(samples.names)
     S, learned = Covariates(np.hstack([samples.one_hot(levels), samples.numbers])).learn(A, moments)
     g, slopes = len(learned.centre) - c, learned.coefficients
@@ -257,7 +254,7 @@ def _regressed(A: Operator, moments: Moments, samples: Samples) -> tuple[LowRank
     return S, Removed(levels, means, slopes[g:], learned.centre[g:], samples.names)
 
 
-def _from_observed(X: Any, samples: Samples) -> tuple[Removed, Vector]:
+def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
     # Least squares on the observed values alone, cell by cell, and the mean of these; one read. A group without a value
     # in some cell has the mean of that cell, and a slope that the values of a cell do not determine is 0.
     levels = samples.levels()
@@ -290,7 +287,7 @@ class Anomalies:
     """The anomalies of the samples and cells of a field that are present; a field without gaps is not copied."""
 
     field: Stacked
-    known: Samples  # of all samples, the absent ones too
+    known: Regressors  # of all samples, the absent ones too
     missing: MissingName
     A: Operator  # (m, n), the anomalies, divided and weighted
     removed: Removed  # in the units of the field
@@ -314,7 +311,7 @@ class Anomalies:
         return np.asarray((self.left + self.level) * self.weights**2)
 
     @property
-    def told(self) -> Attrs:
+    def attrs(self) -> Attrs:
         """What the result says of this field alone."""
         name, completion = self.field.da.name, self.completion
         found = {
@@ -326,7 +323,7 @@ class Anomalies:
         return {key: value for key, value in found.items() if value is not None}
 
     def subtracted(self, times: float = 1.0) -> dict[str, DataArray]:
-        field, removed, attrs = self.field, self.removed, fields.told_of(self.field.da)
+        field, removed, attrs = self.field, self.removed, fields.attrs_of(self.field.da)
         found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
         if removed.levels is not None:
             group = DataArray(removed.levels, dims="group", name="group")
@@ -334,14 +331,14 @@ class Anomalies:
             found["groups"] = fields.labelled(np.asarray(self.known.labels), field.da, field.over)
         if removed.names:
             names = DataArray(list(removed.names), dims="covariate", name="covariate")
-            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.told_of(field.da, "units")
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
             found["covariates"] = fields.labelled(self.known.numbers.T, field.da, field.over, names)
         return found
 
 
-def in_common(given: Mapping[str, DataArray], options: Mapping[str, Options]) -> list[Stacked]:
+def in_common(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
     (first, like), *_ = given.items()
     ordered = {name: fields.in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
     return fields.at_common(
@@ -349,16 +346,18 @@ def in_common(given: Mapping[str, DataArray], options: Mapping[str, Options]) ->
     )
 
 
-def anomalies(field: Stacked, options: Options, rank: Any) -> Anomalies:
+def anomalies(field: Stacked, options: FieldOptions, rank: Any) -> Anomalies:
     # One pass for means and deviations, one more for groups and covariates; a completion is of this rank.
-    known = Samples.of(field.da, field.over, options.groups, options.covariates)
+    known = Regressors.of(field.da, field.over, options.groups, options.covariates)
     samples, applied = known.at(field.rows), fields.cell_weights(field.da, options.weights, field)
     if field.n_missing:
         return _of_gaps(field, known, samples, applied, options, rank)
     return _of_whole(field, known, samples, applied, options)
 
 
-def _of_whole(field: Stacked, known: Samples, samples: Samples, applied: Vector | None, options: Options) -> Anomalies:
+def _of_whole(
+    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions
+) -> Anomalies:
     A = as_operator(field.X, **vars(options.resources))
     (m, n), moments, level, deviations = A.shape, A.moments(), np.zeros(1), None
     mean, spread = moments.mean, moments.M2
@@ -381,7 +380,7 @@ def _of_whole(field: Stacked, known: Samples, samples: Samples, applied: Vector 
 
 
 def _of_gaps(
-    field: Stacked, known: Samples, samples: Samples, applied: Vector | None, options: Options, rank: Any
+    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions, rank: Any
 ) -> Anomalies:
     X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
     if not fields.lazy(X):
@@ -427,9 +426,11 @@ def gaps_within(Y: Any, resources: Resources) -> Gaps:
 
 def regressed(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
     mean = np.broadcast_to(centre, V.shape[1:])
-    A = regressed_rows(gaps, mean, None, V, variances, noise)
-    if np.any(mean):
-        A = A - _repeated(mean, A.shape[0])
+    A = regressed_rows(gaps, mean, None, V, variances, noise) - _repeated(mean, gaps.shape[0])
+    return products(A, V)
+
+
+def products(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
 
 
@@ -450,5 +451,9 @@ def _weights(applied: Vector | None, deviations: Vector | None, n: int) -> Vecto
 
 def _check_range(mean: Vector, squares: Vector | None) -> None:
     assert squares is not None  # every kind of operator that a field can be has them
-    size = max(np.abs(mean).max(), np.sqrt(squares.max()))
-    check_size("anomalies and means of a field", float(size), SQUARED)
+    size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
+    if size != 0 and not 1 / LARGEST < size < LARGEST:
+        rule = (
+            f"must be between {1 / LARGEST:g} and {LARGEST:g} in size, since their squares leave the range of numbers"
+        )
+        raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}; change the units")

@@ -6,14 +6,13 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from xarray import DataArray
 
+from shiftsvd import Operator, SVDResult
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
-from shiftsvd.numerics.orth import phases
-from shiftsvd.operators import Operator, Product
-from shiftsvd.result import SVDResult
+from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, Options, anomalies, check_modes, in_common, of_each
-from shiftsvd.xarray.datasets import Dataset, mode_labels, together, told_of_each, told_of_fit
+from shiftsvd.xarray.anomalies import OF_EACH, Anomalies, FieldOptions, anomalies, check_modes, in_common, of_each
+from shiftsvd.xarray.datasets import Dataset, attrs_of_each, fit_attrs, mode_labels, together
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
 PROBES: Final = 64  # random vectors that a total is estimated from where it would cost more than the modes
@@ -116,7 +115,7 @@ def coupled(
     if method not in ("mca", "cca"):
         raise refuse("method", 'be "mca" or "cca"', method)
     given = locals()
-    options = Options.of(given | {name: _by_side(given[name]) for name in OF_EACH}).of_each(("X", "Y"))
+    options = FieldOptions.of(given | {name: _by_side(given[name]) for name in OF_EACH}).of_each(("X", "Y"))
     what = "n_modes" if method == "mca" else "leading"
     ranks = of_each(_by_side(given[what]), list(options), 10, what)
     for name, rank in ranks.items():
@@ -130,7 +129,7 @@ def coupled(
         found = _covariances(x, y, n_modes, options["X"])
     else:
         found = _correlations(x, y, n_modes, ranks, options["X"])
-    return _dataset(x, y, found).assign_attrs(options["X"].told | {"method": method})
+    return _dataset(x, y, found).assign_attrs(options["X"].attrs | {"method": method})
 
 
 def _by_side(setting: Any) -> Any:
@@ -148,18 +147,18 @@ class Pairs(NamedTuple):
     scores: list[Panel]
     duals: list[Panel] | None
     shared: dict[str, Vector]
-    told: Attrs
+    attrs: Attrs
 
 
-def _covariances(x: Anomalies, y: Anomalies, n_modes: int, options: Options) -> Pairs:
+def _covariances(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pairs:
     C, m = Product(x.A.H, y.A), x.A.shape[0]
     F = options.svd(C, n_modes)
     U, V = F.U, F.Vh.conj().T
     total, how = _total(C, F, options.rng)
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
     shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares}
-    told = told_of_fit(F.info, x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
-    return Pairs([U, V], [x.A.matmat(U), y.A.matmat(V)], None, shared, told)
+    attrs = fit_attrs(F.info, x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}
+    return Pairs([U, V], [x.A.matmat(U), y.A.matmat(V)], None, shared, attrs)
 
 
 def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, str]:
@@ -171,15 +170,16 @@ def _total(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple[float, 
     return float(np.sum(F.S**2) + np.linalg.norm(rest) ** 2 / PROBES), "estimated"
 
 
-def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: Options) -> Pairs:
+def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: FieldOptions) -> Pairs:
     root = np.sqrt(x.A.shape[0] - 1)
     fx, fy = (_leading(of.A, k, options) for of, k in zip((x, y), leading.values(), strict=True))
     P, correlations, Qh = np.linalg.svd(fx.U.T @ fy.U)
     check_modes(n_modes, len(correlations), f"{len(fx.S)} and {len(fy.S)} components")
-    signs = phases((Qh[:n_modes] * fy.S) @ fy.Vh)
+    maps = (Qh[:n_modes] * fy.S) @ fy.Vh
+    signs = np.where(maps[np.arange(n_modes), np.abs(maps).argmax(axis=1)] < 0, -1, 1)  # the largest entry is positive
     sides = [(fx, P[:, :n_modes] * signs), (fy, Qh[:n_modes].T * signs)]
-    accounts = [told_of_fit(F.info, of) for (F, _), of in zip(sides, (x, y), strict=True)]
-    told = {
+    accounts = [fit_attrs(F.info, of) for (F, _), of in zip(sides, (x, y), strict=True)]
+    attrs = {
         "solver": accounts[0]["solver"],
         "n_passes": sum(account["n_passes"] for account in accounts),
         "converged": all(account["converged"] for account in accounts),
@@ -187,10 +187,10 @@ def _correlations(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str
     }
     patterns = [F.Vh.T @ (F.S[:, None] * p / root) for F, p in sides]
     duals = [F.Vh.T @ (p * root / F.S[:, None]) for F, p in sides]
-    return Pairs(patterns, [F.U @ p * root for F, p in sides], duals, {}, told)
+    return Pairs(patterns, [F.U @ p * root for F, p in sides], duals, {}, attrs)
 
 
-def _leading(A: Operator, k: Any, options: Options) -> SVDResult:
+def _leading(A: Operator, k: Any, options: FieldOptions) -> SVDResult:
     F = options.svd(A, k if isinstance(k, float) else min(k, *A.shape))
     if F.info.rank == 0:
         raise ValueError("a field must vary along its samples, all anomalies are 0")
@@ -220,7 +220,7 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs) -> Dataset:
             **({} if found.duals is None else {"duals": of.field.in_space(found.duals[i].T, modes)}),
         }
     of_both = {name: DataArray(values, dims="mode") for name, values in shared.items()}
-    return together(parts, of_both, modes, x.field.over, found.told | told_of_each({"x": x, "y": y}))
+    return together(parts, of_both, modes, x.field.over, found.attrs | attrs_of_each({"x": x, "y": y}))
 
 
 def _over(values: Panel, sizes: Any) -> Panel:

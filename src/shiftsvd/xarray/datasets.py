@@ -8,7 +8,7 @@ import numpy as np
 import xarray
 from xarray import DataArray
 
-from shiftsvd.result import Info, SVDResult
+from shiftsvd import Info, SVDResult
 from shiftsvd.xarray.anomalies import Anomalies
 from shiftsvd.xarray.fields import Attrs, Dims, Panel, Vector
 
@@ -45,17 +45,17 @@ def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: flo
     modes = mode_labels(len(S))
     found = {"components": of.field.in_space(components, modes), "scores": of.field.in_time(Z, modes)}
     found |= variances(S, len(Z), squares) | more | of.subtracted()
-    return Dataset(found, coords={"mode": modes}, attrs=of.told)
+    return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
-def told_of_fit(info: Info, *of: Anomalies) -> Attrs:
+def fit_attrs(info: Info, *of: Anomalies) -> Attrs:
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
     filled = all(each.completion is None or each.completion.converged for each in of)
     return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
 
 
-def told_of_each(parts: Mapping[str, Anomalies]) -> Attrs:
-    return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.told.items()}
+def attrs_of_each(parts: Mapping[str, Anomalies]) -> Attrs:
+    return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.attrs.items()}
 
 
 # --- known modes ----------------------------------------------------------------------------------------------------
@@ -90,13 +90,13 @@ def together(
     shared: Mapping[str, DataArray],
     modes: DataArray,
     over: Dims,
-    told: Mapping[str, Any],
+    attrs: Attrs,
 ) -> Dataset:
     # Coordinates that differ between fields get the name of their field after theirs.
     own = {name: xarray.Dataset(dict(part)) for name, part in parts.items()}
     differ = _differing(own.values(), {*over, modes.name})
     found = {key: da.drop_vars([coord for coord in differ if coord in da.coords]) for key, da in shared.items()}
-    attrs = dict(told) | {"fields": json.dumps(list(parts))}
+    attrs = attrs | {"fields": json.dumps(list(parts))}
     for name, part in own.items():
         renamed = {key: f"{key}_{name}" for key in differ if key in part.variables or key in part.dims}
         found |= {f"{name}_{key}": _renamed(da, renamed) for key, da in part.data_vars.items()}
@@ -152,9 +152,9 @@ def side(result: Any, name: str) -> Any:
             da = da.drop_vars([coord for coord in da.coords if coord in foreign])
             found[key.removeprefix(f"{name}_") if own else key] = _renamed(da, back[name])
     of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", *_OF_FIELD) for other in names))
-    told = {key: value for key, value in result.attrs.items() if key not in of_fields}
-    told |= {key: result.attrs[f"{key}_{name}"] for key in _OF_FIELD if f"{key}_{name}" in result.attrs}
-    return Dataset(found, attrs=told)
+    attrs = {key: value for key, value in result.attrs.items() if key not in of_fields}
+    attrs |= {key: result.attrs[f"{key}_{name}"] for key in _OF_FIELD if f"{key}_{name}" in result.attrs}
+    return Dataset(found, attrs=attrs)
 
 
 def names_of(result: Any) -> list[str]:

@@ -174,7 +174,7 @@ def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
     rows: Mask = reduce(np.logical_and, (field.rows for field in fields))
     if np.count_nonzero(rows) < 2:
         raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
-    tell_used(rows, fields[0].over, "have values in all fields")
+    notice_used(rows, fields[0].over, "have values in all fields")
     return [_at_rows(field, rows) for field in fields]
 
 
@@ -190,7 +190,7 @@ def _at_rows(field: Stacked, rows: Mask) -> Stacked:
     return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
 
 
-def tell_used(rows: Mask, over: Dims, where: str = "have values") -> None:
+def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
     if (used := int(np.count_nonzero(rows))) < len(rows):
         along = ", ".join(map(str, over))
         notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
@@ -201,15 +201,15 @@ def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str,
         if name not in first.dims or name not in other.dims:
             continue  # `stacked` refuses it
         places, m, n = places_of(first, other, name), first.sizes[name], other.sizes[name]
-        told = f"{names[0]} and {names[1]} must have the same samples"
+        text = f"{names[0]} and {names[1]} must have the same samples"
         if places is None:
             if m != n:
-                raise ValueError(f"{told}, got {m} and {n} along {name}")
+                raise ValueError(f"{text}, got {m} and {n} along {name}")
             continue
         common = np.unique(places[places >= 0])
         if len(common) < m or m != n:
             raise ValueError(
-                f"{told}, each once: of {name}, {len(common)} of the {m} labels of {names[0]} are among the {n} of "
+                f"{text}, each once: of {name}, {len(common)} of the {m} labels of {names[0]} are among the {n} of "
                 f'{names[1]}; xarray.align(..., join="inner") keeps those that both have'
             )
         other = other.isel({name: places})
@@ -255,7 +255,7 @@ def product(D: Panel, X: Any) -> Any:
         return da.from_array(D, chunks=(-1, X.chunks[0])) @ X.astype(np.float64)
     out = np.empty((len(D), X.shape[1]))
     for columns in blocks(X.shape[1], len(X)):
-        out[:, columns] = D @ X[:, columns].astype(np.float64)
+        out[:, columns] = D @ X[:, columns].astype(np.float64, copy=False)
     return out
 
 
@@ -301,8 +301,8 @@ def labelled(
     return DataArray(values.reshape(sizes), belong.coords, dims, name, attrs)
 
 
-def told_of(da: "DataArray", *names: str) -> Attrs:
-    return {key: told for key, told in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}
+def attrs_of(da: "DataArray", *names: str) -> Attrs:
+    return {key: value for key, value in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}
 
 
 # --- grids ----------------------------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
 
 def _is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
     units = str(attrs.get("units", "degrees")).lower()
-    said = attrs.get("standard_name") == "longitude" or units in _EAST
-    return said or (name.lower() in _NAMES and units.startswith("degree"))
+    standard = attrs.get("standard_name") == "longitude" or units in _EAST
+    return standard or (name.lower() in _NAMES and units.startswith("degree"))
 
 
 def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
@@ -410,22 +410,22 @@ def latitude_of(da: "DataArray") -> "DataArray":
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]
     found = [coordinate for rule in _LATITUDES for name, coordinate in known if rule(name, coordinate.attrs)]
     if not found:
-        told = f" needs a coordinate lat or latitude, da has {list(da.coords)}"
-        raise Refused(Setting("weights", "coslat"), told)
+        text = f" needs a coordinate lat or latitude, da has {list(da.coords)}"
+        raise Refused(Setting("weights", "coslat"), text)
     latitude = found[0]
     units, values = str(latitude.attrs.get("units", "")), latitude.values
     beyond = values[np.abs(values) > _POLE]
     if beyond.size or units.startswith("rad"):
-        told = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
+        text = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
         raise Refused(
             Setting("weights", "coslat"),
-            f" needs latitudes in -90..90 degrees, the coordinate {latitude.name} has {told}; "
+            f" needs latitudes in -90..90 degrees, the coordinate {latitude.name} has {text}; "
             "name the latitudes lat, or give the weights as an array",
         )
     return latitude
 
 
-# What tells a latitude, the surest first.
+# Rules for latitudes, the surest first.
 _LATITUDES: Final[tuple[Callable[[str, Mapping[str, Any]], bool], ...]] = (
     lambda name, attrs: attrs.get("standard_name") == "latitude" or str(attrs.get("units")).lower() in _NORTH,
     lambda name, attrs: name in ("lat", "latitude", "nav_lat"),

@@ -6,23 +6,23 @@ from typing import Any, Literal
 import numpy as np
 from xarray import DataArray
 
+from shiftsvd import SVDResult
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Scaled, beside
-from shiftsvd.result import SVDResult
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Options, anomalies, check_modes, in_common, of_each, regressed
+from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed
 from shiftsvd.xarray.datasets import (
     Dataset,
+    attrs_of_each,
+    fit_attrs,
     mode_labels,
     modes_of,
     scores_of,
     together,
-    told_of_each,
-    told_of_fit,
     variances,
 )
-from shiftsvd.xarray.fields import Attrs, as_field, as_fields, is_several, stacked, tell_used, told_of
+from shiftsvd.xarray.fields import Attrs, as_field, as_fields, attrs_of, is_several, notice_used, stacked
 
 
 def pca(
@@ -149,7 +149,7 @@ def pca(
     >>> shiftsvd.xarray.pca(gaps, 2, missing="mean", groups=seasons).group.values
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
-    options = Options.of(locals())
+    options = FieldOptions.of(locals())
     return _joint(da, n_modes, options) if is_several(da) else _alone(da, n_modes, options)
 
 
@@ -234,7 +234,7 @@ def joint(
     >>> modes.sst_components.dims, modes.wind_components.dims, modes.scores.dims
     (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
     """
-    options = Options.of(locals())
+    options = FieldOptions.of(locals())
     return _joint(data, n_modes, options, normalize, factors)
 
 
@@ -250,19 +250,16 @@ def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
 # --- one field ------------------------------------------------------------------------------------------------------
 
 
-def _alone(da: Any, n_modes: Any, options: Options) -> Any:
+def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     options.check()
     field = stacked(as_field(da), options.dim, options.missing)
-    tell_used(field.rows, field.over)
+    notice_used(field.rows, field.over)
     (m, n), completed = field.X.shape, options.missing == "em"
     _check_share(n_modes, (m, n), completed)
     of = anomalies(field, options, n_modes)
     F, total = options.svd(of.A, n_modes), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
-    if of.gaps is None:
-        Z = np.concatenate([part for _, part in of.A.row_products(F.Vh.T.astype(np.float64))])
-    else:
-        Z = regressed(of.gaps, of.centre, F.Vh, explained, noise)
+    Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
         deviation = np.sqrt(of.left / (m - 1))
     else:  # observed values may vary less than the modes do where most are missing: no correlation is above 1
@@ -270,8 +267,8 @@ def _alone(da: Any, n_modes: Any, options: Options) -> Any:
     found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
-    told = told_of_fit(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.told
-    return found.assign_attrs(told)
+    attrs = fit_attrs(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
+    return found.assign_attrs(attrs)
 
 
 def _noise(F: SVDResult, total: float, m: int, n: int) -> float:
@@ -280,8 +277,8 @@ def _noise(F: SVDResult, total: float, m: int, n: int) -> float:
     return rest / (m - 1) / (min(m, n) - k) if k < min(m, n) else 0.0
 
 
-def _attrs(da: DataArray, options: Options) -> dict[str, Attrs]:
-    what, own = str(da.attrs.get("long_name", da.name or "the field")), told_of(da, "units")
+def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
+    what, own = str(da.attrs.get("long_name", da.name or "the field")), attrs_of(da, "units")
     plain = options.weights is None or isinstance(options.weights, str)
     units = {"units": "1"} if plain and options.standardize else own if plain else {}
     return {
@@ -300,7 +297,7 @@ def _attrs(da: DataArray, options: Options) -> dict[str, Attrs]:
 def _joint(
     data: Any,
     n_modes: Any,
-    options: Options,
+    options: FieldOptions,
     normalize: bool = True,
     factors: Mapping[str, float] | None = None,
 ) -> Dataset:
@@ -327,12 +324,12 @@ def _joint(
             "own_variance_ratio": DataArray(shares, dims="mode"),
         }
     shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variances(F.S, m, sum(own.values()))
-    told = told_of_fit(F.info, *parts.values()) | told_of_each(parts) | options.told
-    return together(found, shared, modes, fields[0].over, told)
+    attrs = fit_attrs(F.info, *parts.values()) | attrs_of_each(parts) | options.attrs
+    return together(found, shared, modes, fields[0].over, attrs)
 
 
 def _factor(factor: Any, variance: float, name: str) -> float:
     if not (np.isfinite(factor) and factor > 0):
-        told = f" must be positive numbers, that of {name} is {factor!r}; leave out the field instead"
-        raise Refused(Setting("factors"), told)
+        text = f" must be positive numbers, that of {name} is {factor!r}; leave out the field instead"
+        raise Refused(Setting("factors"), text)
     return float(factor / np.sqrt(variance)) if variance > 0 else float(factor)

@@ -10,7 +10,7 @@ from shiftsvd.algebra.time_series import AnalyticSignal
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.runs.memory import Resources
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import Removed, Samples, gaps_within, regressed
+from shiftsvd.xarray.anomalies import Regressors, Removed, gaps_within, regressed
 from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.travelling import check_all_there, check_steps
@@ -132,7 +132,7 @@ def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
     return Removed(eofs.group.values if grouped else None, means, slopes, centre, names)
 
 
-def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Samples:
+def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
             raise Refused("the fit had no ", Setting(name), "; leave them out")
@@ -143,10 +143,10 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
         names = [str(name) for name in eofs.covariate.values]
         own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
         covariates = {name: name if name in da.coords else known for name, known in own.items()}
-    samples = Samples.of(da, over, groups, covariates)
+    samples = Regressors.of(da, over, groups, covariates)
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
-        told = f" must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
-        raise Refused(Setting("covariates"), told)
+        text = f" must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
+        raise Refused(Setting("covariates"), text)
     return samples.at(np.ones(len(samples.numbers), bool))
 
 

@@ -5,12 +5,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from xarray import DataArray, Variable
 
+from shiftsvd import rotate as rotated
 from shiftsvd.errors import refuse
-from shiftsvd.estimators.rotation import Method
-from shiftsvd.estimators.rotation import rotate as rotated
 from shiftsvd.xarray.datasets import Dataset, check_variances
 from shiftsvd.xarray.fields import Panel, filled, matrix
 
+Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
 
 
@@ -174,8 +174,8 @@ def rotate(
         "structure": in_space(found.correlations @ (deviations[:, None] * found.components)),
         "score_correlations": (("mode", "other"), found.correlations),
     }
-    told = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
-    # `project` regresses on orthogonal modes alone.
-    said = {"missing": "error"} if eofs.attrs.get("missing") == "em" else {}
+    attrs: dict[str, Any] = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
+    if eofs.attrs.get("missing") == "em":
+        attrs["missing"] = "error"  # `project` regresses on orthogonal modes alone
     turned = first.assign(changed).assign_coords(mode=np.arange(1, int(n) + 1))
-    return Dataset(turned.data_vars, turned.coords, {**turned.attrs, **told, **said})
+    return Dataset(turned.data_vars, turned.coords, turned.attrs | attrs)

@@ -259,10 +259,10 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     if "mode" in series.dims:
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
         mode = DataArray(labels, dims="mode", name="mode")
-    told = {"p_value": "p-value of the correlation", "effective_size": "independent pairs"}
+    long_names = {"p_value": "p-value of the correlation", "effective_size": "independent pairs"}
     maps = {}
     for name, values in found.items():
-        attrs = {"long_name": told.get(name, name), "units": "1"}
+        attrs = {"long_name": long_names.get(name, name), "units": "1"}
         maps[name] = fields.labelled(values if mode is not None else values[0], da, space, mode, attrs=attrs)
     return Dataset(maps)
 

@@ -7,16 +7,16 @@ from typing import Any, Final, Literal
 import numpy as np
 from xarray import concat
 
+from shiftsvd import Gram, SVDResult
 from shiftsvd.algebra.generic import gram_matrix, row_blocks
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
 from shiftsvd.operators import Product
-from shiftsvd.result import SVDResult
-from shiftsvd.solvers import Gram, Solver
-from shiftsvd.xarray.anomalies import Anomalies, Options, anomalies, check_modes
-from shiftsvd.xarray.datasets import Dataset, mode_labels, modes_of, scores_of, told_of_fit, variances
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes
+from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_of, scores_of, variances
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, labels_of, listed, stacked
 
 DECAY: Final = 0.2
@@ -105,7 +105,7 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
-    options = Options.of(locals())
+    options = FieldOptions.of(locals())
     if "lag" in getattr(da, "dims", ()):
         raise ValueError("the name lag is taken by the result; rename that dimension")
     field = _series(da, options, "a lag")
@@ -119,7 +119,7 @@ def extended(
     centre = E.matmat(level) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
-    return found.assign_attrs(told_of_fit(F.info, of) | options.told)
+    return found.assign_attrs(fit_attrs(F.info, of) | options.attrs)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
     # Groups and covariates at the first steps of sequences alone, where there are scores.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
-    return Dataset(found, coords={"mode": modes}, attrs=of.told)
+    return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
 def hilbert(
@@ -234,7 +234,7 @@ def hilbert(
         raise refuse("padding", 'be "exp" or None', padding)
     if not decay > 0:
         raise refuse("decay", "be positive", decay)
-    options = Options.of(locals())
+    options = FieldOptions.of(locals())
     field = _series(da, options, "a Hilbert transform")
     m, n = field.X.shape
     check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
@@ -243,13 +243,13 @@ def hilbert(
     C = Product(T, of.A)
     F = _by_steps(options, m).svd(C, n_modes)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
-    told = told_of_fit(F.info, of) | options.told | {"padding": str(padding)} | ({"decay": decay} if padding else {})
+    attrs = fit_attrs(F.info, of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     # Anomalies that were centred have no mean left.
     means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
-    return found.assign(score_means=("mode", means)).assign_attrs(told)
+    return found.assign(score_means=("mode", means)).assign_attrs(attrs)
 
 
-def _series(da: Any, options: Options, what: str) -> Stacked:
+def _series(da: Any, options: FieldOptions, what: str) -> Stacked:
     options.check()
     da = as_field(da)
     check_steps(da, options.dim, what)
@@ -261,8 +261,7 @@ def _series(da: Any, options: Options, what: str) -> Stacked:
 def check_steps(da: Any, dim: Dim, what: str) -> None:
     names = listed(dim)
     if len(names) != 1:
-        told = f"{what} needs one dimension of samples that follow each other, got "
-        raise Refused(told, Setting("dim", dim))
+        raise Refused(f"{what} needs one dimension of samples that follow each other, got ", Setting("dim", dim))
     index = labels_of(da, names[0])
     if index is not None and not index.is_unique:
         raise ValueError(
@@ -282,7 +281,7 @@ def check_all_there(rows: Mask, what: str) -> None:
         )
 
 
-def _by_steps(options: Options, m: int) -> Options:
+def _by_steps(options: FieldOptions, m: int) -> FieldOptions:
     formed = options.solver == "auto" and m <= FORMED
     return replace(options, solver=Gram(options.tol, last_pass=False)) if formed else options
 
