@@ -707,8 +707,8 @@ FAULTS = (
     fault(
         "independent samples of a red series",
         "xarray/sampling.py",
-        "n * (1 - product) / (1 + product)",
-        "n * (1 + product) / (1 - product)",
+        "n * (1 - rs) / (1 + rs)",
+        "n * (1 + rs) / (1 - rs)",
         "xarray/test_sampling.py",
     ),
     fault(
@@ -734,9 +734,9 @@ FAULTS = (
     ),
     fault(
         "the mean of a group with gaps",
-        "xarray/samples.py",
-        'mean + np.where(found["M"][:g] > 0, means, 0)',
-        'np.where(found["M"][:g] > 0, means, 0)',
+        "xarray/anomalies.py",
+        'np.einsum("agn,an->gn", shares, slopes), mean)',
+        'np.einsum("agn,an->gn", shares, slopes), 0)',
         "xarray/test_gaps.py",
     ),
     fault(
@@ -747,14 +747,14 @@ FAULTS = (
     ),
     fault(
         "the samples of the second field",
-        "xarray/samples.py",
+        "xarray/fields.py",
         "        other = other.isel({name: places})",
         "        pass",
         "xarray/test_several.py",
     ),
     fault(
         "the factor of a field",
-        "xarray/joining.py",
+        "xarray/modes.py",
         "float(factor / np.sqrt(variance))",
         "float(factor / variance)",
         "xarray/test_several.py",

@@ -65,7 +65,7 @@ def test_chunked_fields_with_gaps_give_the_same(missing: Any, held: bool, monkey
         settings |= {"penalty": 5.0}
     eofs = pca(da, 2, **settings)
     if not held:
-        monkeypatch.setattr("shiftsvd.xarray.preparing.limit_of", lambda memory_limit: 0)
+        monkeypatch.setattr("shiftsvd.xarray.anomalies.spare", lambda needed, memory_limit: False)
     chunked = pca(da.chunk({"time": 40, "lat": 3}), 2, **settings)
     np.testing.assert_allclose(chunked.explained_variance, eofs.explained_variance, rtol=1e-3)
     np.testing.assert_allclose(chunked.components, eofs.components, atol=5e-3)

@@ -129,7 +129,7 @@ def test_a_model_of_the_gaps_comes_close_to_the_whole_field(
     da = with_gaps(whole, 0.3)
     if chunked:
         pytest.importorskip("dask.array")
-        monkeypatch.setattr("shiftsvd.xarray.preparing.limit_of", lambda memory_limit: 0)
+        monkeypatch.setattr("shiftsvd.xarray.anomalies.spare", lambda needed, memory_limit: False)
         da = da.chunk({"time": 50, "lat": 4})
     known: Any = {"groups": "time.month", "rng": 0}
     found = call(da, other(with_gaps(whole, 0.3, 5)), missing="em", **known)

@@ -1,5 +1,7 @@
 """EOF analysis of labelled fields: the definition, the coordinates, the gaps, and the neighbours' numbers."""
 
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.xarray import pca, project, reconstruct
+import shiftsvd as ss
+from shiftsvd.xarray import hilbert, joint, pca, project, reconstruct
 
 xarray = pytest.importorskip("xarray")
 
@@ -341,6 +344,28 @@ def test_fields_that_cannot_be_are_refused() -> None:
         pca(da.rename(lon="mode"))
     with pytest.raises(ValueError, match="must hold real numbers, got complex128"):
         pca(da * 1j)
+
+
+def test_a_solver_brings_its_own_settings() -> None:
+    da = field()
+    eofs = pca(da, 3, solver=ss.Exact())
+    assert eofs.attrs["solver"].startswith("Exact")
+    xarray.testing.assert_allclose(eofs.drop_attrs(), pca(da, 3, tol=1e-9).drop_attrs(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("call", [pca, hilbert, lambda da, k, **how: joint([da], k, **how)])
+@pytest.mark.parametrize("times", [1e-170, 1e160])
+def test_fields_whose_squares_are_no_numbers_are_refused(call: Any, times: float) -> None:
+    told = "anomalies and means of a field must be between .*; change the units"
+    for standardize in (False, True):
+        with pytest.raises(ValueError, match=told):
+            call(field() * times, 2, standardize=standardize)
+
+
+def test_the_commands_do_without_xarray() -> None:
+    script = "import sys, shiftsvd.xarray.commands; print('xarray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("chunks", [{"time": 20}, {"time": 25, "lat": 3}, {"lat": 4, "lon": 5}])

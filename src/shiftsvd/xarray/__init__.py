@@ -9,8 +9,8 @@ from shiftsvd.names import lazy
 
 if TYPE_CHECKING:
     from shiftsvd.xarray.coupling import coupled as coupled
-    from shiftsvd.xarray.coupling import side as side
-    from shiftsvd.xarray.joining import joint as joint
+    from shiftsvd.xarray.datasets import side as side
+    from shiftsvd.xarray.modes import joint as joint
     from shiftsvd.xarray.modes import pca as pca
     from shiftsvd.xarray.projection import project as project
     from shiftsvd.xarray.projection import reconstruct as reconstruct
@@ -42,9 +42,9 @@ if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "shiftsvd.xarray.coupling": ("coupled", "side"),
-            "shiftsvd.xarray.joining": ("joint",),
-            "shiftsvd.xarray.modes": ("pca",),
+            "shiftsvd.xarray.coupling": ("coupled",),
+            "shiftsvd.xarray.datasets": ("side",),
+            "shiftsvd.xarray.modes": ("joint", "pca"),
             "shiftsvd.xarray.projection": ("project", "reconstruct"),
             "shiftsvd.xarray.rotation": ("patterns", "rotate"),
             "shiftsvd.xarray.sampling": ("bootstrap", "correlation", "north"),

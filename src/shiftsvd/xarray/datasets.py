@@ -1,128 +1,64 @@
-"""Datasets of modes: how results are laid out, and what known modes must hold."""
+"""Datasets of modes: their variables, what known modes must hold, and results of several fields."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
+import xarray
+from xarray import DataArray
 
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
-from shiftsvd.result import Info, SVDResult
-from shiftsvd.xarray import fields
-from shiftsvd.xarray.fields import on_grid
-from shiftsvd.xarray.preparing import Anomalies
-from shiftsvd.xarray.samples import Removed, Samples, without
+from shiftsvd import Info, SVDResult
+from shiftsvd.xarray.anomalies import Anomalies
+from shiftsvd.xarray.fields import Attrs, Dims, Panel, Vector
+
+_FIT: Final = ("components", "scores", "mean_field", "weights")  # what modes must hold to be projected on
+_OF_FIELD: Final = ("field", "missing", "n_missing", "heldout_r2")  # attributes that each of several fields has
 
 
-def mode_labels(count: int) -> Any:
-    from xarray import DataArray
+class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray has no types for the checker
+    """A Dataset that writes truth values among its attributes as 1 and 0: NetCDF has none."""
 
+    __slots__ = ()
+
+    def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
+        plain = {key: int(value) if isinstance(value, bool) else value for key, value in self.attrs.items()}
+        return xarray.Dataset.to_netcdf(self.assign_attrs(plain), *args, **kwargs)
+
+
+def mode_labels(count: int) -> DataArray:
     return DataArray(np.arange(1, count + 1), dims="mode", name="mode")
 
 
 def scores_of(F: SVDResult) -> Panel:
-    U = np.asarray(F.U)  # one that is spread over a cluster is needed whole
+    U = np.asarray(F.U)  # that of a Dask array is lazy
     return np.asarray(U * F.S.astype(U.real.dtype))
 
 
-def variances(S: Vector, m: int, squares: float) -> dict[str, Any]:
-    from xarray import DataArray
-
+def variances(S: Vector, m: int, squares: float) -> dict[str, DataArray]:
     shares = S**2 / squares if squares > 0 else np.zeros(len(S))
     found = {"explained_variance": S**2 / (m - 1), "explained_variance_ratio": shares, "singular_values": S}
     return {name: DataArray(values, dims="mode") for name, values in found.items()}
 
 
-def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float) -> Any:
-    from shiftsvd.xarray.fields import Dataset
-
+def modes_of(of: Anomalies, components: Panel, Z: Panel, S: Vector, squares: float, **more: DataArray) -> Dataset:
     modes = mode_labels(len(S))
-    found = {"components": of.in_space(components, modes), "scores": of.in_time(Z, modes)}
-    found |= variances(S, len(Z), squares) | of.subtracted()
-    return Dataset(found, coords={"mode": modes}, attrs=of.said)
+    found = {"components": of.field.in_space(components, modes), "scores": of.field.in_time(Z, modes)}
+    found |= variances(S, len(Z), squares) | more | of.subtracted()
+    return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
-def told_of_fit(info: Info, *of: Anomalies) -> dict[str, Any]:
+def fit_attrs(info: Info, *of: Anomalies) -> Attrs:
     converged = info.solver.startswith("Exact") if info.converged is None else info.converged
-    filled = all(each.converged for each in of)
+    filled = all(each.completion is None or each.completion.converged for each in of)
     return {"solver": info.solver, "n_passes": info.n_passes, "converged": bool(converged) and filled}
 
 
-def told_of_each(parts: Mapping[str, Anomalies]) -> dict[str, Any]:
-    return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.said.items()}
+def attrs_of_each(parts: Mapping[str, Anomalies]) -> Attrs:
+    return {f"{key}_{name}": value for name, of in parts.items() for key, value in of.attrs.items()}
 
 
-_FIT: Final = ("components", "scores", "mean_field", "weights")  # what a Dataset must hold to be projected on
-
-
-def anomalies_of(eofs: Any, da: Any, groups: Any, covariates: Any) -> tuple[Any, fields.Dims, fields.Mask]:
-    da = fields.as_field(da)
-    space = eofs.mean_field.dims
-    over = tuple(dim for dim in da.dims if dim not in space)
-    da = on_grid(eofs.mean_field, da, space)
-    weights = _flat(eofs.weights, space)
-    cells = ~np.isnan(weights)
-    factors = _removed(eofs, space, cells).factors(samples_of(eofs, da, over, groups, covariates))
-    return without(fields.matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
-
-
-def multiplied(anomalies: Any, V: Panel, missing: str) -> Panel:
-    found = fields.at_once(
-        scores=(("row", "mode"), np.where(np.isfinite(anomalies), anomalies, 0) @ V.T),
-        lost=("row", np.isnan(anomalies).sum(axis=1)),
-        infinite=((), np.isinf(anomalies).sum()),
-    )
-    scores, rows = found["scores"], found["lost"] < V.shape[1]
-    count = 0 if missing == "mean" else int(found["lost"][rows].sum())
-    if count:
-        raise ValueError(
-            f"the field must have values wherever the components have, {count} are missing; fill them, "
-            'as da.fillna(reconstruct(pca(da, missing="em"))) does'
-        )
-    if count := int(found["infinite"]):
-        raise ValueError(f"the field must be finite wherever the components have values, {count} are inf; fill them")
-    scores[~rows] = np.nan
-    return np.asarray(scores)
-
-
-def samples_of(eofs: Any, da: Any, over: fields.Dims, groups: Any, covariates: Any) -> Samples:
-    for name, given in (("groups", groups), ("covariates", covariates)):
-        if given is not None and name not in eofs:
-            raise ValueError(f"the fit had no {name}; leave them out")
-    if "groups" in eofs and groups is None:
-        named = eofs.attrs.get("groups")
-        groups = named if named and named.partition(".")[0] in da.coords else eofs.groups
-    if "covariates" in eofs and covariates is None:
-        names = [str(name) for name in eofs.covariate.values]
-        own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
-        covariates = {name: name if name in da.coords else known for name, known in own.items()}
-    samples = Samples.of(da, tuple(over), groups, covariates)
-    if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
-        raise ValueError(
-            f"covariates must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
-        )
-    return samples.at(np.ones(len(samples.numbers), bool))
-
-
-def _removed(eofs: Any, space: fields.Dims, cells: fields.Mask) -> Removed:
-    def rows(name: str, dim: str) -> Panel:
-        return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
-
-    grouped, sloped = "group_means" in eofs, "slopes" in eofs
-    means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
-    slopes, centre = (rows("slopes", "covariate"), eofs.covariate_means.values) if sloped else (means[:0], np.zeros(0))
-    names = tuple(map(str, eofs.covariate.values)) if sloped else ()
-    return Removed(eofs.group.values if grouped else None, means, slopes, centre, names)
-
-
-def _flat(values: Any, space: fields.Dims) -> Vector:
-    return np.asarray(values.transpose(*space).values, np.float64).ravel()
-
-
-def in_cells(values: Any, space: fields.Dims) -> tuple[Panel, fields.Mask]:
-    full = np.asarray(fields.matrix(values, ("mode",), space))
-    cells = ~np.isnan(full[0])
-    return full[:, cells], cells
+# --- known modes ----------------------------------------------------------------------------------------------------
 
 
 def check_fit(eofs: Any, kinds: str = "f", lags: bool = False) -> None:
@@ -140,7 +76,114 @@ def check_variances(eofs: Any) -> None:
         raise ValueError("eofs must be modes with variances of their own, got one side of pairs; find them by pca(da)")
 
 
-def with_modes(values: Any, name: str) -> Any:
+def with_modes(values: DataArray, name: str) -> DataArray:
     if "mode" not in values.coords:
         raise ValueError(f"{name} must have the coordinate mode, got {values.dims}; choose modes by .sel(mode=[1])")
     return values if "mode" in values.dims else values.expand_dims("mode")
+
+
+# --- several fields -------------------------------------------------------------------------------------------------
+
+
+def together(
+    parts: Mapping[str, Mapping[str, DataArray]],
+    shared: Mapping[str, DataArray],
+    modes: DataArray,
+    over: Dims,
+    attrs: Attrs,
+) -> Dataset:
+    # Coordinates that differ between fields get the name of their field after theirs.
+    own = {name: xarray.Dataset(dict(part)) for name, part in parts.items()}
+    differ = _differing(own.values(), {*over, modes.name})
+    found = {key: da.drop_vars([coord for coord in differ if coord in da.coords]) for key, da in shared.items()}
+    attrs = attrs | {"fields": json.dumps(list(parts))}
+    for name, part in own.items():
+        renamed = {key: f"{key}_{name}" for key in differ if key in part.variables or key in part.dims}
+        found |= {f"{name}_{key}": _renamed(da, renamed) for key, da in part.data_vars.items()}
+        attrs[f"renamed_{name}"] = json.dumps({new: key for key, new in renamed.items()})
+    return Dataset(found, coords={modes.name: modes}, attrs=attrs)
+
+
+def side(result: Any, name: str) -> Any:
+    """Return what a result of several fields holds of one of them, as `pca` would, for `project` and `reconstruct`.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        The result of `coupled` or `joint`, perhaps from a file.
+    name : str
+        The field: "x" or "y" of `coupled`, else its name.
+
+    Returns
+    -------
+    xarray.Dataset
+        The variables of the field by their plain names, such as ``components``, ``scores`` and ``mean_field``, on its
+        own coordinates; and the variables that all fields share.
+
+    Raises
+    ------
+    ValueError
+        If `result` is of one field, or has no such field.
+
+    See Also
+    --------
+    xarray.coupled : Gives a result of two fields.
+    xarray.joint : Gives a result of several fields.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray
+    >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
+    >>> X = xarray.DataArray(values, dims=("time", "lat", "lon"))
+    >>> pair = shiftsvd.xarray.coupled(X, X[:, :2] ** 2, n_modes=2)
+    >>> shiftsvd.xarray.side(pair, "y").components.dims
+    ('mode', 'lat', 'lon')
+    """
+    names = names_of(result)
+    if name not in names:
+        raise ValueError(f"the result must have the field {name!r}, it has {', '.join(names) or 'one without a name'}")
+    back = {other: json.loads(result.attrs[f"renamed_{other}"]) for other in names}
+    foreign = {key for other in names if other != name for key in back[other]}
+    prefixes = tuple(f"{other}_" for other in names if other != name)
+    found = {}
+    for key, da in result.data_vars.items():
+        own = key.startswith(f"{name}_")
+        if own or not key.startswith(prefixes):
+            da = da.drop_vars([coord for coord in da.coords if coord in foreign])
+            found[key.removeprefix(f"{name}_") if own else key] = _renamed(da, back[name])
+    of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", *_OF_FIELD) for other in names))
+    attrs = {key: value for key, value in result.attrs.items() if key not in of_fields}
+    attrs |= {key: result.attrs[f"{key}_{name}"] for key in _OF_FIELD if f"{key}_{name}" in result.attrs}
+    return Dataset(found, attrs=attrs)
+
+
+def names_of(result: Any) -> list[str]:
+    return list(json.loads(getattr(result, "attrs", {}).get("fields", "[]")))
+
+
+def as_in(result: xarray.Dataset, name: str, da: DataArray) -> DataArray:
+    """Give the coordinates of a field the names that they have in a result of several fields."""
+    return _renamed(da, {key: new for new, key in json.loads(result.attrs[f"renamed_{name}"]).items()})
+
+
+def _renamed(da: DataArray, names: Mapping[Any, str]) -> DataArray:
+    return da.rename({key: new for key, new in names.items() if key in da.coords or key in da.dims})
+
+
+def _differing(parts: Iterable[xarray.Dataset], shared: set[Hashable]) -> list[Hashable]:
+    holders: dict[Hashable, list[xarray.Dataset]] = {}
+    for part in parts:
+        for key in dict.fromkeys((*part.dims, *part.coords)):
+            holders.setdefault(key, []).append(part)
+    return [
+        key
+        for key, (first, *others) in holders.items()
+        if key not in shared and not all(_same(first, part, key) for part in others)
+    ]
+
+
+def _same(first: xarray.Dataset, part: xarray.Dataset, key: Hashable) -> bool:
+    known, own = first.coords.get(key), part.coords.get(key)
+    if known is None or own is None:
+        return known is own and first.sizes[key] == part.sizes[key]
+    return bool(own.variable.equals(known.variable))

@@ -1,37 +1,33 @@
-"""Labelled fields as matrices of samples and cells and back; grids, and weights of cells by area."""
+"""Labelled fields as matrices of samples and cells and back; grids, samples in common, and weights of cells by area.
+
+xarray is imported where it is needed: `shiftsvd fit` takes weights and latitudes from here for any file.
+"""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import xarray
 
-from shiftsvd.io.base import optional
-from shiftsvd.numerics.moments import Vector
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.runs.messages import notice
 
+if TYPE_CHECKING:
+    from pandas import Index
+    from xarray import DataArray
 
-class Dataset(xarray.Dataset):  # type: ignore[misc]  # xarray is optional, and has no types for the checker
-    """A Dataset that writes truth values among its attributes as 1 and 0: NetCDF has none."""
-
-    __slots__ = ()
-
-    def to_netcdf(self, *args: Any, **kwargs: Any) -> Any:
-        plain = {key: int(value) if isinstance(value, bool) else value for key, value in self.attrs.items()}
-        return xarray.Dataset.to_netcdf(self.assign_attrs(plain), *args, **kwargs)
-
-
-def as_result(data: Any, **attrs: Any) -> Dataset:
-    return Dataset(data.data_vars, data.coords, {**data.attrs, **attrs})
-
-
+Vector = npt.NDArray[Any]
+Panel = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
 Dims = tuple[Hashable, ...]
+Dim = Hashable | Sequence[Hashable]
+Attrs = dict[str, Any]
 
-# Names that the result has for itself.
+# Names of variables of the results: neither dimensions nor coordinates of a result can have them.
 RESULTS: Final = (
     "components",
     "scores",
@@ -55,26 +51,37 @@ RESULTS: Final = (
     "score_means",
     "other",
 )
-# How the CF conventions say that stored numbers stand for others.
+# Attributes by which the CF conventions say how numbers are packed.
 _PACKED: Final = ("scale_factor", "add_offset", "_FillValue", "missing_value")
-# What else is said of stored numbers, and not of the field that they are.
+# Attributes that describe the stored numbers, not the field.
 _OF_NUMBERS: Final = (*_PACKED, "valid_range", "valid_min", "valid_max", "actual_range", "_Unsigned", "dtype")
+# Entries of a block of a product or a difference: 8 MiB in double precision.
+BLOCK: Final = 2**20
 
 
 class Stacked(NamedTuple):
     """A field as a matrix: the cells and samples that are present, and where they belong."""
 
-    X: Any  # present samples x present cells
+    X: Any  # present samples x present cells, an array of NumPy or Dask
     rows: Mask
     cells: Mask
     over: Dims  # dimensions of the samples
     space: Dims
     n_missing: int = 0  # of X
+    da: Any = None  # the field
+
+    def in_space(self, values: Panel, mode: "DataArray | None" = None, attrs: Attrs | None = None) -> "DataArray":
+        full = filled(np.atleast_2d(values), self.cells)
+        return labelled(full if mode is not None else full[0], self.da, self.space, mode, attrs=attrs)
+
+    def in_time(self, Z: Panel, mode: "DataArray") -> "DataArray":
+        return labelled(filled(Z.T, self.rows), self.da, self.over, mode)
 
 
 def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
-    xarray = optional("xarray", "xarray")
-    if not isinstance(da, xarray.DataArray):
+    from xarray import DataArray
+
+    if not isinstance(da, DataArray):
         raise TypeError(
             f"{name} must be an xarray.DataArray, got {type(da).__name__}; choose one variable of a Dataset, "
             "or name the dimensions of an array"
@@ -83,15 +90,11 @@ def check_labelled(da: Any, name: str, kinds: str = "fiub") -> None:
         raise ValueError(f"{name} must hold real numbers, got {da.dtype}")
 
 
-def check_field(da: Any, name: str = "da") -> None:
+def as_field(da: Any, name: str = "da") -> "DataArray":
     check_labelled(da, name)
     if taken := [dim for dim in da.dims if dim in RESULTS]:
         raise ValueError(f"the name {taken[0]} is taken by the result; rename that dimension")
-
-
-def as_field(da: Any, name: str = "da") -> Any:
-    check_field(da, name)
-    if not any(name in da.attrs for name in _PACKED):
+    if not any(key in da.attrs for key in _PACKED):
         return da
     from xarray import decode_cf
 
@@ -99,61 +102,53 @@ def as_field(da: Any, name: str = "da") -> Any:
     return decode_cf(packed, decode_times=False)["field"].assign_coords(da.coords).rename(da.name)
 
 
-def stacked(
-    da: Any, dim: Hashable | Sequence[Hashable], missing: str = "error", name: str = "da", every: bool = False
-) -> Stacked:
-    """The field as a matrix without samples and cells that have no values; `missing` is as in `pca`.
+def is_several(data: Any) -> bool:
+    return isinstance(data, Mapping) or (isinstance(data, Sequence) and not isinstance(data, str))
 
-    With `every`, samples without values are kept as gaps, unless those are an error.
-    """
-    check_field(da, name)
-    over = (dim,) if isinstance(dim, str) or not isinstance(dim, Iterable) else tuple(dim)
+
+def as_fields(data: Any) -> "dict[str, DataArray]":
+    if not is_several(data):
+        raise TypeError(f"data must be a Dataset, or DataArrays in a list or by their names, got {type(data).__name__}")
+    if isinstance(data, Mapping):
+        pairs = list(getattr(data, "data_vars", data).items())
+    else:
+        pairs = [(getattr(da, "name", None) or f"field{i}", da) for i, da in enumerate(data, 1)]
+    names = [str(name) for name, _ in pairs]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"data must hold fields with a name of their own each, got {names}; da.rename(...) gives one")
+    if prefixes := [a for a in names for b in names if a != b and b.startswith(f"{a}_")]:
+        raise ValueError(f"no name may begin with that of another field and _, as with {prefixes[0]!r}; rename one")
+    return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
+
+
+def listed(dim: Dim) -> list[Hashable]:
+    return [dim] if isinstance(dim, str) or not isinstance(dim, Iterable) else list(dim)
+
+
+def stacked(da: "DataArray", dim: Dim, missing: str = "error", name: str = "da", every: bool = False) -> Stacked:
+    # Samples and cells without values are left out; with `every`, such samples are gaps unless gaps are an error.
+    over = tuple(listed(dim))
     space = tuple(other for other in da.dims if other not in over)
     if not over or not set(over) <= set(da.dims) or not space:
         of = "" if name == "da" else f" of {name}"
-        raise ValueError(f"dim must be one or some of the dimensions {da.dims}{of}, but not all of them, got {dim!r}")
+        raise refuse("dim", f"be one or some of the dimensions {da.dims}{of}, but not all of them", dim)
     if not da.size:
         raise ValueError(f"{name} must have samples and cells, got sizes {dict(da.sizes)}")
     X = matrix(da, over, space)
     rows, cells, n_missing = _present(X, missing, name, every)
     if not rows.all():
         X = X[rows]
-    return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing)
+    return Stacked(X if cells.all() else X[:, cells], rows, cells, over, space, n_missing, da)
 
 
-def tell_used(rows: Mask, over: Dims, where: str = "have values") -> None:
-    if (used := int(np.count_nonzero(rows))) < len(rows):
-        along = ", ".join(map(str, over))
-        notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
-
-
-def at_rows(field: Stacked, rows: Mask) -> Stacked:
-    keep = rows[field.rows]
-    if keep.all():
-        return field
-    X, cells = field.X[keep], field.cells.copy()
-    if not field.n_missing:
-        return field._replace(X=X, rows=rows)
-    _, there, n_missing = _present(X, "mean")
-    cells[cells] = there
-    return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
-
-
-def matrix(da: Any, over: Dims, space: Dims) -> Any:
+def matrix(da: "DataArray", over: Dims, space: Dims) -> Any:
     return da.transpose(*over, *space).data.reshape(math.prod(da.sizes[dim] for dim in over), -1)
-
-
-def at_once(**found: Any) -> dict[str, Any]:
-    from xarray import Dataset
-
-    known = Dataset(found).compute()
-    return {name: known[name].values for name in found}
 
 
 def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[Mask, Mask, int]:
     missing = np.isnan(X)
     asked = {"lost": ("row", missing.sum(axis=1)), "gaps": ("cell", missing.sum(axis=0))}
-    # What is infinite would be missing once a mean is subtracted. Without gaps the operator looks for it.
+    # An infinite value would become NaN once a mean is subtracted. Without gaps `as_operator` looks for it.
     found = at_once(**asked, **({} if how == "error" else {"infinite": ((), np.isinf(X).sum())}))
     if count := int(found.get("infinite", 0)):
         raise ValueError(f"{name} must be finite or missing, {count} values are infinite; mask them with NaN")
@@ -166,15 +161,119 @@ def _present(X: Any, how: str, name: str = "da", every: bool = False) -> tuple[M
     cells: Mask = gaps < np.count_nonzero(rows)
     partly = cells & (gaps > 0)
     if partly.any() and how == "error":
-        raise ValueError(
+        raise Refused(
             f"a cell must have all its values or none, but {np.count_nonzero(partly)} of {len(cells)} miss some, "
-            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, "
-            'or say missing="mean" or "em"'
+            f"{int(gaps[partly].sum())} values in all; fill them, or mask these cells, or say ",
+            Setting("missing", "mean"),
+            ' or "em"',
         )
     return rows, cells, int(gaps[partly].sum())
 
 
-def filled(values: Vector, present: Mask) -> Vector:
+def at_common(fields: Sequence[Stacked]) -> list[Stacked]:
+    rows: Mask = reduce(np.logical_and, (field.rows for field in fields))
+    if np.count_nonzero(rows) < 2:
+        raise ValueError(f"fields must have values at two samples in common, got {np.count_nonzero(rows)}")
+    notice_used(rows, fields[0].over, "have values in all fields")
+    return [_at_rows(field, rows) for field in fields]
+
+
+def _at_rows(field: Stacked, rows: Mask) -> Stacked:
+    keep = rows[field.rows]
+    if keep.all():
+        return field
+    X, cells = field.X[keep], field.cells.copy()
+    if not field.n_missing:
+        return field._replace(X=X, rows=rows)
+    _, there, n_missing = _present(X, "mean")
+    cells[cells] = there
+    return field._replace(X=X[:, there], rows=rows, cells=cells, n_missing=n_missing)
+
+
+def notice_used(rows: Mask, over: Dims, where: str = "have values") -> None:
+    if (used := int(np.count_nonzero(rows))) < len(rows):
+        along = ", ".join(map(str, over))
+        notice(f"{used:,} of {len(rows):,} samples along {along} {where} and are used; the others are left out.")
+
+
+def in_order(first: "DataArray", other: "DataArray", dim: Dim, names: tuple[str, str]) -> "DataArray":
+    for name in listed(dim):
+        if name not in first.dims or name not in other.dims:
+            continue  # `stacked` refuses it
+        places, m, n = places_of(first, other, name), first.sizes[name], other.sizes[name]
+        text = f"{names[0]} and {names[1]} must have the same samples"
+        if places is None:
+            if m != n:
+                raise ValueError(f"{text}, got {m} and {n} along {name}")
+            continue
+        common = np.unique(places[places >= 0])
+        if len(common) < m or m != n:
+            raise ValueError(
+                f"{text}, each once: of {name}, {len(common)} of the {m} labels of {names[0]} are among the {n} of "
+                f'{names[1]}; xarray.align(..., join="inner") keeps those that both have'
+            )
+        other = other.isel({name: places})
+    return other
+
+
+def places_of(like: "DataArray", da: "DataArray", dim: Hashable) -> Places | None:
+    # -1: nowhere, or twice. None: the labels are the same, or one of both has none.
+    labels, own = (labels_of(each, dim) for each in (like, da))
+    if labels is None or own is None or labels.equals(own):
+        return None
+    return np.asarray(own.get_indexer(labels)) if own.is_unique else np.full(len(labels), -1)
+
+
+def labels_of(da: "DataArray", dim: Hashable) -> "Index | None":
+    return da.indexes.get(dim) if dim in da.coords else None
+
+
+# --- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def lazy(X: Any) -> bool:
+    return hasattr(X, "__dask_graph__")
+
+
+def at_once(**found: Any) -> dict[str, Any]:
+    # Computes all of them in one read; each array has the names of its dimensions before it.
+    from xarray import Dataset
+
+    known = Dataset(found).compute()
+    return {name: known[name].values for name in found}
+
+
+def blocks(count: int, width: int) -> Iterator[slice]:
+    step = max(1, BLOCK // width)
+    return (slice(lo, lo + step) for lo in range(0, count, step))
+
+
+def product(D: Panel, X: Any) -> Any:
+    if lazy(X):
+        import dask.array as da
+
+        return da.from_array(D, chunks=(-1, X.chunks[0])) @ X.astype(np.float64)
+    out = np.empty((len(D), X.shape[1]))
+    for columns in blocks(X.shape[1], len(X)):
+        out[:, columns] = D @ X[:, columns].astype(np.float64, copy=False)
+    return out
+
+
+def without(X: Any, factors: tuple[Panel, Panel], times: Vector | float = 1.0, dtype: Any = None) -> Any:
+    # (X - L R) diag(times), lazy if X is
+    (L, R), kind = factors, np.result_type(X.dtype, np.float32) if dtype is None else dtype
+    if lazy(X):
+        import dask.array as da
+
+        below = da.from_array(L, chunks=(X.chunks[0], -1)) @ da.from_array(R, chunks=(-1, X.chunks[1]))
+        return ((X - below) * times).astype(kind)
+    out = np.empty(X.shape, kind)
+    for rows in blocks(len(X), X.shape[1]):
+        out[rows] = (X[rows] - L[rows] @ R) * times
+    return out
+
+
+def filled(values: Panel, present: Mask) -> Panel:
     if present.all():
         return values
     full = np.full((len(values), len(present)), np.nan, values.dtype)
@@ -183,12 +282,14 @@ def filled(values: Vector, present: Mask) -> Vector:
 
 
 def labelled(
-    values: Vector, da: Any, dims: Dims, mode: Any = None, name: str | None = None, attrs: dict[str, Any] | None = None
-) -> Any:
-    """Values along these dimensions of a DataArray, with the coordinates that belong to them.
-
-    `mode` is a coordinate of one dimension more, the first.
-    """
+    values: Vector,
+    da: "DataArray",
+    dims: Dims,
+    mode: "DataArray | None" = None,
+    name: str | None = None,
+    attrs: Attrs | None = None,
+) -> "DataArray":
+    # With the coordinates of these dimensions of `da`; `mode` is the coordinate of one dimension more, the first.
     from xarray import DataArray
 
     known = da.coords.to_dataset()
@@ -200,32 +301,31 @@ def labelled(
     return DataArray(values.reshape(sizes), belong.coords, dims, name, attrs)
 
 
-def told_of(da: Any, *names: str) -> dict[str, Any]:
-    return {key: told for key, told in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}
+def attrs_of(da: "DataArray", *names: str) -> Attrs:
+    return {key: value for key, value in da.attrs.items() if (key in names if names else key not in _OF_NUMBERS)}
 
+
+# --- grids ----------------------------------------------------------------------------------------------------------
 
 # The spellings of the CF conventions, in small letters.
 _EAST: Final = ("degrees_east", "degree_east", "degrees_e", "degree_e", "degreese", "degreee")
 _NAMES: Final = ("lon", "longitude", "nav_lon")
-# Labels that differ by less than this share of the least distance of two of them are the same: what rounding to single
-# precision, or a sum of steps, makes of a coordinate.
+# Labels are equal if they differ by less than this share of the least distance of two of them: rounding to single
+# precision and sums of steps change a coordinate by as much.
 _SAME: Final = 1e-3
 
 
-def on_grid(known: Any, da: Any, space: Dims) -> Any:
-    """A field with its cells in the order of a known one, which it must have all of: labels decide, not positions.
-
-    Longitudes are the same 360 degrees further. Where one of them has no labels the sizes have to agree.
-    """
+def on_grid(known: "DataArray", da: "DataArray", space: Dims) -> "DataArray":
+    # By labels, of which longitudes count modulo 360; where one of both has no labels the sizes must agree.
     for dim in space:
         if dim not in da.dims:
             raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got 0")
-        labels, own = (each.indexes.get(dim) if dim in each.coords else None for each in (known, da))
+        labels, own = (labels_of(each, dim) for each in (known, da))
         if da.sizes[dim] != known.sizes[dim]:
             raise ValueError(f"the field must have {known.sizes[dim]} cells along {dim}, got {da.sizes[dim]}")
         if labels is None or own is None or labels.equals(own):
             continue
-        places = _places(labels, own, is_longitude(str(dim), da[dim].attrs))
+        places = _places(labels, own, _is_longitude(str(dim), da[dim].attrs))
         if places is None:
             raise ValueError(f"the coordinate {dim} must be that of the components; interpolate the field first")
         da = da.isel({dim: places})
@@ -234,68 +334,63 @@ def on_grid(known: Any, da: Any, space: Dims) -> Any:
     return da
 
 
-def is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
+def _is_longitude(name: str, attrs: Mapping[str, Any]) -> bool:
     units = str(attrs.get("units", "degrees")).lower()
-    said = attrs.get("standard_name") == "longitude" or units in _EAST
-    return said or (name.lower() in _NAMES and units.startswith("degree"))
+    standard = attrs.get("standard_name") == "longitude" or units in _EAST
+    return standard or (name.lower() in _NAMES and units.startswith("degree"))
 
 
-def _places(labels: Any, own: Any, around: bool) -> npt.NDArray[np.intp] | None:
+def _places(labels: "Index", own: "Index", around: bool) -> Places | None:
+    from pandas import Index
+
     if not (labels.is_unique and own.is_unique):
         return None
     if not all(each.dtype.kind in "iufc" for each in (labels, own)):  # NumPy does not know those of pandas
         places = np.asarray(own.get_indexer(labels))
         return None if np.any(places < 0) else places
     wanted, there = (np.asarray(each, np.float64) for each in (labels, own))
-    wanted, there = (wanted % 360, there % 360) if around else (wanted, there)
-    places, apart = _nearest(wanted, there, around)
     steps = np.diff(np.sort(wanted))
     near = _SAME * steps.min() if len(steps) else np.finfo(np.float32).eps * np.abs(wanted).max()
-    found = apart.max() <= near and len(np.unique(places)) == len(places)
-    return places if found else None
-
-
-def _nearest(wanted: Vector, there: Vector, around: bool) -> tuple[npt.NDArray[np.intp], Vector]:
+    if around:  # with the seam between two labels
+        seam = wanted.min() - (steps.min() / 2 if len(steps) else 180)
+        wanted, there = (wanted - seam) % 360, (there - seam) % 360
     order = np.argsort(there)
-    if around:
-        order = np.concatenate([order[-1:], order, order[:1]])
-    known = there[order]
-    if around:
-        known[0], known[-1] = known[0] - 360, known[-1] + 360
-    above = np.searchsorted(known, wanted).clip(0, len(known) - 1)
-    below = (above - 1).clip(0)
-    best = np.where(np.abs(known[below] - wanted) < np.abs(known[above] - wanted), below, above)
-    return order[best], np.abs(known[best] - wanted)
+    known = Index(there[order])
+    places = known.get_indexer(wanted, method="nearest", tolerance=near) if known.is_unique else np.full(1, -1)
+    return order[places] if np.all(places >= 0) and len(np.unique(places)) == len(wanted) else None
 
+
+# --- weights of cells -----------------------------------------------------------------------------------------------
 
 # The spellings of the CF conventions, in small letters.
 _NORTH: Final = ("degrees_north", "degree_north", "degrees_n", "degree_n", "degreesn", "degreen")
 _POLE: Final = 90 + 1e-3  # sums of steps of 0.1 end beyond 90
 
 
-def cell_weights(da: Any, weights: Any, field: Stacked) -> Vector | None:
+def cell_weights(da: "DataArray", weights: Any, field: Stacked) -> Vector | None:
     if weights is None:
         return None
     if isinstance(weights, str):
         if weights != "coslat":
-            raise ValueError(f'weights must be "coslat", a DataArray, an array or a number, got {weights!r}')
+            raise refuse("weights", 'be "coslat", a DataArray, an array or a number', weights)
         weights = np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))
     w: Vector = _over_space(da, weights, field).ravel()[field.cells]
     bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
     if bad or not w.any():
-        raise ValueError(
-            f"weights must be finite, at least 0, and not all 0; {bad} of {len(w)} are not; mask cells of da with NaN"
+        raise Refused(
+            Setting("weights"),
+            f" must be finite, at least 0, and not all 0; {bad} of {len(w)} are not; mask cells of da with NaN",
         )
-    # The poles: what is divided by a weight must be finite, and a part of eps is lost beside the others.
+    # Results are divided by weights: a weight of 0, as at the poles, becomes a part of eps of the largest one.
     w[w == 0] = np.finfo(np.float64).eps * w.max()
     return w
 
 
-def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
+def _over_space(da: "DataArray", weights: Any, field: Stacked) -> Vector:
     if hasattr(weights, "dims"):
         check_labelled(weights, "weights")
         if unknown := [dim for dim in weights.dims if dim not in field.space]:
-            raise ValueError(f"weights must have dimensions of the space, {field.space}, got {unknown[0]!r}")
+            raise refuse("weights", f"have dimensions of the space, {field.space}", unknown[0])
         like = da.isel(dict.fromkeys(field.over, 0), drop=True)
         weights = on_grid(like, weights, weights.dims)
         weights = weights.broadcast_like(like).transpose(*field.space).values
@@ -306,38 +401,33 @@ def _over_space(da: Any, weights: Any, field: Stacked) -> Vector:
         n in (1, size) for n, size in zip(weights.shape, sizes, strict=False)
     )
     if not fits:
-        raise ValueError(
-            f"weights must have the shape {sizes} of the space {field.space}, or 1 for any of its sides, "
-            f"got {weights.shape}"
-        )
+        rule = f"have the shape {sizes} of the space {field.space}, or 1 for any of its sides"
+        raise refuse("weights", rule, weights.shape)
     return np.broadcast_to(weights, sizes)
 
 
-def latitude_of(da: Any) -> Any:
-    rules = (_says_latitude, _is_named_latitude, _may_be_latitude)
+def latitude_of(da: "DataArray") -> "DataArray":
     known = [(str(name).lower(), coordinate) for name, coordinate in da.coords.items()]
-    found = [coordinate for rule in rules for name, coordinate in known if rule(name, coordinate.attrs)]
+    found = [coordinate for rule in _LATITUDES for name, coordinate in known if rule(name, coordinate.attrs)]
     if not found:
-        raise ValueError(f'weights="coslat" needs a coordinate lat or latitude, da has {list(da.coords)}')
+        text = f" needs a coordinate lat or latitude, da has {list(da.coords)}"
+        raise Refused(Setting("weights", "coslat"), text)
     latitude = found[0]
     units, values = str(latitude.attrs.get("units", "")), latitude.values
     beyond = values[np.abs(values) > _POLE]
     if beyond.size or units.startswith("rad"):
-        told = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
-        raise ValueError(
-            f'weights="coslat" needs latitudes in -90..90 degrees, the coordinate {latitude.name} has {told}; '
-            "name the latitudes lat, or give the weights as an array"
+        text = f"values such as {beyond.flat[0]}" if beyond.size else f"the units {units!r}"
+        raise Refused(
+            Setting("weights", "coslat"),
+            f" needs latitudes in -90..90 degrees, the coordinate {latitude.name} has {text}; "
+            "name the latitudes lat, or give the weights as an array",
         )
     return latitude
 
 
-def _says_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    return attrs.get("standard_name") == "latitude" or str(attrs.get("units")).lower() in _NORTH
-
-
-def _is_named_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    return name in ("lat", "latitude", "nav_lat")
-
-
-def _may_be_latitude(name: str, attrs: Mapping[str, Any]) -> bool:
-    return name == "yc" and str(attrs.get("units", "degrees")).lower().startswith("degree")
+# Rules for latitudes, the surest first.
+_LATITUDES: Final[tuple[Callable[[str, Mapping[str, Any]], bool], ...]] = (
+    lambda name, attrs: attrs.get("standard_name") == "latitude" or str(attrs.get("units")).lower() in _NORTH,
+    lambda name, attrs: name in ("lat", "latitude", "nav_lat"),
+    lambda name, attrs: name == "yc" and str(attrs.get("units", "degrees")).lower().startswith("degree"),
+)

@@ -1,21 +1,28 @@
-"""Modes of one field: what is removed, the fit, and the result with names, coordinates and units."""
+"""Modes of one field, and of several fields together."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
+from xarray import DataArray
 
-from shiftsvd.estimators.pca import PCA
+from shiftsvd import SVDResult
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.runs.memory import Resources
+from shiftsvd.operators import Scaled, beside
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray import fields
-from shiftsvd.xarray.datasets import told_of_fit
-from shiftsvd.xarray.fields import cell_weights
-from shiftsvd.xarray.joining import joint
-from shiftsvd.xarray.preparing import Asked, Fitted, fit_observed, fit_whole
-from shiftsvd.xarray.samples import Samples, as_variables, is_several
+from shiftsvd.xarray.anomalies import FieldOptions, anomalies, check_modes, in_common, of_each, products, regressed
+from shiftsvd.xarray.datasets import (
+    Dataset,
+    attrs_of_each,
+    fit_attrs,
+    mode_labels,
+    modes_of,
+    scores_of,
+    together,
+    variances,
+)
+from shiftsvd.xarray.fields import Attrs, as_field, as_fields, attrs_of, is_several, notice_used, stacked
 
 
 def pca(
@@ -37,20 +44,19 @@ def pca(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Empirical orthogonal functions of a field: components in space, scores in time, variances.
+    """Find empirical orthogonal functions of a field: components in space, scores in time, variances.
 
     Parameters
     ----------
     da : xarray.DataArray, or several of them: a Dataset, a list, or a mapping from names
-        With the dimension `dim` and any others. Several are taken together, as `joint` does, which says more. Cells
-        that are missing everywhere along `dim`, and samples that miss all their cells, are left out and come back as
-        NaN. Coordinates come back, too, but those that are named like a
-        variable of the result. Numbers that are still packed, as ``scale_factor``, ``add_offset``, ``_FillValue`` or
-        ``missing_value`` among the attributes say, are unpacked.
+        A field with the dimension `dim` and any others; several fields are passed on to `joint`. Cells that are missing
+        everywhere along `dim`, and samples that miss all their cells, are left out and come back as NaN. Coordinates
+        come back, too, unless they are named like a variable of the result. Numbers that are still packed, as
+        ``scale_factor``, ``add_offset``, ``_FillValue`` or ``missing_value`` among the attributes say, are unpacked.
     n_modes : int, or float in (0, 1)
-        How many modes to find; a share of the variance to exceed, by the fewest modes.
+        Number of modes; a share of the variance to exceed, by the fewest modes.
     dim : hashable, or sequence of them
-        Along which there are samples; all other dimensions make up the space.
+        The dimensions of the samples; all other dimensions make up the space.
     weights : None, "coslat", DataArray, array or float, optional
         What the anomalies are multiplied by: ``sqrt(cos(latitude))``, or numbers that are not negative, with dimensions
         of the space (an array must have its shape, or 1 for any of its sides). The latitudes are the coordinate that
@@ -62,20 +68,20 @@ def pca(
         Divide by the standard deviation of the anomalies over the samples (ddof 0), before the weights: EOFs of the
         correlation matrix.
     missing : "error", "mean" or "em"
-        What to do with values that are missing here and there. "mean": the mean of the cell, or what `groups` and
-        `covariates` say of it, stands for them: they have no anomaly. "em": a model of rank `n_modes` is fitted to the
-        values that there are, in the units that `weights` and `standardize` make (`complete_matrix`), and its values
-        stand for the others; ``attrs["heldout_r2"]`` says how well it predicts values that it has not seen.
+        What to do with values that are missing here and there. "mean": they have no anomaly; they equal the mean of
+        the cell, or what `groups` and `covariates` say of it. "em": they equal a model of rank `n_modes` that is fitted
+        to the observed values, in the units that `weights` and `standardize` make (`complete_matrix`);
+        ``attrs["heldout_r2"]`` says how well the model predicts values that it has not seen.
     groups : str, DataArray or array, optional
         The group of each sample, whose mean is subtracted in place of the mean of all: a part of a coordinate such as
-        ``"time.month"``, the name of a coordinate, or labels. Labelled ones are matched by their labels.
+        ``"time.month"``, the name of a coordinate, or labels. A DataArray is matched by its labels.
     covariates : str, DataArray, array, or several of them, optional
-        What a regression of every cell on these explains is subtracted, too: ``"time"`` is the linear trend (slopes
-        are per day), a DataArray an index. Several are a sequence, or a mapping from their names.
+        Subtract what a regression of every cell on these explains, too: ``"time"`` is the linear trend (slopes are per
+        day), a DataArray an index. Several are a sequence, or a mapping from their names.
     solver : str or Solver
         As in `shiftsvd.svd`.
     tol : float
-        Relative accuracy of the singular values.
+        Relative accuracy of the singular values; a solver object has its own.
     penalty : float of at least 0, or "auto"
         Of the completion with ``missing="em"``, as in `complete_matrix`.
     max_iter : int
@@ -103,8 +109,8 @@ def pca(
     ------
     ValueError
         For values that are missing here and there where `missing` does not say what to do, or infinite: the message
-        counts them. For latitudes beyond the poles, labels that do not match, and for dimensions named like a variable
-        of the result.
+        counts them. For latitudes beyond the poles, labels that do not match, and dimensions named like a variable of
+        the result.
     TypeError
         If `da` is no DataArray.
 
@@ -143,81 +149,187 @@ def pca(
     >>> shiftsvd.xarray.pca(gaps, 2, missing="mean", groups=seasons).group.values
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
-    resources = Resources(memory_limit, n_threads)
-    if is_several(da):
-        how: dict[str, Any] = {"solver": solver, "tol": tol, "rng": rng, **vars(resources)}
-        how |= {"penalty": penalty, "max_iter": max_iter, "groups": groups, "covariates": covariates}
-        more = {"weights": weights, "center": center, "standardize": standardize, "missing": missing}
-        return joint(da, n_modes, dim=dim, **more, **how)
-    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
-    asked.check()
-    da = fields.as_field(da)
-    field = fields.stacked(da, dim, missing)
-    fields.tell_used(field.rows, field.over)
-    _check_modes(n_modes, field.X.shape, missing)
-    known = Samples.of(da, field.over, groups, covariates)
-    samples = known.at(field.rows)
-    settings: dict[str, Any] = {
-        "solver": solver,
-        "tol": tol,
-        "random_state": rng,
-        "penalty": penalty,
-        "max_iter": max_iter,
+    options = FieldOptions.of(locals())
+    return _joint(da, n_modes, options) if is_several(da) else _alone(da, n_modes, options)
+
+
+def joint(
+    data: Any,
+    n_modes: int | float = 10,
+    *,
+    dim: Hashable | Sequence[Hashable] = "time",
+    weights: Any = None,
+    center: bool | Mapping[str, bool] = True,
+    standardize: bool | Mapping[str, bool] = False,
+    normalize: bool = True,
+    factors: Mapping[str, float] | None = None,
+    missing: MissingName | Mapping[str, MissingName] = "error",
+    groups: Any = None,
+    covariates: Any = None,
+    solver: SolverName | Solver = "auto",
+    tol: float = 1e-6,
+    penalty: float | Literal["auto"] = "auto",
+    max_iter: int = MAX_ITER,
+    rng: int | np.random.Generator | None = None,
+    n_threads: int | None = None,
+    memory_limit: int | str | None = None,
+) -> Any:
+    """Find empirical orthogonal functions of several fields together, which share nothing but their samples.
+
+    Parameters
+    ----------
+    data : xarray.Dataset, sequence of xarray.DataArray, or mapping from names to them
+        Each with the dimension `dim` and any others, on its own grid. Samples are matched by their labels: all fields
+        must have the same, in any order. Cells and samples without values are left out, as in `pca`, and samples that
+        any field lacks.
+    n_modes, dim : optional
+        As in `pca`.
+    weights, center, standardize : optional
+        As in `pca`, of all fields; or a mapping from names of fields, where an absent name has the default.
+    normalize : bool
+        Divide the anomalies of each field, divided and weighted, by the root of their total variance, so that all
+        fields count alike, whatever their units and the number of their cells.
+    factors : mapping from names to float, optional
+        Multiply the anomalies of fields by these after that: 2 is four times the variance of another field.
+    missing : "error", "mean" or "em", or mapping from names to them
+        As in `pca`. With "em" each field is completed by itself, by a model of rank `n_modes`.
+    groups, covariates, solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+        As in `pca`, of all fields.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``scores (mode, dim)``, ``explained_variance (mode)``, ``explained_variance_ratio (mode)`` and
+        ``singular_values (mode)`` of all fields together. For each field, with its name before theirs:
+        ``name_components (mode, *space)``, whose squares sum to 1 over all fields, ``name_mean_field``,
+        ``name_weights`` and ``name_own_variance_ratio (mode)``, the share of its own variance, and what `pca` gives
+        with `groups` and `covariates`. Coordinates that differ between fields have the name of the field after theirs:
+        `side` returns one field, under its own names.
+
+    Raises
+    ------
+    ValueError
+        For samples that do not match, names that are not there or twice, and as in `pca`.
+    TypeError
+        For what is no field.
+
+    See Also
+    --------
+    xarray.side : One of the fields, for `reconstruct`.
+    xarray.pca : One field.
+    xarray.coupled : What two fields have in common.
+
+    Notes
+    -----
+    ``weights * (field - mean_field) = sum over modes of scores * components`` for each field. Fields are not copied,
+    nor put beside each other in memory; some may be Dask arrays. Cost: as `pca`, of all fields.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray, shiftsvd.xarray
+    >>> values = np.random.default_rng(0).standard_normal((20, 4, 5))
+    >>> sst = xarray.DataArray(values, dims=("time", "lat", "lon"), name="sst")
+    >>> wind = xarray.DataArray(values[:, 0] * 100, dims=("time", "station"), name="wind")
+    >>> modes = shiftsvd.xarray.joint([sst, wind], n_modes=2)
+    >>> modes.sst_components.dims, modes.wind_components.dims, modes.scores.dims
+    (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
+    """
+    options = FieldOptions.of(locals())
+    return _joint(data, n_modes, options, normalize, factors)
+
+
+def _check_share(n_modes: Any, shape: tuple[int, int], completed: bool) -> None:
+    m, n = shape
+    if not (isinstance(n_modes, float | np.floating) and 0 < n_modes < 1):
+        remedy = "a share of the variance is in (0, 1)"
+        check_modes(n_modes, min(m, n), f"{m} samples of {n} cells", remedy)
+    elif completed:
+        raise Refused(Setting("n_modes"), " must be an integer with ", Setting("missing", "em"), f", got {n_modes!r}")
+
+
+# --- one field ------------------------------------------------------------------------------------------------------
+
+
+def _alone(da: Any, n_modes: Any, options: FieldOptions) -> Any:
+    options.check()
+    field = stacked(as_field(da), options.dim, options.missing)
+    notice_used(field.rows, field.over)
+    (m, n), completed = field.X.shape, options.missing == "em"
+    _check_share(n_modes, (m, n), completed)
+    of = anomalies(field, options, n_modes)
+    F, total = options.svd(of.A, n_modes), float(of.squares.sum())
+    explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
+    Z = products(of.A, F.Vh) if of.gaps is None else regressed(of.gaps, of.centre, F.Vh, explained, noise)
+    if of.deviation is None:
+        deviation = np.sqrt(of.left / (m - 1))
+    else:  # observed values may vary less than the modes do where most are missing: no correlation is above 1
+        deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
+    found = modes_of(of, F.Vh, Z.astype(of.A.dtype), F.S, total, standard_deviation=field.in_space(deviation))
+    for name, attrs in _attrs(field.da, options).items():
+        found[name].attrs.update(attrs)
+    attrs = fit_attrs(F.info, of) | ({"noise_variance": noise} if field.n_missing else {}) | options.attrs
+    return found.assign_attrs(attrs)
+
+
+def _noise(F: SVDResult, total: float, m: int, n: int) -> float:
+    k, error = len(F.S), F.info.frobenius_error
+    rest = max(total - float(F.S @ F.S), 0.0) if error is None else error**2
+    return rest / (m - 1) / (min(m, n) - k) if k < min(m, n) else 0.0
+
+
+def _attrs(da: DataArray, options: FieldOptions) -> dict[str, Attrs]:
+    what, own = str(da.attrs.get("long_name", da.name or "the field")), attrs_of(da, "units")
+    plain = options.weights is None or isinstance(options.weights, str)
+    units = {"units": "1"} if plain and options.standardize else own if plain else {}
+    return {
+        "components": {"long_name": f"EOFs of {what}", "units": "1"},
+        "scores": {"long_name": f"scores of {what}"} | units,
+        "explained_variance": {key: unit if unit == "1" else f"({unit})^2" for key, unit in units.items()},
+        "explained_variance_ratio": {"units": "1"},
+        "standard_deviation": {"long_name": f"standard deviation of {what}"} | own,
+        "weights": {"long_name": f"what anomalies of {what} were multiplied by"},
     }
-    model = PCA(n_modes, **settings, **vars(resources))
-    fit = fit_observed if field.n_missing else fit_whole
-    fitted = fit(field.X, samples, cell_weights(da, weights, field), asked, model)
-    said = {"missing": missing} | asked.told
-    return _dataset(da, field, fitted, known, _units(da, weights, standardize)).assign_attrs(said)
 
 
-def _check_modes(n_modes: Any, shape: tuple[int, int], missing: str) -> None:
-    (m, n), whole = shape, isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
-    if isinstance(n_modes, float | np.floating) and 0 < n_modes < 1:
-        if missing == "em":
-            raise ValueError(f'n_modes must be an integer with missing="em", got {n_modes!r}')
-    elif not whole or not 1 <= n_modes <= min(m, n):
-        raise ValueError(
-            f"n_modes must be in 1..{min(m, n)} for {m} samples of {n} cells, got {n_modes!r}; "
-            "a share of the variance is in (0, 1)"
-        )
+# --- several fields -------------------------------------------------------------------------------------------------
 
 
-def _units(da: Any, weights: Any, standardize: bool) -> str | None:
-    if not (weights is None or isinstance(weights, str)):
-        return None
-    return "1" if standardize else da.attrs.get("units")
+def _joint(
+    data: Any,
+    n_modes: Any,
+    options: FieldOptions,
+    normalize: bool = True,
+    factors: Mapping[str, float] | None = None,
+) -> Dataset:
+    given = as_fields(data)
+    each, wanted = options.of_each(list(given)), of_each(factors or {}, list(given), 1.0, "factors")
+    fields = in_common(given, each)
+    m, n = len(fields[0].X), sum(field.X.shape[1] for field in fields)
+    _check_share(n_modes, (m, n), any(own.missing == "em" for own in each.values()))
+    parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}
+    squares = {name: float(of.squares.sum()) for name, of in parts.items()}
+    times = {name: _factor(wanted[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
+    F = options.svd(
+        beside([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()]), n_modes
+    )
+    modes, explained = mode_labels(len(F.S)), F.S**2
+    own = {name: squares[name] * times[name] ** 2 for name in parts}
+    edges = np.cumsum([of.A.shape[1] for of in parts.values()])[:-1]
+    found = {}
+    for (name, of), V in zip(parts.items(), np.split(F.Vh, edges, axis=1), strict=True):
+        shares = np.sum(np.abs(V) ** 2, axis=1) * explained / own[name] if own[name] > 0 else np.zeros(len(V))
+        found[name] = {
+            "components": of.field.in_space(V, modes),
+            **of.subtracted(times[name]),
+            "own_variance_ratio": DataArray(shares, dims="mode"),
+        }
+    shared = {"scores": fields[0].in_time(scores_of(F), modes)} | variances(F.S, m, sum(own.values()))
+    attrs = fit_attrs(F.info, *parts.values()) | attrs_of_each(parts) | options.attrs
+    return together(found, shared, modes, fields[0].over, attrs)
 
 
-def _dataset(da: Any, field: fields.Stacked, fitted: Fitted, known: Samples, units: str | None) -> Any:
-    from xarray import DataArray
-
-    from shiftsvd.xarray.fields import Dataset
-
-    model, space = fitted.model, field.space
-    modes = DataArray(np.arange(1, model.n_components_ + 1), dims="mode", name="mode")
-    kept, what = fields.told_of(da, "units"), str(da.attrs.get("long_name", da.name or "the field"))
-    square = {} if units is None else {"units": "1" if units == "1" else f"({units})^2"}
-
-    def in_space(values: Vector, attrs: dict[str, Any], mode: Any = None) -> Any:
-        full = fields.filled(values if values.ndim == 2 else values[None], field.cells)
-        return fields.labelled(full if mode is not None else full[0], da, space, mode, attrs=attrs)
-
-    scores = fields.filled(fitted.Z.T, field.rows)
-    of_scores = {"long_name": f"scores of {what}"} | ({} if units is None else {"units": units})
-    found = {
-        "components": in_space(model.components_, {"long_name": f"EOFs of {what}", "units": "1"}, modes),
-        "scores": fields.labelled(scores, da, field.over, modes, attrs=of_scores),
-        "explained_variance": DataArray(model.explained_variance_, dims="mode", attrs=square),
-        "explained_variance_ratio": DataArray(model.explained_variance_ratio_, dims="mode", attrs={"units": "1"}),
-        "singular_values": DataArray(model.singular_values_, dims="mode"),
-        "mean_field": in_space(fitted.mean, fields.told_of(da)),
-        "standard_deviation": in_space(fitted.deviation, kept | {"long_name": f"standard deviation of {what}"}),
-        "weights": in_space(1 / fitted.scale, {"long_name": f"what anomalies of {what} were multiplied by"}),
-    }
-    info = model.info_
-    told = told_of_fit(info)
-    told |= {"field": str(da.name)} if da.name is not None else {}
-    told |= {"n_missing": field.n_missing, "noise_variance": model.noise_variance_} if field.n_missing else {}
-    told |= {} if info.heldout_r2 is None else {"heldout_r2": info.heldout_r2}
-    return Dataset(found | as_variables(fitted.removed, da, field, known), coords={"mode": modes}, attrs=told)
+def _factor(factor: Any, variance: float, name: str) -> float:
+    if not (np.isfinite(factor) and factor > 0):
+        text = f" must be positive numbers, that of {name} is {factor!r}; leave out the field instead"
+        raise Refused(Setting("factors"), text)
+    return float(factor / np.sqrt(variance)) if variance > 0 else float(factor)

@@ -11,9 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Labels, Opened, bounded, labels, optional, plausible_shape, reading
 from shiftsvd.io.storage.chunked import credible, fingerprint_of, row_edges
 from shiftsvd.io.storage.hdf5 import look_through
+
+# Cells of larger grids have no names: these would take more memory than a sample.
+MOST_CELLS: Final = 2_000_000
 
 
 def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
@@ -28,9 +32,6 @@ def read(path: Path, key: str | None, memory_limit: int | str | None) -> Opened:
         samples = _coordinate(variable, variable.dims[0])
         named = None if samples is None else labels(path, samples, memory_limit)
         return Opened(source, named, _cells(variable, shape[1], path, memory_limit))
-
-
-MOST_CELLS: Final = 2_000_000  # of larger grids the cells have no names: they would take more than a sample does
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,14 @@ class NetcdfRows(RowSource):
 
 def variable_of(path: Path, key: str | None) -> Any:
     data = _open(path)
-    return data[_chosen(data, key, path)]
+    found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
+    if key is not None and key not in found:
+        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
+    if key is None and len(found) != 1:
+        listed = f": {', '.join(found)}" if found else ""
+        told = f"{path} has {len(found)} matrices of numbers{listed}; one must be chosen by "
+        raise Refused(told, Setting("key"))
+    return data[key or found[0]]
 
 
 def _open(path: Path) -> Any:
@@ -72,16 +80,6 @@ def _open(path: Path) -> Any:
         look_through(path)
     engine = "scipy" if classic else "h5netcdf"
     return xarray.open_dataset(path, engine=engine, decode_times=False, cache=False)
-
-
-def _chosen(data: Any, key: str | None, path: Path) -> str:
-    found = [str(name) for name, known in data.data_vars.items() if known.ndim >= 2 and known.dtype.kind in "fciub"]
-    if key is not None and key not in found:
-        raise ValueError(f"{path} has no matrix of numbers {key!r}; it has {found}")
-    if key is None and len(found) != 1:
-        listed = f": {', '.join(found)}" if found else ""
-        raise ValueError(f"{path} has {len(found)} matrices of numbers{listed}; one must be chosen by key")
-    return found[0] if key is None else key
 
 
 def _cells(variable: Any, n: int, path: Path, memory_limit: int | str | None) -> Labels | None:
@@ -105,15 +103,12 @@ def _coordinate(variable: Any, dim: Hashable) -> list[str] | None:
 
 
 def _dates(coordinate: Any) -> npt.NDArray[Any]:
-    """Values of a coordinate: times since a date as dates, so that files that count from other dates tell the same.
-
-    Where nothing here knows the calendar the numbers are as they are.
-    """
+    # Files may count from different dates: dates are the same in all of them.
     if " since " not in str(coordinate.attrs.get("units", "")):
         return np.asarray(coordinate.values)
     xarray = optional("xarray", "xarray")
     known = coordinate.drop_vars(list(coordinate.coords)).to_dataset(name="dates")
     try:
         return np.asarray(xarray.decode_cf(known)["dates"].values)
-    except (ImportError, ValueError, OverflowError):
+    except (ImportError, ValueError, OverflowError):  # nothing here knows the calendar
         return np.asarray(coordinate.values)

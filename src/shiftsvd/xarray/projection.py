@@ -3,32 +3,35 @@
 from typing import Any
 
 import numpy as np
+import xarray
+from xarray import DataArray
 
 from shiftsvd.algebra.time_series import AnalyticSignal
-from shiftsvd.missing.fits import regressed_rows
-from shiftsvd.operators import Panel
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.runs.memory import Resources
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.coupling import names_of, renamed, side
-from shiftsvd.xarray.datasets import anomalies_of, check_fit, multiplied, samples_of, with_modes
-from shiftsvd.xarray.preparing import all_there, gaps_within, steps
-from shiftsvd.xarray.samples import as_fields, in_order
+from shiftsvd.xarray.anomalies import Regressors, Removed, gaps_within, regressed
+from shiftsvd.xarray.datasets import Dataset, as_in, check_fit, names_of, side, with_modes
+from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
+from shiftsvd.xarray.travelling import check_all_there, check_steps
 
 
 def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -> Any:
-    """The scores of another field on known components, by the mean and the weights that go with them.
+    """Compute the scores of another field on known components, with their mean and weights.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` gave, or `hilbert` or `extended`, perhaps from a file, or some of its modes: ``eofs.sel(mode=1)``.
+        The result of `pca`, `joint`, `hilbert` or `extended`, perhaps from a file, or some of its modes:
+        ``eofs.sel(mode=1)``.
     da : xarray.DataArray, or several of them where `eofs` is of several
-        On the same space: dimensions and labels in any order, longitudes from 0 or from -180. All that is left over is
-        the dimension of the samples. Samples that miss all their cells get NaN. Where the fit said what to do with
-        values that are missing here and there, the same is done: with "mean" they have no anomaly, with "em" those that
-        are there are regressed on the modes, all of which should be there then.
+        A field on the same space: dimensions and labels in any order, longitudes from 0 or from -180. All other
+        dimensions are those of the samples. Samples that miss all their cells get NaN. Values that are missing here and
+        there are treated as in the fit: with "mean" they have no anomaly, with "em" the observed values are regressed
+        on the modes, all of which should be there then.
     groups, covariates : optional
-        Of these samples, as in `pca`, if the fit had any; those that it had by the names of coordinates are found.
+        Groups and covariates of these samples, as in `pca`, if the fit had any. Default: the coordinates whose names
+        the fit was given.
 
     Returns
     -------
@@ -38,8 +41,8 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     Raises
     ------
     ValueError
-        For another space, or values that are missing or infinite where the components have some; of modes in time for
-        steps out of order, too few of them, or, of an analytic signal, without values.
+        For another space, or values that are missing or infinite where the components have some; with modes in time
+        for steps out of order, too few steps, or, for an analytic signal, steps without values.
     TypeError
         If `da` is no DataArray.
 
@@ -52,8 +55,8 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     -----
     One read of a Dask array, whose chunks need not fit the memory together.
 
-    The analytic signal is that of the new series, padded as in the fit, so that near its ends scores are not those of a
-    longer one. The mean of the transform is 0, and that of the real part stays.
+    The analytic signal is that of the new series, padded as in the fit, so that near its ends scores differ from those
+    of a longer series. The mean of the transform is 0; the real part keeps its mean.
 
     Examples
     --------
@@ -68,69 +71,159 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
         return _all_projected(eofs, names, da, groups, covariates)
     check_fit(eofs, kinds="fc", lags=True)
     components = with_modes(eofs.components, "components")
-    anomalies, over, cells = anomalies_of(eofs, da, groups, covariates)
-    told = {"name": "scores", "mode": components.mode, "attrs": dict(eofs.scores.attrs)}
-    if "lag" in components.dims or components.dtype.kind == "c":
-        follow_each_other(da, over)
-        scores = (of_sequences if "lag" in components.dims else of_signals)(anomalies, components, eofs, cells)
-        return fields.labelled(scores.T, da.isel({over[0]: slice(0, len(scores))}), over, **told)
-    duals = with_modes(eofs.duals, "duals") if "duals" in eofs else components
-    V = np.asarray(fields.matrix(duals, ("mode",), eofs.mean_field.dims))[:, cells]  # they may be lazy
-    missing = eofs.attrs.get("missing", "error")
-    # What values that are there say of the others is known of modes of `pca` alone.
-    regressed = missing == "em" and "standard_deviation" in eofs
-    scores = _regressed(anomalies, V, eofs) if regressed else multiplied(anomalies, V, missing)
-    return fields.labelled(scores.T, da, over, **told)
+    lagged, signal = "lag" in components.dims, components.dtype.kind == "c"
+    X, over, cells = anomalies_of(eofs, da, groups, covariates)
+    if lagged or signal:
+        check_steps(da, over, "a mode in time")
+    if lagged:
+        scores = _of_sequences(X, eofs, components, cells)
+    elif signal:
+        scores = _of_signals(X, eofs, in_cells(components, eofs, cells))
+    else:
+        V = in_cells(with_modes(eofs.duals, "duals") if "duals" in eofs else components, eofs, cells)
+        # Modes of `pca` alone tell of a completed field how its observed values predict the others.
+        completed = eofs.attrs.get("missing") == "em" and "standard_deviation" in eofs
+        scores = (_of_gaps if completed else _multiplied)(X, eofs, V)
+    like = da.isel({over[0]: slice(0, len(scores))}) if lagged else da
+    return fields.labelled(scores.T, like, over, components.mode, "scores", dict(eofs.scores.attrs))
 
 
-def _all_projected(eofs: Any, names: list[str], data: Any, groups: Any, covariates: Any) -> Any:
+def _all_projected(eofs: xarray.Dataset, names: list[str], data: Any, groups: Any, covariates: Any) -> DataArray:
     if "scores" not in eofs:
         raise ValueError(f'these modes are of {" and ".join(names)} each: project(side(eofs, "{names[0]}"), da)')
-    given = as_fields(data)
+    given = fields.as_fields(data)
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"all fields of the modes are needed, {', '.join(missing)} is missing")
     parts = [project(side(eofs, name), given[name], groups=groups, covariates=covariates) for name in names]
     first = parts[0].drop_vars([key for key in parts[0].coords if key not in parts[0].dims])
-    others = [in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)]
+    others = [
+        fields.in_order(first, part, first.dims[1:], (names[0], name)) for name, part in zip(names, parts, strict=True)
+    ]
     return first.copy(data=sum(part.transpose(*first.dims).values for part in others))
 
 
-def _regressed(anomalies: Any, V: Panel, eofs: Any) -> Panel:
-    there = fields.at_once(there=("row", (~np.isnan(anomalies)).sum(axis=1)))["there"] > 0
+def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) -> tuple[Any, Dims, Mask]:
+    da, space = fields.as_field(da), eofs.mean_field.dims
+    over = tuple(dim for dim in da.dims if dim not in space)
+    da = fields.on_grid(eofs.mean_field, da, space)
+    weights = _flat(eofs.weights, space)
+    cells = ~np.isnan(weights)
+    factors = _removed(eofs, space, cells).factors(_samples(eofs, da, over, groups, covariates))
+    return fields.without(fields.matrix(da, over, space)[:, cells], factors, weights[cells], np.float64), over, cells
+
+
+def in_cells(modes: DataArray, eofs: xarray.Dataset, cells: Mask) -> Panel:
+    dims = tuple(dim for dim in ("lag", "mode") if dim in modes.dims)
+    return np.asarray(fields.matrix(modes, dims, eofs.mean_field.dims))[:, cells]  # they may be lazy
+
+
+def _flat(values: DataArray, space: Dims) -> Vector:
+    return np.asarray(values.transpose(*space).values, np.float64).ravel()
+
+
+def _removed(eofs: xarray.Dataset, space: Dims, cells: Mask) -> Removed:
+    def rows(name: str, dim: str) -> Panel:
+        return np.asarray(fields.matrix(eofs[name], (dim,), space))[:, cells].astype(np.float64)
+
+    grouped, sloped = "group_means" in eofs, "slopes" in eofs
+    means = rows("group_means", "group") if grouped else _flat(eofs.mean_field, space)[None, cells]
+    slopes, centre = (rows("slopes", "covariate"), eofs.covariate_means.values) if sloped else (means[:0], np.zeros(0))
+    names = tuple(map(str, eofs.covariate.values)) if sloped else ()
+    return Removed(eofs.group.values if grouped else None, means, slopes, centre, names)
+
+
+def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> Regressors:
+    for name, given in (("groups", groups), ("covariates", covariates)):
+        if given is not None and name not in eofs:
+            raise Refused("the fit had no ", Setting(name), "; leave them out")
+    if "groups" in eofs and groups is None:
+        named = eofs.attrs.get("groups")
+        groups = named if named and named.partition(".")[0] in da.coords else eofs.groups
+    if "covariates" in eofs and covariates is None:
+        names = [str(name) for name in eofs.covariate.values]
+        own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
+        covariates = {name: name if name in da.coords else known for name, known in own.items()}
+    samples = Regressors.of(da, over, groups, covariates)
+    if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
+        text = f" must be {eofs.covariate.values.tolist()}, as in the fit, got {list(samples.names)}"
+        raise Refused(Setting("covariates"), text)
+    return samples.at(np.ones(len(samples.numbers), bool))
+
+
+def _multiplied(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    found = fields.at_once(
+        scores=(("row", "mode"), np.where(np.isfinite(X), X, 0) @ V.T),
+        lost=("row", np.isnan(X).sum(axis=1)),
+        infinite=((), np.isinf(X).sum()),
+    )
+    scores, rows = found["scores"], found["lost"] < V.shape[1]
+    count = 0 if eofs.attrs.get("missing") == "mean" else int(found["lost"][rows].sum())
+    if count:
+        raise ValueError(
+            f"the field must have values wherever the components have, {count} are missing; fill them, "
+            'as da.fillna(reconstruct(pca(da, missing="em"))) does'
+        )
+    if count := int(found["infinite"]):
+        raise ValueError(f"the field must be finite wherever the components have values, {count} are inf; fill them")
+    scores[~rows] = np.nan
+    return np.asarray(scores)
+
+
+def _of_gaps(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    there = fields.at_once(there=("row", (~np.isnan(X)).sum(axis=1)))["there"] > 0
     scores = np.full((len(there), len(V)), np.nan)
     if there.any():
-        gaps = gaps_within(anomalies if there.all() else anomalies[there], Resources())
+        gaps = gaps_within(X if there.all() else X[there], Resources())
         variances, noise = np.atleast_1d(eofs.explained_variance.values), float(eofs.attrs.get("noise_variance", 0))
-        A = regressed_rows(gaps, np.zeros(V.shape[1]), None, V, variances, noise)
-        scores[there] = np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
+        scores[there] = regressed(gaps, 0.0, V, variances, noise)
     return scores
 
 
+def _of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask) -> Panel:
+    lags, k = components.lag.values, components.sizes["mode"]
+    n = X.shape[0] - int(lags.max())
+    if n < 1:
+        raise ValueError(f"the field must have at least {lags.max() + 1} steps for these lags, got {len(X)}")
+    each = _multiplied(X, eofs, in_cells(components, eofs, cells)).reshape(-1, len(lags), k)
+    return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _means(eofs))
+
+
+def _of_signals(X: Any, eofs: xarray.Dataset, V: Panel) -> Panel:
+    P = _multiplied(X, eofs, V.conj())
+    check_all_there(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
+    T = AnalyticSignal(len(P), eofs.attrs.get("decay"), P.dtype)
+    return np.asarray(T.matmat(P) + P.mean(axis=0) - _means(eofs))
+
+
+def _means(eofs: xarray.Dataset) -> Panel:
+    return np.atleast_1d(eofs.score_means.values)
+
+
 def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any = None, covariates: Any = None) -> Any:
-    """The field that the modes make up, in its own units: what was subtracted, and the rest.
+    """Compute the field that the modes make up, in its own units, with what was subtracted.
 
     ``mean_field + sum of scores * components / weights``, with the means of the groups in place of `mean_field`, and
-    what the covariates explain, if the fit had such.
+    what the covariates explain, if the fit had any.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` gave, or some of its modes.
+        The result of `pca`, or some of its modes.
     scores : xarray.DataArray, optional
-        Of all modes or of some, such as ``eofs.scores.sel(mode=[1, 2])`` or ``eofs.scores.sel(mode=1)``. Default: those
-        of the Dataset.
+        Scores of all modes or of some, such as ``eofs.scores.sel(mode=[1, 2])`` or ``eofs.scores.sel(mode=1)``.
+        Default: ``eofs.scores``.
     modes : int, list of int or slice, optional
-        Which modes make up the field, by their labels, such as ``modes=2`` or ``modes=[1, 3]``. Default: all of
+        The modes that make up the field, by their labels, such as ``modes=2`` or ``modes=[1, 3]``. Default: all of
         `scores`.
     groups, covariates : optional
-        Of the samples of `scores`, as in `pca`, if the fit had any. Default: those that the fit had for the same
-        labels, or by the names of coordinates.
+        Groups and covariates of the samples of `scores`, as in `pca`, if the fit had any. Default: those of the fit
+        with the same labels, or the coordinates whose names the fit was given.
 
     Returns
     -------
     xarray.DataArray
-        Of the dimensions of the samples and the space, with the name and the attributes of the field. Of several fields
-        a Dataset of them; of complex modes the real part.
+        The field on the dimensions of the samples and the space, with its name and attributes. Of several fields a
+        Dataset of them; of complex modes the real part.
 
     Raises
     ------
@@ -154,7 +247,8 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     True
     """
     if names := names_of(eofs):
-        return _all_reconstructed(eofs, names, scores, modes, groups, covariates)
+        how = {"modes": modes, "groups": groups, "covariates": covariates}
+        return Dataset({name: as_in(eofs, name, reconstruct(side(eofs, name), scores, **how)) for name in names})
     check_fit(eofs, kinds="fc")
     scores = eofs.scores if scores is None else scores
     fields.check_labelled(scores, "scores", kinds="fiub" + eofs.components.dtype.kind)
@@ -167,32 +261,24 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
         _check_known([] if isinstance(modes, slice) else np.atleast_1d(modes), scores, "modes")
         scores = with_modes(scores.sel(mode=modes), "scores")
     _check_known(scores.mode.values, components, "scores")
-    over = like.dims
     made = scores.dot(components.sel(mode=scores.mode), dim="mode")
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
     field = (field + _given_back(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
-    field = field.transpose(*over, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
+    field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
     return field.assign_attrs(eofs.mean_field.attrs)
 
 
-def _all_reconstructed(eofs: Any, names: list[str], scores: Any, modes: Any, groups: Any, covariates: Any) -> Any:
-    from shiftsvd.xarray.fields import Dataset
-
-    known = {"groups": groups, "covariates": covariates}
-    made = {name: reconstruct(side(eofs, name), scores, modes=modes, **known) for name in names}
-    return Dataset({name: renamed(eofs, name, field) for name, field in made.items()})
+def _check_known(wanted: Any, of: DataArray, what: str) -> None:
+    known = of.mode.values.tolist()
+    if unknown := sorted(set(np.asarray(wanted).tolist()) - set(known)):
+        raise Refused(Setting(what), f" must be of modes of eofs, {known}, got mode {unknown[0]}")
 
 
-def _check_known(wanted: Any, of: Any, what: str) -> None:
-    if unknown := sorted(set(np.asarray(wanted).tolist()) - set(of.mode.values.tolist())):
-        raise ValueError(f"{what} must be of modes of eofs, {of.mode.values.tolist()}, got mode {unknown[0]}")
-
-
-def _given_back(eofs: Any, like: Any, groups: Any, covariates: Any) -> Any:
-    if "group_means" not in eofs and "slopes" not in eofs:
-        return eofs.mean_field
-    samples = samples_of(eofs, like, like.dims, groups, covariates)
+def _given_back(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates: Any) -> DataArray:
     back = eofs.mean_field
+    if "group_means" not in eofs and "slopes" not in eofs:
+        return back
+    samples = _samples(eofs, like, like.dims, groups, covariates)
     if "group_means" in eofs:
         labels = fields.labelled(np.asarray(samples.labels), like, like.dims)
         samples.one_hot(eofs.group.values)  # refuses unknown ones
@@ -201,29 +287,3 @@ def _given_back(eofs: Any, like: Any, groups: Any, covariates: Any) -> Any:
         numbers = fields.labelled(samples.numbers.T, like, like.dims, eofs.covariate)
         back = back + (numbers - eofs.covariate_means).dot(eofs.slopes, dim="covariate")
     return back
-
-
-def follow_each_other(da: Any, over: fields.Dims) -> None:
-    steps(da, over, "a mode in time")
-
-
-def of_sequences(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask) -> Panel:
-    lags, k = components.lag.values, components.sizes["mode"]
-    n = anomalies.shape[0] - int(lags.max())
-    if n < 1:
-        raise ValueError(f"the field must have at least {lags.max() + 1} steps for these lags, got {len(anomalies)}")
-    V = np.asarray(fields.matrix(components, ("lag", "mode"), eofs.mean_field.dims))[:, cells]
-    each = multiplied(anomalies, V, eofs.attrs.get("missing", "error")).reshape(-1, len(lags), k)
-    return np.asarray(sum(each[lag : lag + n, j] for j, lag in enumerate(lags.tolist())) - _means(eofs))
-
-
-def of_signals(anomalies: Any, components: Any, eofs: Any, cells: fields.Mask) -> Panel:
-    V = np.asarray(fields.matrix(components, ("mode",), eofs.mean_field.dims))[:, cells]
-    P = multiplied(anomalies, V.conj(), eofs.attrs.get("missing", "error"))
-    all_there(np.asarray(~np.isnan(P).any(axis=1)), "a Hilbert transform")
-    T = AnalyticSignal(len(P), eofs.attrs.get("decay"), P.dtype)
-    return np.asarray(T.matmat(P) + P.mean(axis=0) - _means(eofs))
-
-
-def _means(eofs: Any) -> Panel:
-    return np.atleast_1d(eofs.score_means.values)

@@ -3,33 +3,34 @@
 from typing import Any, Literal, get_args
 
 import numpy as np
+from xarray import DataArray, Variable
 
-from shiftsvd.estimators.rotation import Method
-from shiftsvd.estimators.rotation import rotate as rotated
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
-from shiftsvd.xarray.datasets import check_variances, in_cells
+from shiftsvd import rotate as rotated
+from shiftsvd.errors import refuse
+from shiftsvd.xarray.datasets import Dataset, check_variances
+from shiftsvd.xarray.fields import Panel, filled, matrix
 
+Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
 
 
 def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
-    """The modes as maps, scaled so that they mean something by themselves.
+    """Scale the modes to maps in the units of the field, or of correlations.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` or `rotate` gave, or some of its modes.
+        The result of `pca` or `rotate`, or some of its modes.
     scaling : {"covariance", "correlation", "scaled", "unit"}
-        "covariance": of the standardized scores with the field, in its units: what one standard deviation of the mode
-        is in each cell. "correlation": of the scores with the field. "scaled": components times the standard deviations
-        of their scores, in the weighted space (loadings). "unit": components of length 1 in the weighted space, as
-        ``eofs.components`` are.
+        "covariance": covariances of the standardized scores with the field, in its units: one standard deviation of the
+        mode in each cell. "correlation": correlations of the scores with the field. "scaled": components times the
+        standard deviations of their scores, in the weighted space (loadings). "unit": components of length 1 in the
+        weighted space, as ``eofs.components``.
 
     Returns
     -------
     xarray.DataArray
-        Of the dimensions ``(mode, *space)``.
+        Maps on the dimensions ``(mode, *space)``.
 
     Raises
     ------
@@ -59,8 +60,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     """
     check_variances(eofs)
     if scaling not in get_args(Scaling):
-        choices = ", ".join(map(repr, get_args(Scaling)))
-        raise ValueError(f"scaling must be one of {choices}, got {scaling!r}")
+        raise refuse("scaling", f"be one of {', '.join(map(repr, get_args(Scaling)))}", scaling)
     if scaling == "correlation" and "standard_deviation" not in eofs:
         raise ValueError(
             "eofs must have the standard deviations of the field, got none; fit it with shiftsvd.xarray.pca"
@@ -78,7 +78,7 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     return _told(maps / deviation.where(deviation > 0), f"correlation of the mode with {name}", "1")
 
 
-def _told(maps: Any, long_name: str, units: str | None) -> Any:
+def _told(maps: DataArray, long_name: str, units: str | None) -> DataArray:
     attrs = {"long_name": long_name} | ({} if units is None else {"units": units})
     return maps.transpose(*(["mode"] if "mode" in maps.dims else []), ...).rename("patterns").assign_attrs(attrs)
 
@@ -92,31 +92,31 @@ def rotate(
     kaiser: bool = True,
     max_iter: int = 1000,
 ) -> Any:
-    """Varimax or promax rotation of the leading modes.
+    """Rotate the leading modes by varimax or promax.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` gave.
+        The result of `pca`.
     n_modes : int, optional
-        How many of the leading modes take part; the others are left out. Default: all of them.
+        Number of leading modes to rotate; the others are left out. Default: all of them.
     method : "varimax" or "promax"
-        Whether modes stay uncorrelated, as in `shiftsvd.rotate`.
+        "varimax" keeps scores uncorrelated, "promax" does not: see `shiftsvd.rotate`.
     power : float
         With "promax", the power of the loadings that they are rotated to.
     kaiser : bool
-        Whether each cell counts alike while the rotation is sought, whatever its loadings.
+        Let each cell count alike while the rotation is sought, whatever its loadings.
     max_iter : int
         The most steps of varimax.
 
     Returns
     -------
     xarray.Dataset
-        As `eofs`, of rotated modes in the order of their variances: ``components`` of length 1 that are not orthogonal,
-        ``scores``, ``explained_variance``, its ratio and root; and ``duals (mode, *space)``, by which `project` finds
-        scores, ``structure (mode, *space)``, the covariance of standardized scores with the weighted field, and
-        ``score_correlations (mode, other)``: the identity with varimax. Attributes: ``rotation``, ``criterion``
-        (what varimax maximizes) and ``rotation_converged``.
+        The variables of `eofs` for rotated modes, in the order of their variances: ``components`` of length 1 that are
+        not orthogonal, ``scores``, ``explained_variance``, its ratio and root; and ``duals (mode, *space)``, by which
+        `project` finds scores, ``structure (mode, *space)``, the covariance of standardized scores with the weighted
+        field, and ``score_correlations (mode, other)``: the identity with varimax. Attributes: ``rotation``,
+        ``criterion`` (what varimax maximizes) and ``rotation_converged``.
 
     Raises
     ------
@@ -149,41 +149,33 @@ def rotate(
     there = eofs.sizes.get("mode", 0)
     n = there if n_modes is None else n_modes
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= there:
-        raise ValueError(f"n_modes must be in 1..{there}, the modes of eofs, got {n_modes!r}")
+        raise refuse("n_modes", f"be in 1..{there}, the modes of eofs", n_modes)
     first = eofs.isel(mode=slice(int(n)))
-    space = eofs.mean_field.dims
-    V, cells = in_cells(first.components, space)
+    like = first.components.transpose("mode", *eofs.mean_field.dims)
+    full = np.asarray(matrix(like, ("mode",), eofs.mean_field.dims))
+    cells = ~np.isnan(full[0])
     variances = first.explained_variance.values
-    found = rotated(V.T, np.sqrt(variances), method, power=power, kaiser=kaiser, max_iter=max_iter)
+    found = rotated(full[:, cells].T, np.sqrt(variances), method, power=power, kaiser=kaiser, max_iter=max_iter)
     total, freedom = variances[0] / first.explained_variance_ratio.values[0], first.singular_values.values[0] ** 2
     deviations = np.sqrt(found.squares)
-    loadings = deviations[:, None] * found.components
 
-    def in_space(values: Panel) -> Any:
-        full = np.full((len(values), len(cells)), np.nan, first.components.dtype)
-        full[:, cells] = values
-        like = first.components.transpose("mode", *space)
-        return like.copy(data=full.reshape(like.shape)).variable
+    def in_space(values: Panel) -> Variable:
+        return like.copy(data=filled(values.astype(like.dtype), cells).reshape(like.shape)).variable
 
     scores = first.scores.transpose("mode", ...)
-    Z = np.asarray(scores.values).reshape(len(V), -1)
+    Z = np.asarray(scores.values).reshape(int(n), -1)
     changed: dict[str, Any] = {
         "components": in_space(found.components),
-        "scores": scores.copy(data=_mixed(found.to_scores.T, Z).reshape(scores.shape)).variable,
+        "scores": scores.copy(data=(found.to_scores.T @ Z).astype(Z.dtype).reshape(scores.shape)).variable,
         "explained_variance": first.explained_variance.copy(data=found.squares).variable,
         "explained_variance_ratio": first.explained_variance_ratio.copy(data=found.squares / total).variable,
         "singular_values": ("mode", deviations * np.sqrt(freedom / variances[0])),
         "duals": in_space(found.duals),
-        "structure": in_space(found.correlations @ loadings),
+        "structure": in_space(found.correlations @ (deviations[:, None] * found.components)),
         "score_correlations": (("mode", "other"), found.correlations),
     }
-    told = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
-    # A regression on modes that are not orthogonal is none that `project` knows.
-    said = {"missing": "error"} if eofs.attrs.get("missing") == "em" else {}
-    from shiftsvd.xarray.fields import as_result
-
-    return as_result(first.assign(changed).assign_coords(mode=np.arange(1, len(V) + 1)), **told, **said)
-
-
-def _mixed(to_scores: Panel, Z: Vector) -> Vector:
-    return np.asarray((to_scores @ Z).astype(Z.dtype))
+    attrs: dict[str, Any] = {"rotation": method, "criterion": found.criterion, "rotation_converged": found.converged}
+    if eofs.attrs.get("missing") == "em":
+        attrs["missing"] = "error"  # `project` regresses on orthogonal modes alone
+    turned = first.assign(changed).assign_coords(mode=np.arange(1, int(n) + 1))
+    return Dataset(turned.data_vars, turned.coords, turned.attrs | attrs)

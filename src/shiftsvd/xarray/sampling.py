@@ -1,94 +1,39 @@
 """Sampling errors: North's rule, independent samples, correlation maps, block bootstrap."""
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from xarray import DataArray
 
-from shiftsvd.backends import is_lazy
-from shiftsvd.backends.blocked import cut
-from shiftsvd.backends.dense import BLOCK
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import Panel
+from shiftsvd.errors import refuse
 from shiftsvd.runs.memory import affordable
 from shiftsvd.sketch import generator
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.datasets import anomalies_of, check_variances, with_modes
-from shiftsvd.xarray.fields import Dims
-from shiftsvd.xarray.samples import aligned
-from shiftsvd.xarray.samples import product as product_of
+from shiftsvd.xarray.anomalies import aligned
+from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
+from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
+from shiftsvd.xarray.projection import anomalies_of, in_cells
 
-Places = npt.NDArray[np.intp]
-# No series is taken to resemble itself more than this: a trend, say, has no number of independent samples.
-MOST = 0.99
-# Of how many larger modes, as a share of the samples, a score is freed: with more, what is known of r would be noise.
-CORRECTED = 0.1
-
-
-def neighbours(da: Any, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
-    time = time_of(da, over, along)
-    places = np.arange(int(np.prod([da.sizes[dim] for dim in over]))).reshape([da.sizes[dim] for dim in over])
-    axis = over.index(time)
-    n = da.sizes[time]
-    return places.take(range(n - 1), axis).ravel(), places.take(range(1, n), axis).ravel()
-
-
-def time_of(da: Any, over: Dims, along: Hashable | None) -> Hashable:
-    if along is not None:
-        if along not in over:
-            raise ValueError(f"along must be a dimension of the samples, {over}, got {along!r}")
-        return along
-    dated = [dim for dim in over if dim in da.coords and da[dim].dtype.kind in "MO"]
-    named = [dim for dim in over if str(dim).lower() == "time"]
-    return (dated or named or list(over[-1:]))[0]
-
-
-def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
-    """Lag-one autocorrelations without the bias of series of n values about their own mean (Marriott & Pope 1954).
-
-    Scores are also made uncorrelated with those of so many `larger` modes. What goes with each such series, if it is as
-    red, takes 2 r / n more: ``(n - 3 - 2 larger) r / n - 1 / n`` is left.
-    """
-    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
-    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
-
-
-def of_variance(n: int, r: float) -> tuple[float, float]:
-    """(expected share, degrees of freedom) of the variance of a red series of n values about their own mean.
-
-    Of ``x^T C x / (n - 1)``, where C centres and x has the correlations ``R = [r^|i - j|]``: ``tr(CR) / (n - 1)``, and
-    ``tr(CR)^2 / tr(CRCR)`` as of the chi-square distribution with the same mean and variance (Satterthwaite 1946).
-    """
-    k, i = np.arange(1, n), np.arange(n)
-    rows = (2 - r ** (i + 1) - r ** (n - i)) / (1 - r) - 1  # R 1
-    of_mean = float(rows.sum()) / n
-    squares = n + 2 * float(np.sum((n - k) * r ** (2 * k)))
-    left = n - of_mean
-    return left / (n - 1), left**2 / (squares - 2 / n * float(np.sum(rows**2)) + of_mean**2)
-
-
-def effective_size(n: Any, product: Any) -> Vector:
-    """Independent pairs that n pairs of red series are worth; `product` is that of their autocorrelations.
-
-    ``n (1 - r s) / (1 + r s)`` (Bartlett 1935; Bretherton et al. 1999): for a correlation with r and s of the two
-    series, for a variance with both of the same. Never more than n.
-    """
-    return np.asarray(np.clip(n * (1 - product) / (1 + product), 1, n))
+# No autocorrelation is taken to be larger than this: a trend, say, has no number of independent samples.
+MOST: Final = 0.99
+# Larger modes that the bias of an autocorrelation counts, as a share of the samples, at most: with more, what is known
+# of r would be noise.
+CORRECTED: Final = 0.1
 
 
 def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> Any:
-    """How far the variances of modes may be off, and which modes are told from their neighbours.
+    """Estimate sampling errors of the variances of modes, and find modes that are separated from their neighbours.
 
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` gave, or some of its modes.
+        The result of `pca`, or some of its modes.
     along : hashable, optional
-        The dimension of the samples along which they follow each other. Default: that which has times, or is called
-        time, or else the last.
+        The dimension of the samples along which they follow each other. Default: the dimension that has times, or is
+        called time, or else the last.
     level : float in (0, 1)
-        How often the intervals are to hold the variance.
+        Probability that an interval holds the variance.
 
     Returns
     -------
@@ -98,7 +43,7 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
         if all samples were independent; ``autocorrelation`` of the scores at lag one; ``separated``: whether the next
         known variances, above and below, are further away than the standard error. Modes that are not separated may be
         mixtures of their neighbours. ``lower`` and ``upper``: an interval that holds the variance of the mode in
-        endless series with the probability `level`, for which few independent samples are no hindrance.
+        endless series with the probability `level`, also with few independent samples.
 
     Raises
     ------
@@ -114,14 +59,14 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     -----
     North et al. (1982): an eigenvalue of n independent normal samples has the standard error ``sqrt(2 / n)`` times
     itself. Red scores with the autocorrelation r at lag one are worth ``n (1 - r^2) / (1 + r^2)`` samples for a
-    variance. r is freed of its bias, ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j larger ones. Samples are taken to
-    be equally far apart; no pass.
+    variance. The bias of r is removed: ``(n r + 1) / (n - 3 - 2 j)`` for a mode with j larger ones. Samples are assumed
+    to be equally far apart; no pass.
 
-    The rule is of many independent samples. Of few, variances are skewed, and the mean that is subtracted takes a part
-    of them. The intervals are of a chi-square distribution with the mean and the variance of the variance of a red
-    series about its mean. Of 500 fields of 100 samples with r = 0.8, which are worth 20, they held the variances of
-    three modes in 96, 92 and 88 %, where bars of 1.96 standard errors did in 86, 79 and 76 %. Modes with close
-    variances repel each other, which neither knows.
+    The rule holds for many independent samples. With few, variances are skewed, and the subtracted mean takes a part
+    of them. The intervals are those of a chi-square distribution with the mean and the variance of the variance of a
+    red series about its mean. Of 500 fields of 100 samples with r = 0.8, which are worth 20, they held the variances of
+    three modes in 96, 92 and 88 %, bars of 1.96 standard errors in 86, 79 and 76 %. Modes with close variances repel
+    each other, which neither takes into account.
 
     References
     ----------
@@ -138,18 +83,14 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     >>> bars.separated.values.tolist(), bool(np.all(bars.effective_size > 100))
     ([False, True, True], True)
     """
-    check_variances(eofs)
-    if "rotation" in eofs.attrs:
-        raise ValueError("eofs must be the modes of pca: variances of rotated modes are no eigenvalues")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be in (0, 1), got {level!r}")
+    _check_unrotated(eofs, "variances of rotated modes are no eigenvalues")
+    _check_level(level)
     scores = with_modes(eofs.scores, "scores")
     over = tuple(dim for dim in scores.dims if dim != "mode")
     Z = np.asarray(scores.transpose("mode", *over).values, np.float64).reshape(scores.sizes["mode"], -1)
     n = np.count_nonzero(~np.isnan(Z), axis=1)
-    r = unbiased(lag_one(Z.T, *neighbours(scores, over, along)), n, scores.mode.values - 1)
-    variances = np.atleast_1d(eofs.explained_variance.values)
-    size = effective_size(n, r * r)
+    r = unbiased(_lag_one(Z.T, *_neighbours(scores, over, along)), n, scores.mode.values - 1)
+    variances, size = np.atleast_1d(eofs.explained_variance.values), effective_size(n, r * r)
     errors = variances * np.sqrt(2 / size)
     lower, upper = _intervals(variances, n, r, level)
     found = {
@@ -166,12 +107,15 @@ def north(eofs: Any, *, along: Hashable | None = None, level: float = 0.95) -> A
     return type(eofs)({name: ("mode", values) for name, values in found.items()}, coords={"mode": scores.mode.values})
 
 
-def _intervals(variances: Vector, n: Vector, r: Vector, level: float) -> tuple[Vector, Vector]:
-    from scipy.special import chdtri
+def _check_unrotated(eofs: Any, why: str) -> None:
+    check_variances(eofs)
+    if "rotation" in eofs.attrs:
+        raise ValueError(f"eofs must be the modes of pca: {why}")
 
-    share, freedom = np.array([of_variance(int(m), float(own)) for m, own in zip(n, r, strict=True)]).T
-    sums = variances / share * freedom
-    return sums / chdtri(freedom, (1 - level) / 2), sums / chdtri(freedom, (1 + level) / 2)
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise refuse("level", "be in (0, 1)", level)
 
 
 def _separated(variances: Vector, errors: Vector) -> Vector:
@@ -180,7 +124,31 @@ def _separated(variances: Vector, errors: Vector) -> Vector:
     return np.asarray(nearest > errors)
 
 
-def lag_one(Z: Vector, first: Places, second: Places) -> Vector:
+# --- red series -----------------------------------------------------------------------------------------------------
+
+
+def _time_of(da: DataArray, over: Dims, along: Hashable | None) -> Hashable:
+    if along is not None:
+        if along not in over:
+            raise refuse("along", f"be a dimension of the samples, {over}", along)
+        return along
+    dated = [dim for dim in over if dim in da.coords and da[dim].dtype.kind in "MO"]
+    named = [dim for dim in over if str(dim).lower() == "time"]
+    return (dated or named or list(over[-1:]))[0]
+
+
+def _places(da: DataArray, over: Dims) -> Places:
+    sizes = [da.sizes[dim] for dim in over]
+    return np.arange(int(np.prod(sizes))).reshape(sizes)
+
+
+def _neighbours(da: DataArray, over: Dims, along: Hashable | None) -> tuple[Places, Places]:
+    time, places = _time_of(da, over, along), _places(da, over)
+    n, axis = da.sizes[time], over.index(time)
+    return places.take(range(n - 1), axis).ravel(), places.take(range(1, n), axis).ravel()
+
+
+def _lag_one(Z: Vector, first: Places, second: Places) -> Vector:
     off = Z - np.nanmean(Z, axis=0)
     pairs, squares = off[first] * off[second], off * off
     with np.errstate(invalid="ignore"):  # series of one value have none
@@ -192,22 +160,58 @@ def _mean(values: Vector) -> Vector:
     return np.asarray(np.nansum(values, axis=0) / np.maximum(there, 1))
 
 
+def unbiased(r: Any, n: Any, larger: Any = 0) -> Vector:
+    # Marriott & Pope (1954), of series of n values about their own mean. Scores are also made uncorrelated with those
+    # of the larger modes, each of which, if it is as red, takes 2 r / n more: (n - 3 - 2 larger) r / n - 1 / n is left.
+    taken = 3 + 2 * np.minimum(larger, np.asarray(n) * CORRECTED)
+    return np.asarray(np.clip((n * r + 1) / np.maximum(n - taken, 1), -MOST, MOST))
+
+
+def effective_size(n: Any, rs: Any) -> Vector:
+    # Independent pairs that n pairs of red series with the autocorrelations r and s are worth (Bartlett 1935;
+    # Bretherton et al. 1999); for a variance r = s.
+    return np.asarray(np.clip(n * (1 - rs) / (1 + rs), 1, n))
+
+
+def of_variance(n: int, r: float) -> tuple[float, float]:
+    # (expected share, degrees of freedom) of the variance x^T C x / (n - 1) of a red series x of n values, where C
+    # centres and x has the correlations R = [r^|i - j|]: tr(CR) / (n - 1), and tr(CR)^2 / tr(CRCR) as of the chi-square
+    # distribution with the same mean and variance (Satterthwaite 1946).
+    k, i = np.arange(1, n), np.arange(n)
+    rows = (2 - r ** (i + 1) - r ** (n - i)) / (1 - r) - 1  # R 1
+    of_mean = float(rows.sum()) / n
+    squares = n + 2 * float(np.sum((n - k) * r ** (2 * k)))
+    left = n - of_mean
+    return left / (n - 1), left**2 / (squares - 2 / n * float(np.sum(rows**2)) + of_mean**2)
+
+
+def _intervals(variances: Vector, n: Vector, r: Vector, level: float) -> tuple[Vector, Vector]:
+    from scipy.special import chdtri
+
+    share, freedom = np.array([of_variance(int(m), float(own)) for m, own in zip(n, r, strict=True)]).T
+    sums = variances / share * freedom
+    return sums / chdtri(freedom, (1 - level) / 2), sums / chdtri(freedom, (1 + level) / 2)
+
+
+# --- correlation maps -----------------------------------------------------------------------------------------------
+
+
 def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
-    """Correlate each cell of a field with series, such as scores or an index; p-values, too.
+    """Correlate each cell of a field with series, such as scores or an index, and compute p-values.
 
     Parameters
     ----------
     da : xarray.DataArray
         The field. Values may be missing: each cell is correlated over the samples that it has.
     series : xarray.DataArray
-        With dimensions of the samples of `da`, matched by their labels, and perhaps ``mode``: ``eofs.scores``.
+        Series on dimensions of the samples of `da`, matched by their labels, and perhaps ``mode``: ``eofs.scores``.
     along : hashable, optional
         As in `north`.
 
     Returns
     -------
     xarray.Dataset
-        ``correlation``, ``p_value`` and ``effective_size`` of the dimensions ``(mode, *space)``, or of the space alone.
+        ``correlation``, ``p_value`` and ``effective_size`` on the dimensions ``(mode, *space)``, or on the space alone.
 
     Raises
     ------
@@ -224,8 +228,8 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     Notes
     -----
     Two-sided, by Student's t with ``effective_size - 2`` degrees of freedom, where two red series of n samples with the
-    autocorrelations r and s at lag one are worth ``n (1 - r s) / (1 + r s)`` pairs; both are freed of their bias. Two
-    reads of a Dask array. Of a mode and the field that it was found in, a p-value says nothing of chance: the mode was
+    autocorrelations r and s at lag one are worth ``n (1 - r s) / (1 + r s)`` pairs; the bias of both is removed. Two
+    reads of a Dask array. The p-value of a mode and the field that it was found in says nothing of chance: the mode was
     made to correlate. Many cells are many tests.
 
     References
@@ -250,26 +254,16 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
     space = tuple(dim for dim in da.dims if dim not in over)
     several = series if "mode" in series.dims else series.expand_dims("mode")
     columns = [aligned(da, over, several.isel(mode=j, drop=True), "series") for j in range(several.sizes["mode"])]
-    found = _correlated(fields.matrix(da, over, space), np.column_stack(columns), neighbours(da, over, along))
+    found = _correlated(fields.matrix(da, over, space), np.column_stack(columns), _neighbours(da, over, along))
     mode = None
     if "mode" in series.dims:
-        from xarray import DataArray
-
         labels = series.mode.values if "mode" in series.coords else np.arange(1, len(columns) + 1)
         mode = DataArray(labels, dims="mode", name="mode")
-    told = {
-        "correlation": "correlation",
-        "p_value": "p-value of the correlation",
-        "effective_size": "independent pairs",
-    }
-    maps = {
-        name: fields.labelled(
-            values if mode is not None else values[0], da, space, mode, attrs={"long_name": told[name], "units": "1"}
-        )
-        for name, values in found.items()
-    }
-    from shiftsvd.xarray.fields import Dataset
-
+    long_names = {"p_value": "p-value of the correlation", "effective_size": "independent pairs"}
+    maps = {}
+    for name, values in found.items():
+        attrs = {"long_name": long_names.get(name, name), "units": "1"}
+        maps[name] = fields.labelled(values if mode is not None else values[0], da, space, mode, attrs=attrs)
     return Dataset(maps)
 
 
@@ -284,9 +278,9 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
     off = np.where(there, X - mean["total"] / count, 0)
     first, second = pairs
     sums = fields.at_once(
-        xz=(("mode", "cell"), product_of(Z.T, off)),
-        z=(("mode", "cell"), product_of(Z.T, there)),
-        zz=(("mode", "cell"), product_of((Z * Z).T, there)),
+        xz=(("mode", "cell"), fields.product(Z.T, off)),
+        z=(("mode", "cell"), fields.product(Z.T, there)),
+        zz=(("mode", "cell"), fields.product((Z * Z).T, there)),
         xx=("cell", (off * off).sum(axis=0)),
         lagged=("cell", (off[first] * off[second]).sum(axis=0)),
         pairs=("cell", (there[first] & there[second]).sum(axis=0)),
@@ -295,9 +289,9 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
         squares = np.maximum(sums["zz"] - sums["z"] ** 2 / count, 0) * sums["xx"]
         r = np.where((mean["n"] > 2) & (squares > 0), sums["xz"] / np.sqrt(squares), np.nan).clip(-1, 1)
         own = np.nan_to_num(sums["lagged"] / np.maximum(sums["pairs"], 1) / (sums["xx"] / count))
-    series = lag_one(np.where(rows[:, None], Z, np.nan), first, second)
-    product = unbiased(series, np.count_nonzero(rows))[:, None] * unbiased(own, mean["n"])
-    size = np.where(np.isnan(r), np.nan, effective_size(mean["n"], product))
+    of_series = _lag_one(np.where(rows[:, None], Z, np.nan), first, second)
+    rs = unbiased(of_series, np.count_nonzero(rows))[:, None] * unbiased(own, mean["n"])
+    size = np.where(np.isnan(r), np.nan, effective_size(mean["n"], rs))
     return {"correlation": r, "p_value": p_values(r, size), "effective_size": size}
 
 
@@ -307,6 +301,9 @@ def p_values(r: Vector, n: Vector) -> Vector:
     freedom = np.maximum(n - 2, 1e-3)
     with np.errstate(divide="ignore"):
         return np.asarray(2 * stdtr(freedom, -np.abs(r) * np.sqrt(freedom / (1 - r * r))))
+
+
+# --- bootstrap ------------------------------------------------------------------------------------------------------
 
 
 def bootstrap(
@@ -327,16 +324,16 @@ def bootstrap(
     Parameters
     ----------
     eofs : xarray.Dataset
-        What `pca` gave.
+        The result of `pca`.
     da : xarray.DataArray
-        The field that it was given. Missing values have no anomaly.
+        The field that `pca` was given. Missing values have no anomaly.
     n_samples : int
-        How many fields are drawn.
+        Number of fields to draw.
     block : int, optional
-        How many samples that follow each other stay together. Default: as long as the autocorrelation of the scores
-        asks for (Carlstein 1986).
+        Number of samples that follow each other and are drawn together. Default: from the autocorrelation of the scores
+        (Carlstein 1986).
     level : float in (0, 1)
-        Of the intervals.
+        Probability of the intervals.
     along : hashable, optional
         As in `north`. Other dimensions of the samples are drawn as wholes.
     groups, covariates : optional
@@ -351,7 +348,7 @@ def bootstrap(
     xarray.Dataset
         ``explained_variance (sample, mode)`` of each drawn field, its ``standard_error (mode)``, ``lower (mode)`` and
         ``upper (mode)``, the quantiles of the variances; ``congruence (sample, mode)``, the size of the cosine between
-        a drawn mode and that of `eofs` which it was matched to; ``component_error (mode, *space)``, the standard
+        a drawn mode and the mode of `eofs` that it was matched to; ``component_error (mode, *space)``, the standard
         deviation of the drawn components. Attributes: ``block`` and ``level``.
 
     Raises
@@ -365,7 +362,7 @@ def bootstrap(
 
     Notes
     -----
-    What was subtracted stays subtracted, and the mean of each drawn field, too. The field is read twice: for the
+    What the fit subtracted is subtracted, and the mean of each drawn field, too. The field is read twice: for the
     products of all samples with each other (m x m), in whose space all modes are found exactly, and for the maps.
     Drawn modes are matched to known ones by the size of their cosine, and signs are turned.
 
@@ -383,55 +380,57 @@ def bootstrap(
     >>> drawn.component_error.dims, bool(np.all(drawn.lower < drawn.upper))
     (('mode', 'lat', 'lon'), True)
     """
-    check_variances(eofs)
-    if "rotation" in eofs.attrs:
-        raise ValueError("eofs must be the modes of pca; drawn fields are not rotated")
-    _check(n_samples, level, block)
+    _check_unrotated(eofs, "drawn fields are not rotated")
+    for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise refuse(name, f"be an integer of at least {least}", value)
+    _check_level(level)
     Y, over, cells = anomalies_of(eofs, da, groups, covariates)
     m = len(Y)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m} samples", "samples")
     Y = np.where(np.isnan(Y), 0, Y)
     length = _block_length(eofs, along) if block is None else int(block)
-    space, Q = _coordinates(Y)
-    V = with_modes(eofs.components, "components")
+    V = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
+    known = in_cells(V, eofs, cells).astype(np.float64)
     places = _draws(da, over, along, length, n_samples, generator(rng))
-    known = np.asarray(fields.matrix(V, ("mode",), eofs.mean_field.dims), np.float64)[:, cells]
-    start = _product(Y, known.T).T @ Q  # the known modes in the coordinates of the space
+    products = fields.at_once(samples=(("row", "column"), Y @ Y.T), scores=(("row", "mode"), Y @ known.T))
+    space, Q = _coordinates(products["samples"])
+    start = products["scores"].T @ Q  # the known modes in the coordinates of the space
     drawn = [_modes_of(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
-    errors = _map_errors(Y, Q, np.array([each[2] for each in drawn]))
-    return _dataset(eofs, variances, congruence, fields.filled(errors, cells), level, length)
-
-
-def _check(n_samples: Any, level: Any, block: Any) -> None:
-    for name, value, least in (("n_samples", n_samples, 2), ("block", 1 if block is None else block, 1)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be in (0, 1), got {level!r}")
+    errors = fields.filled(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
+    low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    found = {
+        "explained_variance": (("sample", "mode"), variances),
+        "standard_error": ("mode", variances.std(axis=0, ddof=1)),
+        "lower": ("mode", low),
+        "upper": ("mode", high),
+        "congruence": (("sample", "mode"), congruence),
+        "component_error": V.copy(data=errors.reshape(V.shape)).assign_attrs(
+            long_name="standard deviation of drawn components", units="1"
+        ),
+    }
+    return type(eofs)(found, attrs={"block": length, "level": level})
 
 
 def _block_length(eofs: Any, along: Hashable | None) -> int:
-    known = north(eofs, along=along)
-    r = float(np.abs(known.autocorrelation.values).max())
+    r = float(np.abs(north(eofs, along=along).autocorrelation.values).max())
     scores = with_modes(eofs.scores, "scores")
-    n = scores.sizes[time_of(scores, tuple(dim for dim in scores.dims if dim != "mode"), along)]
+    n = scores.sizes[_time_of(scores, tuple(dim for dim in scores.dims if dim != "mode"), along)]
     return int(np.clip(np.ceil((np.sqrt(6) * r / (1 - r * r)) ** (2 / 3) * n ** (1 / 3)), 1, max(1, n // 4)))
 
 
-def _draws(da: Any, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator) -> list[Places]:
-    time = time_of(da, over, along)
+def _draws(da: DataArray, over: Dims, along: Any, block: int, count: int, rng: np.random.Generator) -> list[Places]:
+    time = _time_of(da, over, along)
     n, axis = da.sizes[time], over.index(time)
     if block > n:
-        raise ValueError(f"block must be at most {n}, the samples along {time}, got {block}")
-    places = np.arange(int(np.prod([da.sizes[dim] for dim in over]))).reshape([da.sizes[dim] for dim in over])
+        raise refuse("block", f"be at most {n}, the samples along {time}", block)
     starts = rng.integers(0, n - block + 1, (count, -(-n // block)))
     times = (starts[:, :, None] + np.arange(block)).reshape(count, -1)[:, :n]
-    return [places.take(each, axis).ravel() for each in times]
+    return [_places(da, over).take(each, axis).ravel() for each in times]
 
 
-def _coordinates(Y: Any) -> tuple[Panel, Panel]:
-    K = fields.at_once(K=(("i", "j"), Y @ Y.T))["K"]
+def _coordinates(K: Panel) -> tuple[Panel, Panel]:
     squares, vectors = np.linalg.eigh(K)
     kept = squares > squares[-1] * len(K) * np.finfo(np.float64).eps
     lengths = np.sqrt(squares[kept])
@@ -452,33 +451,14 @@ def _modes_of(B: Panel, start: Panel) -> tuple[Vector, Vector, Panel]:
 
 
 def _map_errors(Y: Any, Q: Panel, found: Panel) -> Panel:
-    off = (found - found.mean(axis=0)) / np.sqrt(len(found) - 1)
-    G = Q @ off.reshape(-1, off.shape[2]).T  # samples x (draws x modes)
-    return np.asarray(_product(Y.T, G, len(found), found.shape[1])).T
+    draws, modes, r = found.shape
+    off = (found - found.mean(axis=0)) / np.sqrt(draws - 1)
+    G, cells = Q @ off.reshape(-1, r).T, Y.T  # G: samples x (draws x modes)
 
+    def deviations(block: Panel) -> Panel:
+        return np.asarray(np.sqrt(((block @ G).reshape(len(block), draws, modes) ** 2).sum(axis=1)))
 
-def _product(Y: Any, G: Panel, draws: int = 0, modes: int = 0) -> Panel:
-    def squared(block: Any) -> Any:
-        return np.sqrt(((block @ G).reshape(block.shape[0], draws, modes) ** 2).sum(axis=1)) if draws else block @ G
-
-    if is_lazy(Y):
-        whole = Y.rechunk({1: -1})
-        found = whole.map_blocks(squared, chunks=(whole.chunks[0], (modes or G.shape[1],)), dtype=np.float64)
-        return np.asarray(found.compute())
-    return np.concatenate([squared(Y[lo:hi]) for lo, hi in cut(len(Y), max(1, BLOCK // G.shape[1]))])
-
-
-def _dataset(eofs: Any, variances: Panel, congruence: Panel, errors: Panel, level: float, block: int) -> Any:
-    low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    components = with_modes(eofs.components, "components").transpose("mode", *eofs.mean_field.dims)
-    found = {
-        "explained_variance": (("sample", "mode"), variances),
-        "standard_error": ("mode", variances.std(axis=0, ddof=1)),
-        "lower": ("mode", low),
-        "upper": ("mode", high),
-        "congruence": (("sample", "mode"), congruence),
-        "component_error": components.copy(data=errors.reshape(components.shape)).assign_attrs(
-            long_name="standard deviation of drawn components", units="1"
-        ),
-    }
-    return type(eofs)(found, attrs={"block": block, "level": level})
+    if fields.lazy(cells):
+        whole = cells.rechunk({1: -1})
+        return np.asarray(whole.map_blocks(deviations, chunks=(whole.chunks[0], (modes,)), dtype=np.float64)).T
+    return np.concatenate([deviations(cells[rows]) for rows in fields.blocks(len(cells), G.shape[1])]).T

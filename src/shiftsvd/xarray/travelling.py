@@ -1,22 +1,29 @@
 """Modes of what travels: extended EOFs and Hilbert EOFs."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 import numpy as np
+from xarray import concat
 
+from shiftsvd import Gram, SVDResult
 from shiftsvd.algebra.generic import gram_matrix, row_blocks
 from shiftsvd.algebra.low_rank import Deflated
 from shiftsvd.algebra.time_series import AnalyticSignal, Lagged
-from shiftsvd.front import svd
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import MAX_ITER, MissingName, SolverName
-from shiftsvd.operators import Operator, Product
-from shiftsvd.runs.memory import Resources
-from shiftsvd.sketch import generator
-from shiftsvd.solvers import Gram, Solver
-from shiftsvd.xarray import fields
-from shiftsvd.xarray.datasets import mode_labels, modes_of, scores_of, told_of_fit, variances
-from shiftsvd.xarray.preparing import Asked, all_there, anomalies, check_modes, steps
+from shiftsvd.operators import Product
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, check_modes
+from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_of, scores_of, variances
+from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_field, labelled, labels_of, listed, stacked
+
+DECAY: Final = 0.2
+# Up to so many steps the Gram matrix of a field between its steps is formed, in one read.
+FORMED = 4000
+# Entries of a block of cells that is transformed at once.
+ENTRIES: Final = 2**22
 
 
 def extended(
@@ -39,40 +46,26 @@ def extended(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Extended EOFs (multichannel singular spectrum analysis): sequences of patterns, for what travels or swings.
+    """Find extended EOFs (multichannel singular spectrum analysis): sequences of patterns, for what travels or swings.
 
     Parameters
     ----------
     da : xarray.DataArray
         As for `pca`; its samples follow each other in equal steps.
     n_modes : int
-        How many modes to find.
+        Number of modes.
     lags : int, or sequence of them
-        How many steps are taken together, 0 to lags - 1; or which, such as ``range(0, 60, 5)``.
+        The number of steps that are taken together, 0 to lags - 1; or these steps, such as ``range(0, 60, 5)``.
     dim : hashable
         The dimension of time.
-    weights : None, "coslat", DataArray, array or float, optional
+    weights, center, standardize : optional
         As in `pca`.
-    center : bool
-        Subtract the mean over the samples.
-    standardize : bool
-        Divide by the standard deviation over the samples, before the weights.
     missing : "error", "mean" or "em"
-        As in `pca`, of steps without any values, too.
+        As in `pca`, also for steps without any values.
     groups, covariates : optional
-        What is removed before lags are taken, as in `pca`; `project` has to be given those that are no coordinates.
-    solver : str or Solver
-        As in `shiftsvd.svd`.
-    tol : float
-        Relative accuracy of the singular values.
-    penalty, max_iter : optional
-        Of the completion with ``missing="em"``, as in `pca`.
-    rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Removed before lags are taken, as in `pca`; `project` needs those that are no coordinates.
+    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+        As in `pca`.
 
     Returns
     -------
@@ -112,30 +105,21 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
-    resources = Resources(memory_limit, n_threads)
-    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
-    asked.check()
-    da = fields.as_field(da)
-    if "lag" in da.dims:
+    options = FieldOptions.of(locals())
+    if "lag" in getattr(da, "dims", ()):
         raise ValueError("the name lag is taken by the result; rename that dimension")
-    dim = steps(da, dim, "a lag")
-    field = fields.stacked(da, dim, missing, every=True)
-    all_there(field.rows, "a lag")
+    field = _series(da, options, "a lag")
     m, cells = field.X.shape
     taken = _lags(lags, m)
     n = m - max(taken)
     check_modes(n_modes, min(cells * len(taken), n), f"{n} sequences of {len(taken)} lags of {cells} cells")
-    random = generator(rng)
-    of = anomalies(da, field, asked, n_modes, random)
-    E = Lagged(of.A.H, taken)
-    level = np.full((n, 1), n**-0.5)
-    C = Deflated(E, level) if center else E
-    chosen, given = by_steps(solver, tol, n)
-    F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
+    of = anomalies(field, options, n_modes)
+    E, level = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
+    F = _by_steps(options, n).svd(Deflated(E, level) if center else E, n_modes)
     centre = E.matmat(level) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
-    return found.assign_attrs(told_of_fit(F.info, of) | asked.told)
+    return found.assign_attrs(fit_attrs(F.info, of) | options.attrs)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:
@@ -143,34 +127,21 @@ def _lags(lags: Any, m: int) -> tuple[int, ...]:
     taken = tuple(range(lags)) if count else tuple(np.atleast_1d(lags).tolist())
     whole = all(isinstance(lag, int) and not isinstance(lag, bool) for lag in taken)
     if not taken or not whole or sorted(set(taken)) != list(taken) or taken[0] < 0 or taken[-1] > m - 2:
-        raise ValueError(
-            f"lags must be a number of steps of at least 1, or steps that ascend from 0 on, at most {m - 2} for {m} "
-            f"samples, got {lags!r}"
-        )
+        most = f"at most {m - 2} for {m} samples"
+        raise refuse("lags", f"be a number of steps of at least 1, or steps that ascend from 0 on, {most}", lags)
     return taken
 
 
-def _dataset(of: Any, F: Any, lags: tuple[int, ...], squares: float) -> Any:
-    from xarray import concat
-
-    from shiftsvd.xarray.fields import Dataset
-
-    modes, n = mode_labels(len(F.S)), F.Vh.shape[1]
+def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float) -> Dataset:
+    field, modes, n = of.field, mode_labels(len(F.S)), F.Vh.shape[1]
     patterns = F.U.T.reshape(len(F.S), len(lags), -1)
-    each = [of.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
-    first = {of.field.over[0]: slice(0, n)}
-    scores = fields.labelled(scores_of(F.H).conj().T, of.da.isel(first), of.field.over, modes)
+    each = [field.in_space(patterns[:, j], modes).expand_dims(lag=[lag], axis=1) for j, lag in enumerate(lags)]
+    first = {field.over[0]: slice(0, n)}
+    scores = labelled(scores_of(F.H).conj().T, field.da.isel(first), field.over, modes)
     found = {"components": concat(each, "lag"), "scores": scores} | variances(F.S, n, squares)
     # Groups and covariates at the first steps of sequences alone, where there are scores.
     found |= {name: values.isel(first, missing_dims="ignore") for name, values in of.subtracted().items()}
-    return Dataset(found, coords={"mode": modes}, attrs=of.said)
-
-
-DECAY = 0.2
-# Up to so many steps the Gram matrix of a field between its steps is formed, by one read.
-FORMED = 4000
-# Entries of a block of cells that is transformed at once.
-ENTRIES = 2**22
+    return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
 def hilbert(
@@ -194,45 +165,31 @@ def hilbert(
     n_threads: int | None = None,
     memory_limit: int | str | None = None,
 ) -> Any:
-    """Complex EOFs of a field and its Hilbert transform in time: one mode for a wave that travels, not two.
+    """Find complex EOFs of a field and its Hilbert transform in time: one mode for a wave that travels, not two.
 
     Parameters
     ----------
     da : xarray.DataArray
         As for `pca`; its samples follow each other in equal steps.
     n_modes : int
-        How many modes to find.
+        Number of modes.
     dim : hashable
         The dimension of time.
     padding : "exp" or None
-        What the series is taken to do beyond its ends. "exp": as many steps more on either side, where the linear trend
-        of each cell goes on and what its first and last value are off it decays. None: to begin anew, so that a
-        difference of its ends rings in the first and last steps.
+        How the series continues beyond its ends. "exp": by as many steps on either side, in which the linear trend of
+        each cell goes on and the distance of its first and last value from the trend decays. None: periodically, so
+        that a difference between the ends rings in the first and last steps.
     decay : float
-        With "exp", in how many lengths of the series what is off the trend decays to 1/e.
-    weights : None, "coslat", DataArray, array or float, optional
+        With "exp", the number of lengths of the series in which a distance from the trend decays to 1/e.
+    weights, center, standardize : optional
         As in `pca`.
-    center : bool
-        Subtract the mean over the samples.
-    standardize : bool
-        Divide by the standard deviation over the samples, before the weights.
     missing : "error", "mean" or "em"
-        As in `pca`, of steps without any values, too; with "em" the model has twice as many components as `n_modes`:
-        what travels takes two.
+        As in `pca`, also for steps without any values; with "em" the model has twice as many components as `n_modes`,
+        since what travels takes two.
     groups, covariates : optional
-        What is removed before the transform, as in `pca`.
-    solver : str or Solver
-        As in `shiftsvd.svd`.
-    tol : float
-        Relative accuracy of the singular values.
-    penalty, max_iter : optional
-        Of the completion with ``missing="em"``, as in `pca`.
-    rng : int, Generator or None
-        Seed of the solver; the same seed gives the same bits. None is fresh entropy.
-    n_threads : int, optional
-        Default: the cores that this process may use. The result does not depend on it.
-    memory_limit : int (bytes) or str such as "2GB", optional
-        Default: half of the available memory. What would need more is refused.
+        Removed before the transform, as in `pca`.
+    solver, tol, penalty, max_iter, rng, n_threads, memory_limit : optional
+        As in `pca`.
 
     Returns
     -------
@@ -274,50 +231,67 @@ def hilbert(
     [1.0, 0.0]
     """
     if padding not in ("exp", None):
-        raise ValueError(f'padding must be "exp" or None, got {padding!r}')
+        raise refuse("padding", 'be "exp" or None', padding)
     if not decay > 0:
-        raise ValueError(f"decay must be positive, got {decay}")
-    resources = Resources(memory_limit, n_threads)
-    asked = Asked(center, standardize, weights, missing, groups, covariates, penalty, max_iter, resources)
-    asked.check()
-    da = fields.as_field(da)
-    dim = steps(da, dim, "a Hilbert transform")
-    field = fields.stacked(da, dim, missing, every=True)
-    all_there(field.rows, "a Hilbert transform")
-    check_modes(n_modes, min(field.X.shape), f"{len(field.X)} samples of {field.X.shape[1]} cells")
-    random = generator(rng)
-    of = anomalies(da, field, asked, 2 * n_modes, random)
-    m = len(field.rows)
+        raise refuse("decay", "be positive", decay)
+    options = FieldOptions.of(locals())
+    field = _series(da, options, "a Hilbert transform")
+    m, n = field.X.shape
+    check_modes(n_modes, min(m, n), f"{m} samples of {n} cells")
+    of = anomalies(field, options, 2 * n_modes)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
-    chosen, given = by_steps(solver, tol, m)
-    F = svd(C, n_modes, solver=chosen, rng=random, **vars(resources), **given)
+    F = _by_steps(options, m).svd(C, n_modes)
     found = modes_of(of, F.Vh, scores_of(F), F.S, total_squares(C))
-    told = told_of_fit(F.info, of) | asked.told | {"padding": str(padding)} | ({"decay": decay} if padding else {})
+    attrs = fit_attrs(F.info, of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     # Anomalies that were centred have no mean left.
     means = np.zeros(len(F.S)) if center else of.A.rmatmat(np.ones((m, 1)))[:, 0] @ F.Vh.conj().T / m
-    return found.assign(score_means=("mode", means)).assign_attrs(told)
+    return found.assign(score_means=("mode", means)).assign_attrs(attrs)
 
 
-def by_steps(solver: Any, tol: float, m: int) -> tuple[Any, dict[str, Any]]:
-    if isinstance(solver, Solver):
-        return solver, {}
-    return (Gram(tol, last_pass=False), {}) if solver == "auto" and m <= FORMED else (solver, {"tol": tol})
+def _series(da: Any, options: FieldOptions, what: str) -> Stacked:
+    options.check()
+    da = as_field(da)
+    check_steps(da, options.dim, what)
+    field = stacked(da, options.dim, options.missing, every=True)
+    check_all_there(field.rows, what)
+    return field
+
+
+def check_steps(da: Any, dim: Dim, what: str) -> None:
+    names = listed(dim)
+    if len(names) != 1:
+        raise Refused(f"{what} needs one dimension of samples that follow each other, got ", Setting("dim", dim))
+    index = labels_of(da, names[0])
+    if index is not None and not index.is_unique:
+        raise ValueError(
+            f"{what} needs samples in order, {names[0]} has labels twice; da.drop_duplicates({names[0]!r})"
+        )
+    if index is not None and not index.is_monotonic_increasing:
+        raise ValueError(f"{what} needs samples in order, {names[0]} is not ascending; da = da.sortby({names[0]!r})")
+
+
+def check_all_there(rows: Mask, what: str) -> None:
+    if absent := int(np.count_nonzero(~rows)):
+        raise Refused(
+            f"{what} needs values at every step, {absent} of {len(rows)} samples have none; fill them, take a stretch "
+            "without them, or say ",
+            Setting("missing", "mean"),
+            ' or "em" in the fit',
+        )
+
+
+def _by_steps(options: FieldOptions, m: int) -> FieldOptions:
+    formed = options.solver == "auto" and m <= FORMED
+    return replace(options, solver=Gram(options.tol, last_pass=False)) if formed else options
 
 
 def total_squares(C: Product) -> float:
-    """The sum of all squared entries; one read of the field.
-
-    ``trace(T G T^H)`` with the Gram matrix G between steps, or of very many steps from dense blocks of cells.
-    """
+    # One read of the field: trace(T G T^H) with the Gram matrix G between steps, or, of very many steps, the squares of
+    # dense blocks of cells.
     T, A = C.A, C.B
     if T.shape[0] <= FORMED:
         half = T.matmat(gram_matrix(A.H))
         return float(np.trace(T.matmat(half.conj().T)).real)
     columns = max(1, ENTRIES // T.shape[0])
-    return float(sum(np.linalg.norm(T.matmat(block)) ** 2 for block in _cells(A, columns)))
-
-
-def _cells(A: Operator, columns: int) -> Iterator[Any]:
-    for _, block in row_blocks(A.H, columns):
-        yield block.conj().T
+    return float(sum(np.linalg.norm(T.matmat(block.conj().T)) ** 2 for _, block in row_blocks(A.H, columns)))

@@ -1,0 +1,459 @@
+"""Anomalies of a field as an operator: groups and covariates of samples are removed, cells divided and weighted."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from pandas import Index, factorize, isna
+from xarray import DataArray
+
+from shiftsvd import Completion, Covariates, LowRank, Operator, SVDResult, as_operator, complete_matrix, svd
+from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.io.base import optional
+from shiftsvd.missing import check_unused
+from shiftsvd.missing.fits import regressed_rows
+from shiftsvd.missing.gaps import Gaps, gaps_of
+from shiftsvd.names import BiasName, MissingName, SolverName
+from shiftsvd.numerics.panels import unmasked
+from shiftsvd.operators import Moments, Scaled
+from shiftsvd.runs.memory import Resources, affordable, spare
+from shiftsvd.sketch import generator
+from shiftsvd.solvers import Solver
+from shiftsvd.xarray import fields
+from shiftsvd.xarray.fields import Attrs, Dim, Dims, Mask, Panel, Places, Stacked, Vector
+
+Labels = npt.NDArray[Any]
+_EPOCH: Final = "1970-01-01"
+_SHOWN: Final = 5  # labels in an error
+# Covariates of a cell whose squares are a smaller share of the others than this explain nothing.
+RANK: Final = 1e-10
+LARGEST: Final = 1e150  # mean or anomaly whose squares can be summed
+# Settings that each of several fields may have for itself, and their defaults.
+OF_EACH: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
+
+
+@dataclass(frozen=True, eq=False)
+class FieldOptions:
+    """The arguments that the front doors share, as `pca` describes them; `OF_EACH` may be mappings from names."""
+
+    dim: Dim
+    weights: Any
+    center: Any
+    standardize: Any
+    missing: Any
+    groups: Any
+    covariates: Any
+    solver: SolverName | Solver
+    tol: float
+    penalty: float | Literal["auto"]
+    max_iter: int
+    rng: np.random.Generator
+    resources: Resources
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> "FieldOptions":
+        own = {name: given[name] for name in cls.__match_args__ if name in given}
+        resources = Resources(given["memory_limit"], given["n_threads"])
+        return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
+
+    def check(self) -> None:
+        if self.missing not in get_args(MissingName):
+            raise refuse("missing", 'be "error", "mean" or "em"', self.missing)
+        check_unused(self.missing, self.penalty, self.max_iter)
+        known = self.groups is not None or self.covariates is not None
+        if not self.center and (known or self.missing == "mean"):
+            raise Refused(
+                Setting("center", False),
+                " subtracts nothing; leave out groups, covariates, and ",
+                Setting("missing", "mean"),
+            )
+
+    def of_each(self, names: Sequence[str]) -> "dict[str, FieldOptions]":
+        own = {what: of_each(getattr(self, what), names, default, what) for what, default in OF_EACH.items()}
+        found = {name: replace(self, **{what: values[name] for what, values in own.items()}) for name in names}
+        for options in found.values():
+            options.check()
+        return found
+
+    def svd(self, A: Operator, k: int | float) -> SVDResult:
+        accuracy: dict[str, Any] = {} if isinstance(self.solver, Solver) else {"tol": self.tol}
+        return svd(A, k, solver=self.solver, rng=self.rng, **accuracy, **vars(self.resources))
+
+    @property
+    def attrs(self) -> Attrs:
+        return {"groups": self.groups} if isinstance(self.groups, str) else {}
+
+
+def of_each(setting: Any, names: Sequence[str], default: Any, what: str) -> dict[str, Any]:
+    if not isinstance(setting, Mapping):
+        return dict.fromkeys(names, setting)
+    if unknown := [name for name in setting if name not in names]:
+        raise refuse(what, f"be of the fields {', '.join(names)}", unknown[0])
+    return {name: setting.get(name, default) for name in names}
+
+
+def check_modes(n_modes: Any, most: int, what: str, remedy: str = "") -> None:
+    whole = isinstance(n_modes, int | np.integer) and not isinstance(n_modes, bool)
+    if not whole or not 1 <= n_modes <= most:
+        raise refuse("n_modes", f"be in 1..{most} for {what}", n_modes, remedy)
+
+
+# --- what is known of samples ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """What is known of each sample of a field, in the order of its matrix."""
+
+    labels: Labels | None  # (m,), the group of each sample
+    numbers: Panel  # (m, c), the covariates of each sample
+    names: tuple[str, ...] = ()  # of the covariates
+
+    @classmethod
+    def of(cls, da: DataArray, over: Dims, groups: Any, covariates: Any) -> "Regressors":
+        labels = None if groups is None else aligned(da, over, groups, "groups")
+        m = int(np.prod([da.sizes[dim] for dim in over]))
+        given = _named(covariates)
+        numbers = [_as_numbers(aligned(da, over, value, "covariates"), name) for name, value in given]
+        return cls(labels, np.column_stack(numbers) if numbers else np.zeros((m, 0)), tuple(name for name, _ in given))
+
+    @property
+    def known(self) -> bool:
+        return self.labels is not None or bool(self.names)
+
+    def at(self, rows: Mask) -> "Regressors":
+        labels, numbers = None if self.labels is None else self.labels[rows], self.numbers[rows]
+        if labels is not None and (absent := int(isna(labels).sum())):
+            text = f" must not hold missing labels, got {absent}; give them a label of their own"
+            raise Refused(Setting("groups"), text)
+        for name, column in zip(self.names, numbers.T, strict=True):
+            if bad := int(np.count_nonzero(~np.isfinite(column))):
+                text = f" must be finite, {name!r} is not for {bad} samples; fill or leave them out"
+                raise Refused(Setting("covariates"), text)
+        return Regressors(labels, numbers, self.names)
+
+    def levels(self) -> Labels | None:
+        if self.labels is None:
+            return None
+        # Labels that are objects may be of kinds that cannot be compared.
+        plain = self.labels.dtype != object
+        levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
+        if len(levels) == len(self.labels) > 1:
+            text = f" has another label for each of {len(levels)} samples: nothing would be left"
+            raise Refused(Setting("groups"), text)
+        return levels
+
+    def one_hot(self, levels: Labels | None) -> Panel:
+        if self.labels is None or levels is None:
+            return np.ones((len(self.numbers), 1))
+        m, g = len(self.labels), len(levels)
+        affordable(8 * m * g, None, f"{g} groups of {m} samples", "groups")
+        places = Index(levels).get_indexer(Index(self.labels))
+        if unseen := sorted(set(map(str, self.labels[places < 0]))):
+            text = f" holds labels that no sample of the fit has, whose mean is unknown: {', '.join(unseen[:_SHOWN])}"
+            raise Refused(Setting("groups"), text)
+        L = np.zeros((m, g))
+        L[np.arange(m), places] = 1
+        return L
+
+
+def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
+    if isinstance(value, str):
+        try:
+            value = da[value]
+        except (KeyError, AttributeError, TypeError) as error:
+            rule = 'name a coordinate or a part of one, such as "time.month"'
+            raise refuse(what, rule, value, f"da has {list(da.coords)}") from error
+    sizes = tuple(da.sizes[dim] for dim in over)
+    if not hasattr(value, "dims"):
+        array = np.asarray(unmasked(what, value))
+        if array.shape not in (sizes, (int(np.prod(sizes)),)):
+            text = f" must have one value for each sample, {sizes}, got shape {array.shape}"
+            raise Refused(Setting(what), text)
+        return array.ravel()
+    if unknown := [dim for dim in value.dims if dim not in over]:
+        raise refuse(what, f"have dimensions of the samples, {over}", unknown[0])
+    places = {dim: _places(value, da, dim, what) for dim in value.dims}
+    ordered = value.variable.isel({dim: at for dim, at in places.items() if at is not None})
+    return np.asarray(ordered.set_dims(dict(zip(over, sizes, strict=True))).values).ravel()
+
+
+def _places(value: DataArray, da: DataArray, dim: Hashable, what: str) -> Places | None:
+    places = fields.places_of(da, value, dim)
+    if places is None and value.sizes[dim] != da.sizes[dim]:
+        raise refuse(what, f"have {da.sizes[dim]} values along {dim}", value.sizes[dim])
+    if places is not None and (absent := int(np.count_nonzero(places < 0))):
+        first = da.indexes[dim][int(np.argmax(places < 0))]
+        text = f" must have one value at each {dim} of da, {absent} have none or several, such as {first}"
+        raise Refused(Setting(what), text)
+    return places
+
+
+def _named(covariates: Any) -> list[tuple[str, Any]]:
+    if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
+        return [(str(name), covariates[name]) for name in covariates]
+    several = [] if covariates is None else [covariates]
+    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
+        several = list(covariates.T)
+    elif isinstance(covariates, Sequence) and not isinstance(covariates, str):
+        numbers = all(np.isscalar(value) and not isinstance(value, str) for value in covariates)
+        several = several if numbers else list(covariates)
+    given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
+    names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
+    if twice := [name for i, name in enumerate(names) if name in names[:i]]:
+        text = f" must have different names, got {twice[0]!r} twice; give a mapping from names"
+        raise Refused(Setting("covariates"), text)
+    return list(zip(names, several, strict=True))
+
+
+def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:
+    if values.dtype.kind == "M":
+        values = values - np.datetime64(_EPOCH)
+    if values.dtype.kind == "m":
+        return np.asarray(values / np.timedelta64(1, "D"))  # NaN where there is no time
+    if values.dtype.kind == "O" and hasattr(values[0], "calendar"):
+        cftime = optional("cftime", "xarray")
+        days = cftime.date2num(values, f"days since {_EPOCH}", calendar=values[0].calendar)
+        return np.asarray(days, np.float64)
+    if values.dtype.kind not in "fiub":
+        text = f" must be numbers or times, {name!r} is {values.dtype}; labels are for groups"
+        raise Refused(Setting("covariates"), text)
+    return values.astype(np.float64)
+
+
+# --- what is removed from them --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Removed:
+    """What is subtracted from each sample: the mean of its group, and slopes times its centred covariates."""
+
+    levels: Labels | None  # (g,), the groups; None for one mean of all
+    means: Panel  # (g or 1, n), where covariates are at their centre
+    slopes: Panel  # (c, n)
+    centre: Vector  # (c,)
+    names: tuple[str, ...] = ()  # of the covariates
+
+    def factors(self, samples: Regressors) -> tuple[Panel, Panel]:
+        L = np.hstack([samples.one_hot(self.levels), samples.numbers - self.centre])
+        return L, np.vstack([self.means, self.slopes])
+
+
+def _mean_alone(mean: Vector) -> Removed:
+    return Removed(None, mean[None], np.zeros((0, len(mean))), np.zeros(0))
+
+
+def _regressed(A: Operator, moments: Moments, samples: Regressors) -> tuple[LowRank, Removed]:
+    levels, c = samples.levels(), len(samples.names)
+    S, learned = Covariates(np.hstack([samples.one_hot(levels), samples.numbers])).learn(A, moments)
+    g, slopes = len(learned.centre) - c, learned.coefficients
+    means = learned.mean + (np.eye(g) - learned.centre[:g]) @ slopes[:g]
+    return S, Removed(levels, means, slopes[g:], learned.centre[g:], samples.names)
+
+
+def _from_observed(X: Any, samples: Regressors) -> tuple[Removed, Vector]:
+    # Least squares on the observed values alone, cell by cell, and the mean of these; one read. A group without a value
+    # in some cell has the mean of that cell, and a slope that the values of a cell do not determine is 0.
+    levels = samples.levels()
+    L, centre, n = samples.one_hot(levels), samples.numbers.mean(axis=0), X.shape[1]
+    C, there = samples.numbers - centre, ~np.isnan(X)
+    squared = (C[:, :, None] * C[:, None, :]).reshape(len(C), -1)
+    counted = np.hstack([L, *(L * column[:, None] for column in C.T), squared])
+    found = fields.at_once(
+        M=(("p", "cell"), fields.product(counted.T, there)),
+        x=(("q", "cell"), fields.product(np.hstack([L, C]).T, np.where(there, X, 0))),
+    )
+    g, c = L.shape[1], C.shape[1]
+    counts, sums = found["M"][:g], found["x"][:g]
+    mean, within = sums.sum(axis=0) / counts.sum(axis=0), sums / np.maximum(counts, 1)
+    # The covariates about their means within groups, over what is observed of each cell: c normal equations.
+    P = found["M"][g : g + g * c].reshape(c, g, n)
+    shares = P / np.maximum(counts, 1)
+    squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
+    inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK, hermitian=True)
+    slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
+    means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
+    return Removed(levels, means, slopes, centre, samples.names), mean
+
+
+# --- anomalies ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Anomalies:
+    """The anomalies of the samples and cells of a field that are present; a field without gaps is not copied."""
+
+    field: Stacked
+    known: Regressors  # of all samples, the absent ones too
+    missing: MissingName
+    A: Operator  # (m, n), the anomalies, divided and weighted
+    removed: Removed  # in the units of the field
+    mean: Vector  # (n,), of each cell
+    weights: Vector  # (n,), what the rest was multiplied by
+    spread: Vector | None = None  # (n,), sums of squares about the mean, where no more than that was removed
+    level: Vector | float = 0.0  # what a mean that was not removed adds to the squares
+    completion: Completion | None = None
+    gaps: Gaps | None = None  # what was completed: anomalies about `centre`
+    centre: Vector | float = 0.0
+    deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
+
+    @cached_property
+    def left(self) -> Vector:
+        """Sums of squares of the anomalies of each cell, in the units of the field."""
+        return _squares(self.A) / self.weights**2 if self.spread is None else self.spread
+
+    @property
+    def squares(self) -> Vector:
+        """Sums of squares of the columns of `A`."""
+        return np.asarray((self.left + self.level) * self.weights**2)
+
+    @property
+    def attrs(self) -> Attrs:
+        """What the result says of this field alone."""
+        name, completion = self.field.da.name, self.completion
+        found = {
+            "missing": self.missing,
+            "field": None if name is None else str(name),
+            "n_missing": self.field.n_missing or None,
+            "heldout_r2": None if completion is None else completion.heldout_r2,
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    def subtracted(self, times: float = 1.0) -> dict[str, DataArray]:
+        field, removed, attrs = self.field, self.removed, fields.attrs_of(self.field.da)
+        found = {"mean_field": field.in_space(self.mean, attrs=attrs), "weights": field.in_space(self.weights * times)}
+        if removed.levels is not None:
+            group = DataArray(removed.levels, dims="group", name="group")
+            found["group_means"] = field.in_space(removed.means, group, attrs)
+            found["groups"] = fields.labelled(np.asarray(self.known.labels), field.da, field.over)
+        if removed.names:
+            names = DataArray(list(removed.names), dims="covariate", name="covariate")
+            per = {"long_name": "change by 1 of the covariate, by a day of times"} | fields.attrs_of(field.da, "units")
+            found["slopes"] = field.in_space(removed.slopes, names, per)
+            found["covariate_means"] = DataArray(removed.centre, dims="covariate")
+            found["covariates"] = fields.labelled(self.known.numbers.T, field.da, field.over, names)
+        return found
+
+
+def in_common(given: Mapping[str, DataArray], options: Mapping[str, FieldOptions]) -> list[Stacked]:
+    (first, like), *_ = given.items()
+    ordered = {name: fields.in_order(like, da, options[name].dim, (first, name)) for name, da in given.items()}
+    return fields.at_common(
+        [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
+    )
+
+
+def anomalies(field: Stacked, options: FieldOptions, rank: Any) -> Anomalies:
+    # One pass for means and deviations, one more for groups and covariates; a completion is of this rank.
+    known = Regressors.of(field.da, field.over, options.groups, options.covariates)
+    samples, applied = known.at(field.rows), fields.cell_weights(field.da, options.weights, field)
+    if field.n_missing:
+        return _of_gaps(field, known, samples, applied, options, rank)
+    return _of_whole(field, known, samples, applied, options)
+
+
+def _of_whole(
+    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions
+) -> Anomalies:
+    A = as_operator(field.X, **vars(options.resources))
+    (m, n), moments, level, deviations = A.shape, A.moments(), np.zeros(1), None
+    mean, spread = moments.mean, moments.M2
+    _check_range(mean, spread)
+    if samples.known:
+        S, removed = _regressed(A, moments, samples)
+        A, spread = A - S, None
+    elif options.center:
+        removed, A = _mean_alone(mean), A - _repeated(mean, m)
+    else:
+        mean, level = np.zeros(n), m * mean**2
+        removed = _mean_alone(mean)
+    if options.standardize:
+        spread = _squares(A) if spread is None else spread
+        deviations = np.sqrt(spread / m)
+    weights = _weights(applied, deviations, n)
+    if np.any(weights != 1):
+        A = Scaled(A, None, weights)
+    return Anomalies(field, known, options.missing, A, removed, mean, weights, spread=spread, level=level)
+
+
+def _of_gaps(
+    field: Stacked, known: Regressors, samples: Regressors, applied: Vector | None, options: FieldOptions, rank: Any
+) -> Anomalies:
+    X, limits, (m, n) = field.X, vars(options.resources), field.X.shape
+    if not fields.lazy(X):
+        affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
+    removed, mean, centre = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n)
+    if options.center:
+        removed, mean = _from_observed(X, samples)
+    Y = fields.without(X, removed.factors(samples))
+    squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
+    found = fields.at_once(squares=("cell", squares), n=("cell", count))
+    _check_range(mean, found["squares"])
+    weights = _weights(applied, np.sqrt(found["squares"] / found["n"]) if options.standardize else None, n)
+    if np.any(weights != 1):
+        Y = fields.without(X, removed.factors(samples), weights)
+    gaps = completion = None
+    if options.missing == "mean":
+        A = as_operator(np.where(np.isnan(Y), 0, Y), **limits)
+    else:
+        gaps, rank = gaps_within(Y, options.resources), min(rank, m, n)
+        biases: BiasName | None = "columns" if options.center else None
+        how = {"penalty": options.penalty, "max_iter": options.max_iter, "rng": options.rng} | limits
+        completion = complete_matrix(gaps, rank, biases=biases, **how)
+        A = completion.A
+    if options.center:
+        centre = A.moments().mean
+        A = A - _repeated(centre, m)
+    removed = replace(removed, means=removed.means + centre / weights)
+    mean = removed.means[0] if removed.levels is None else mean + centre / weights
+    deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
+    of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
+    return Anomalies(field, known, options.missing, A, removed, mean, weights, **of_gaps)
+
+
+def gaps_within(Y: Any, resources: Resources) -> Gaps:
+    if not fields.lazy(Y):
+        return gaps_of(Y, **vars(resources))
+    if spare(2 * Y.nbytes, resources.memory_limit):
+        return gaps_of(Y.compute(), **vars(resources))
+    from shiftsvd.missing.gaps.lazy import LazyGaps
+
+    return LazyGaps(Y, resources.memory_limit)
+
+
+def regressed(gaps: Gaps, centre: Vector | float, V: Panel, variances: Vector, noise: float) -> Panel:
+    mean = np.broadcast_to(centre, V.shape[1:])
+    A = regressed_rows(gaps, mean, None, V, variances, noise) - _repeated(mean, gaps.shape[0])
+    return products(A, V)
+
+
+def products(A: Operator, V: Panel) -> Panel:
+    return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
+
+
+def _repeated(mean: Vector, m: int) -> LowRank:
+    return LowRank(np.broadcast_to(1.0, (m, 1)), mean)
+
+
+def _squares(A: Operator) -> Vector:
+    squares = A.column_squares()
+    assert squares is not None  # every kind of operator that a field can be has them
+    return squares
+
+
+def _weights(applied: Vector | None, deviations: Vector | None, n: int) -> Vector:
+    weights = np.ones(n) if applied is None else applied
+    return weights if deviations is None else weights / np.where(deviations > 0, deviations, 1)
+
+
+def _check_range(mean: Vector, squares: Vector | None) -> None:
+    assert squares is not None  # every kind of operator that a field can be has them
+    size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
+    if size != 0 and not 1 / LARGEST < size < LARGEST:
+        rule = (
+            f"must be between {1 / LARGEST:g} and {LARGEST:g} in size, since their squares leave the range of numbers"
+        )
+        raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}; change the units")
