@@ -10,7 +10,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.algebra.generic import column_exponents, gram_matrix, row_moments
+from shiftsvd.algebra.generic import exponents, gram_matrix, row_moments
 from shiftsvd.backends.columns import some_columns, some_rows
 from tests.support.matrices import values
 from tests.support.operators import panel
@@ -38,7 +38,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "moments": lambda A: A.moments(np.arange(A.shape[0]) / 7),
     "row moments": row_moments,
     "squares": lambda A: (A.column_squares(), A.row_squares()),
-    "exponents": column_exponents,
+    "exponents": lambda A: (exponents(A, 0), exponents(A, 1)),
     "columns": lambda A: some_columns(A, np.arange(3)),
     "rows": lambda A: some_rows(A, np.arange(3)),
     "the adjoint": lambda A: next(A.H.row_blocks(4)),

@@ -163,25 +163,20 @@ class Adjoint(Derived):
         by_columns = generic.transposed(self.A, np.inf)
         return None if by_columns is None else generic.squares_beyond(by_columns, V, W, weights)
 
-    def column_exponents(self) -> Vector | None:
-        """The exponents of the columns of ``A^H``, which are the rows of A.
+    def exponents(self, axis: int) -> Vector | None:
+        """Return the exponents of A along its other axis.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,) or None
-            Integer exponents. None where they cannot be had.
+        array of int, or None
+            None where entries cannot be seen.
         """
-        return generic.row_exponents(self.A)
-
-    def row_exponents(self) -> Vector | None:
-        """The exponents of the rows of ``A^H``, which are the columns of A.
-
-        Returns
-        -------
-        array of shape (m,) or None
-            Integer exponents. None where they cannot be had.
-        """
-        return generic.column_exponents(self.A)
+        return generic.exponents(self.A, 1 - axis)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
         """``(diag(2^cols) A diag(2^rows))^H``: rows and columns of the adjoint times powers of two, by those of A.

@@ -205,16 +205,21 @@ def squares_beyond(A: "Operator", V: Panel, W: Panel, weights: Vector | None = N
 
 
 @generic
-def column_exponents(A: "Operator") -> Vector | None:
-    """Integers e with ``|a_ij| < 2^e_j``, near the largest of each column; None where entries cannot be seen.
+def exponents(A: "Operator", axis: int) -> Vector | None:
+    """Return integers e with ``|a_ij| < 2^e``, near the largest entry of each column or row.
 
-    One read. `NOTHING` stands for columns of zeros. Asked for where squares leave the range of numbers.
+    One read. `NOTHING` stands for columns of zeros. Solvers ask where squares leave the range of numbers.
+
+    Parameters
+    ----------
+    axis : int
+        As in NumPy's ``max``: 0 for an exponent of each column, 1 for one of each row.
+
+    Returns
+    -------
+    array of int, or None
+        None where entries cannot be seen.
     """
-    return None
-
-
-@generic
-def row_exponents(A: "Operator") -> Vector | None:
     return None
 
 

@@ -156,26 +156,22 @@ class LowRank(Operator):
         """
         return self
 
-    def column_exponents(self) -> Vector:
-        """The powers of two of the largest entries of the columns, bounded from the largest of each column of L.
+    def exponents(self, axis: int) -> Vector:
+        """Return exponents from the largest entries of the columns of both factors.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,)
-            Integer exponents.
+        array of int
+            Bounds of the exponents.
         """
-        left = exponents_of(self.L[:1] if _is_repeated(self.L) else self.L).max(axis=0, initial=NOTHING)
-        return plus(plus(left, exponents_of(self.R)).max(axis=1, initial=NOTHING), self.L.shape[1].bit_length())
-
-    def row_exponents(self) -> Vector:
-        """The powers of two of the largest entries of the rows: those of the columns of the adjoint.
-
-        Returns
-        -------
-        array of shape (m,)
-            Integer exponents.
-        """
-        return self.H.column_exponents()
+        L, R = (self.R, self.L) if axis else (self.L, self.R)
+        left = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
+        return plus(plus(left, exponents_of(R)).max(axis=1, initial=NOTHING), L.shape[1].bit_length())
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
         """The factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
@@ -356,26 +352,21 @@ class Shifted(Derived):
         S = generic.as_low_rank(self.S)
         return None if S is None else Shifted(self.A, shift.merge(S))
 
-    def column_exponents(self) -> Vector | None:
-        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
+    def exponents(self, axis: int) -> Vector | None:
+        """Return one more than the larger of the exponents of A and of the shift.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,) or None
-            Integer exponents. None where they cannot be had.
+        array of int, or None
+            None where entries cannot be seen.
         """
-        a, b = generic.column_exponents(self.A), generic.column_exponents(self.S)
+        a, b = generic.exponents(self.A, axis), generic.exponents(self.S, axis)
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
-
-    def row_exponents(self) -> Vector | None:
-        """The powers of two that no entry exceeds: the larger exponents of A and the shift, and one more.
-
-        Returns
-        -------
-        array of shape (m,) or None
-            Integer exponents. None where they cannot be had.
-        """
-        return generic.column_exponents(self.H)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
         """The difference of the matrix and the shift, both times the powers of two.

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from shiftsvd.algebra.generic import (
     adjoint,
     cancelled,
-    column_exponents,
     difference,
+    exponents,
     gram_seconds,
     ldexp,
     matmat_in_double,
@@ -268,10 +268,10 @@ class Operator(ABC):
             total = float(squares.sum())
         if LEAST_SQUARES < total < MOST_SQUARES:
             return float(np.sqrt(total))
-        exponents = column_exponents(self)
-        if exponents is None or exponents.max() == NOTHING:
-            return None if exponents is None else 0.0
-        unit = int(exponents.max())
+        found = exponents(self, 0)
+        if found is None or found.max() == NOTHING:
+            return None if found is None else 0.0
+        unit = int(found.max())
         B = ldexp(self, 0, -unit)
         squares = None if B is None else B.column_squares()
         return None if squares is None else float(np.ldexp(np.sqrt(squares.sum()), unit))

@@ -225,25 +225,20 @@ class Product(Operator):
         """
         return self.H.row_blocks(columns)
 
-    def column_exponents(self) -> Vector:
-        """The powers of two that no entry exceeds, the same for all columns: of the norms of both factors.
+    def exponents(self, axis: int) -> Vector:
+        """Return the same exponent for all columns or rows, from the norms of both factors.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,)
-            Integer exponents.
+        array of int
+            Bounds of the exponents.
         """
-        return np.full(self.shape[1], self._exponent)
-
-    def row_exponents(self) -> Vector:
-        """The powers of two that no entry exceeds, the same for all rows.
-
-        Returns
-        -------
-        array of shape (m,)
-            Integer exponents.
-        """
-        return np.full(self.shape[0], self._exponent)
+        return np.full(self.shape[1 - axis], self._exponent)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Product":
         """The product of A and B with their powers of two, and A brought near 1, so that inner panels stay in range.

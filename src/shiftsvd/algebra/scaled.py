@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.generic import column_exponents
 from shiftsvd.algebra.low_rank import LowRank
 from shiftsvd.algebra.operator import Derived, Operator
 from shiftsvd.kernels.twin import unwarned
@@ -210,27 +209,23 @@ class Scaled(Derived):
         squares = generic.squares_beyond(self.A, V, W, power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
-    def column_exponents(self) -> Vector | None:
-        """The powers of two of the largest entries of the columns: those of A, and of the scales.
+    def exponents(self, axis: int) -> Vector | None:
+        """Return the exponents of A and of the scales together.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,) or None
-            Integer exponents. None where they cannot be had.
+        array of int, or None
+            None where entries cannot be seen.
         """
-        e = generic.column_exponents(self.A)
-        return None if e is None else _more(_more(e, self.cols), self.rows, whole=True)
-
-    def row_exponents(self) -> Vector | None:
-        """The powers of two of the largest entries of the rows: those of A, and of the scales.
-
-        Returns
-        -------
-        array of shape (m,) or None
-            Integer exponents. None where they cannot be had.
-        """
-        e = generic.row_exponents(self.A)
-        return None if e is None else _more(_more(e, self.rows), self.cols, whole=True)
+        e, near, far = generic.exponents(self.A, axis), self.cols, self.rows
+        if axis:
+            near, far = far, near
+        return None if e is None else _more(_more(e, near), far, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
         """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
@@ -384,7 +379,7 @@ def in_units(A: Operator) -> Units:
 def _exponent(A: Operator, norm: float | None) -> int:
     if norm is not None:
         return math.frexp(norm)[1] if norm > 0 else NOTHING
-    exponents = column_exponents(A)
+    exponents = generic.exponents(A, 0)
     return 0 if exponents is None else int(exponents.max())
 
 

@@ -236,27 +236,24 @@ class Above(Operator):
         known = [value for value in found if value is not None]
         return min(known) if len(known) == len(found) else None
 
-    def column_exponents(self) -> Vector | None:
-        """The powers of two of the largest entries of the columns over all parts.
+    def exponents(self, axis: int) -> Vector | None:
+        """Return the largest exponents of the columns over all parts, or the exponents of the rows of all parts.
+
+        Parameters
+        ----------
+        axis : int
+            0 for an exponent of each column, 1 for one of each row.
 
         Returns
         -------
-        array of shape (n,) or None
-            Integer exponents. None where they cannot be had.
+        array of int, or None
+            None where entries cannot be seen.
         """
-        found = [generic.column_exponents(A) for A in self.parts]
+        found = [generic.exponents(A, axis) for A in self.parts]
         known = [e for e in found if e is not None]
-        return np.asarray(reduce(np.maximum, known)) if len(known) == len(found) else None
-
-    def row_exponents(self) -> Vector | None:
-        """The powers of two of the largest entries of all rows.
-
-        Returns
-        -------
-        array of shape (m,) or None
-            Integer exponents. None where they cannot be had.
-        """
-        return _joined([generic.row_exponents(A) for A in self.parts])
+        if len(known) < len(found):
+            return None
+        return np.concatenate(known) if axis else np.asarray(reduce(np.maximum, known))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Above":
         """Every part with its rows and columns times powers of two.

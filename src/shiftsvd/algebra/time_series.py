@@ -92,15 +92,8 @@ class Lagged(Derived):
             found += own[lag : lag + n]
         return found
 
-    def column_exponents(self) -> Vector | None:
-        """The largest over the lags.
-
-        Returns
-        -------
-        array of shape (n,) or None
-            Integer exponents. None where they cannot be had.
-        """
-        e, n = generic.column_exponents(self.A), self.shape[1]
+    def exponents(self, axis: int) -> Vector | None:
+        e, n = None if axis else generic.exponents(self.A, 0), self.shape[1]
         return None if e is None else np.max([e[lag : lag + n] for lag in self.lags], axis=0)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Lagged | None":

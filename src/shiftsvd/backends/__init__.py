@@ -52,11 +52,8 @@ class Foreign(Operator):
     def rmatmat(self, W: Panel) -> Panel:
         return _theirs(self.A.rmatmat(W))
 
-    def column_exponents(self) -> Vector:
-        return np.full(self.shape[1], self._exponent)
-
-    def row_exponents(self) -> Vector:
-        return np.full(self.shape[0], self._exponent)
+    def exponents(self, axis: int) -> Vector:
+        return np.full(self.shape[1 - axis], self._exponent)
 
     @cached_property
     def _exponent(self) -> int:

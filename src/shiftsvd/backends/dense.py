@@ -156,12 +156,9 @@ class DenseRows(Blocked):
         for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
             yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
 
-    def column_exponents(self) -> Vector:
-        parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=0)))
-        return np.asarray(reduce(np.maximum, parts))
-
-    def row_exponents(self) -> Vector:
-        return np.concatenate([e for _, e in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=1))])
+    def exponents(self, axis: int) -> Vector:
+        parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=axis)))
+        return np.concatenate(list(parts)) if axis else np.asarray(reduce(np.maximum, parts))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
         shift = self.shift and self.shift.ldexp(rows, cols)

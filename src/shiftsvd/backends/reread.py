@@ -191,11 +191,10 @@ class Reread(Blocked):
     def row_squares(self, weights: Vector | None = None) -> Vector:
         return self._joined("row_squares", in_double(weights))
 
-    def column_exponents(self) -> Vector:
-        return np.asarray(self._total("column_exponents", merge=np.maximum))
-
-    def row_exponents(self) -> Vector:
-        return self._joined("row_exponents")
+    def exponents(self, axis: int) -> Vector:
+        if axis:
+            return self._joined("exponents", axis)
+        return np.asarray(self._total("exponents", (axis,), merge=np.maximum))
 
     def mix(self, Omega: Mixer) -> Panel:
         return self._joined("mix", Omega)

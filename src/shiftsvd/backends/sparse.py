@@ -434,18 +434,11 @@ class SparseRows(Blocked):
             squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(PIECE // self.shape[1])])
         return np.asarray(squares)
 
-    def column_exponents(self) -> Vector:
-        found = self.outside.column_exponents()
+    def exponents(self, axis: int) -> Vector:
+        found = self.outside.exponents(axis)
         for rows in self.blocks():
             X = self.inside.made(rows, panel_dtype(self.dtype))
-            np.maximum.at(found, X.indices, exponents_of(X.data))
-        return found
-
-    def row_exponents(self) -> Vector:
-        found = self.outside.row_exponents()
-        for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
-            np.maximum.at(found, rows[0] + coordinates(X)[0], exponents_of(X.data))
+            np.maximum.at(found, rows[0] + coordinates(X)[0] if axis else X.indices, exponents_of(X.data))
         return found
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "SparseRows":

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shiftsvd.algebra.generic import as_low_rank, column_exponents
+from shiftsvd.algebra.generic import as_low_rank, exponents
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import unmasked
@@ -71,7 +71,7 @@ def moments_in_units(
     after = moments_after(A, S, moments, weights)
     if _in_range(moments) and _in_range(after):
         return moments, after, 0
-    e = column_exponents(A)
+    e = exponents(A, 0)
     if e is None:
         return moments, after, 0
     e = np.where(e == NOTHING, 0, e)

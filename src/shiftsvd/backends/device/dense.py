@@ -130,13 +130,12 @@ class DeviceBlocks(Blocked):
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
 
-    def column_exponents(self) -> Vector:
+    def exponents(self, axis: int) -> Vector:
+        if axis:
+            return self.turned().exponents(0)
         pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
         parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for D in pieces)
         return exponents_of(reduce(np.maximum, parts))
-
-    def row_exponents(self) -> Vector:
-        return self.turned().column_exponents()
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DeviceBlocks | None":
         X = self.times(rows, cols) if self.dtype == self.double else None
