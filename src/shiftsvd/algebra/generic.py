@@ -1,7 +1,7 @@
-"""What one caller asks of an operator and some kinds know better than their products tell: generic functions.
+"""Generic functions: what one caller asks of an operator, and some kinds know better than their products tell.
 
-Each has here what is true of every operator. A kind that knows better is `registered` in its own file with a method of
-the same name; what is made of another operator passes the question on, and no caller asks of what kind a matrix is.
+Each holds for every operator. A kind that knows better has a method of the same name and is `registered`; an operator
+made of another one asks that one, and no caller asks of what kind a matrix is. The methods inherit these docstrings.
 """
 
 import time
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 # Entries of a block that is factorized at once: 16 MiB in double precision.
 QR_ENTRIES = 2**21
-# Of operators that only multiply, the entries of so many columns are worth their products, so many at a time.
+# An operator that only multiplies gives entries by its products with unit vectors: at most so many columns, so many at
+# a time.
 FEW_COLUMNS, COLUMNS = 1000, 64
-SEEN = "transform an array, a sparse matrix, a file or a Dask array, on the host"
-
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type)
@@ -40,30 +39,24 @@ def generic(default: Function) -> Function:
 
 def registered(kind: Kind) -> Kind:
     for name in FUNCTIONS.keys() & vars(kind).keys():
+        method = vars(kind)[name]
+        method.__doc__ = method.__doc__ or FUNCTIONS[name].__doc__
         FUNCTIONS[name].register(kind, lambda A, *args, name=name: getattr(A, name)(*args))
     return kind
 
 
-# --- the algebra ----------------------------------------------------------------------------------------------------
-
-
-@singledispatch
-def adjoint(A: "Operator") -> "Operator":
-    raise TypeError(f"an operator is needed, got {type(A).__name__}")
-
-
-@singledispatch
-def difference(A: "Operator", S: "Operator") -> "Operator":
-    raise TypeError(f"an operator is needed, got {type(A).__name__}")
+# --- parts and copies -----------------------------------------------------------------------------------------------
 
 
 @generic
 def as_low_rank(A: "Operator") -> "LowRank | None":
+    """Return the matrix as two thin factors, or None where it is not known to have low rank."""
     return None
 
 
 @generic
 def unshifted(A: "Operator") -> "tuple[Operator, LowRank | None]":
+    """Return the matrix before its shift, and the shift or None."""
     return A, None
 
 
@@ -74,11 +67,13 @@ def shift_of(A: "Operator") -> "LowRank | None":
 
 @generic
 def fused(A: "Operator", passes: float) -> "Operator":
+    """Return the same matrix prepared for so many products: sorted for them, or its shift fused into its blocks."""
     return A
 
 
 @generic
 def passes_per_step(A: "Operator") -> int:
+    """Return how often a step of block Lanczos reads the data."""
     return 1
 
 
@@ -89,6 +84,7 @@ def transposed(A: "Operator", passes: float) -> "Operator | None":
 
 @generic
 def placed(A: "Operator", V: Panel) -> Panel:
+    """Move a panel from the host to the device where the products are made."""
     return V
 
 
@@ -97,21 +93,25 @@ def placed(A: "Operator", V: Panel) -> Panel:
 
 @generic
 def matmat_in_double(A: "Operator", V: Panel) -> Panel:
+    """Compute ``A V`` in double precision, of data in single precision too."""
     return A.matmat(V)
 
 
 @generic
 def rmatmat_in_double(A: "Operator", W: Panel) -> Panel:
+    """Compute ``A^H W`` in double precision, of data in single precision too."""
     return A.rmatmat(W)
 
 
 @generic
 def cancelled(A: "Operator") -> float:
+    """Return a norm of terms that cancel in products, whose rounding errors have its size however small A is."""
     return 0.0
 
 
 @generic
 def lazy_basis(A: "Operator", V: Panel, rows: Vector | None = None) -> Any | None:
+    """Return orthonormal columns along ``diag(rows) A V`` as a Dask array, or None where the data are none."""
     return None
 
 
@@ -122,11 +122,13 @@ def mix(A: "Operator", Omega: Mixer) -> Panel:
 
 @generic
 def gram_matrix(A: "Operator", weights: Vector | None = None) -> Panel:
+    """Form ``A^H diag(weights) A``."""
     return A.gram(np.eye(A.shape[1], dtype=panel_dtype(A.dtype)), weights)
 
 
 @generic
 def gram_seconds(A: "Operator", V: Panel) -> float:
+    """Measure the seconds of ``A^H A V``; of a large file, by a part of its blocks."""
     return timed(A, V)
 
 
@@ -141,16 +143,23 @@ def timed(A: "Operator", V: Panel) -> float:
 
 @generic
 def row_blocks(A: "Operator", rows: int) -> Iterator[tuple[int, Panel]]:
+    """Form the matrix in blocks of about so many rows: yield the first row of each, and the block."""
     yield 0, A.matmat(np.eye(A.shape[1], dtype=panel_dtype(A.dtype)))
 
 
 @generic
 def column_blocks(A: "Operator", columns: int) -> Iterator[tuple[int, Panel]]:
-    yield 0, A.rmatmat(np.eye(A.shape[0], dtype=panel_dtype(A.dtype)))
+    """Form the adjoint in blocks of about so many rows, as `row_blocks` does."""
+    H = A.H
+    if type(H) is type(A):
+        yield from row_blocks(H, columns)
+    else:
+        yield 0, A.rmatmat(np.eye(A.shape[0], dtype=panel_dtype(A.dtype)))
 
 
 @generic
 def triangle(A: "Operator", weights: Vector | None = None) -> Panel:
+    """Compute the triangular factor R of ``diag(sqrt(weights)) A = Q R``."""
     return by_blocks(A, weights)
 
 
@@ -168,6 +177,7 @@ def by_blocks(A: "Operator", weights: Vector | None = None) -> Panel:
 
 @generic
 def row_moments(A: "Operator", weights: Vector | None = None) -> Moments:
+    """Compute the moments of the rows, as `Operator.moments` does those of the columns."""
     return row_means(A, weights)
 
 
@@ -182,15 +192,17 @@ def row_means(A: "Operator", weights: Vector | None = None) -> Moments:
 
 @generic
 def least(A: "Operator") -> float | None:
+    """Return the least entry, at most 0, or None where it is not known."""
     return None
 
 
 @generic
 def squares_beyond(A: "Operator", V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-    """Squared column norms of ``diag(sqrt(weights)) (A - A V W^H)``, shape (n,); None where they cost too much.
+    """Compute the squared norms of the columns of ``diag(sqrt(weights)) (A - A V W^H)``.
 
-    Differences of entries, not of squares: what is left may be 1e-30 of the squares of A. One pass and O(m n b)
-    operations, since what is left of a sparse row is dense; nothing with a row for each of A is held.
+    Entries are subtracted, not squares: what is left may be 1e-30 of the squares of A. One pass and O(m n b)
+    operations, since what is left of a sparse row is dense; nothing with a row for each of A is held. None where that
+    costs too much.
     """
     n = A.shape[1]
     if n > FEW_COLUMNS:
@@ -206,45 +218,40 @@ def squares_beyond(A: "Operator", V: Panel, W: Panel, weights: Vector | None = N
 
 @generic
 def exponents(A: "Operator", axis: int) -> Vector | None:
-    """Return integers e with ``|a_ij| < 2^e``, near the largest entry of each column or row.
+    """Return integers e with ``|a_ij| < 2^e``, near the largest entry of each column (axis 0) or each row (axis 1).
 
-    One read. `NOTHING` stands for columns of zeros. Solvers ask where squares leave the range of numbers.
-
-    Parameters
-    ----------
-    axis : int
-        As in NumPy's ``max``: 0 for an exponent of each column, 1 for one of each row.
-
-    Returns
-    -------
-    array of int, or None
-        None where entries cannot be seen.
+    One read; None where entries cannot be seen. Solvers ask where squares leave the range of numbers. `NOTHING` stands
+    for columns of zeros.
     """
     return None
 
 
 @generic
 def ldexp(A: "Operator", rows: Vector | int, cols: Vector | int) -> "Operator | None":
+    """Return ``diag(2^rows) A diag(2^cols)``, or None where the entries cannot be multiplied."""
     return None
 
 
 # What nobody knows by products alone: `backends/entries.py` registers the kinds whose entries can be seen.
 
 
+def _unseen(A: "Operator") -> TypeError:
+    return TypeError(
+        f"the entries of {A!r} cannot be seen; transform an array, a sparse matrix, a file or a Dask array, on the host"
+    )
+
+
 @singledispatch
 def entry_sums(A: "Operator", terms: Terms) -> tuple[Panel, Panel]:
-    """Sums over the rows and over the columns of numbers made of each stored entry, shapes (m, p) and (n, q); a read.
-
-    For transformations, which learn from such sums.
-    """
-    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
+    # Sums over rows, (m, p), and over columns, (n, q), of numbers made of each stored entry; one read.
+    raise _unseen(A)
 
 
 @singledispatch
 def entry_values(A: "Operator", values: Values) -> Table:
-    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
+    raise _unseen(A)
 
 
 @singledispatch
 def with_entries(A: "Operator", change: Change) -> "Operator":
-    raise TypeError(f"the entries of {A!r} cannot be seen; {SEEN}")
+    raise _unseen(A)

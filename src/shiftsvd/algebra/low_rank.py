@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.generic import gram_matrix, matmat_in_double, placed, registered, rmatmat_in_double, unshifted
 from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
 from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Vector
@@ -23,7 +22,7 @@ GATHERED = 2**18
 FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class LowRank(Operator):
     """The matrix ``L R^H`` of rank at most r: a shift. ``LowRank(ones, conj(mu))`` is ``1 mu^T``.
@@ -43,7 +42,7 @@ class LowRank(Operator):
     See Also
     --------
     GroupMeans : A shift that is learned from groups.
-    operators.Shifted : A matrix minus one of these.
+    operators.Shifted : A matrix minus a shift.
 
     Examples
     --------
@@ -69,7 +68,7 @@ class LowRank(Operator):
         return np.asarray(self.R @ (self.L.conj().T @ W))
 
     def rows(self, lo: int, hi: int) -> Panel:
-        """The rows lo to hi of ``L R^H``, formed.
+        """Form the rows lo to hi of ``L R^H``.
 
         Parameters
         ----------
@@ -86,7 +85,7 @@ class LowRank(Operator):
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """The entries (i, j), a part of them at a time, so that factors are gathered in little memory.
+        """Compute the entries (i, j), some at a time, so that gathered factors take little memory.
 
         Parameters
         ----------
@@ -109,7 +108,7 @@ class LowRank(Operator):
         return found
 
     def merge(self, other: "LowRank | None") -> "LowRank":
-        """The sum of two matrices of low rank; a column of L or R that both have counts once.
+        """Add two matrices of low rank; a column of L or R that both have counts once.
 
         Parameters
         ----------
@@ -119,7 +118,7 @@ class LowRank(Operator):
         Returns
         -------
         LowRank
-            The sum, of the rank of both at most.
+            The sum; its rank is at most the sum of both ranks.
         """
         if other is None:
             return self
@@ -147,49 +146,18 @@ class LowRank(Operator):
         return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
 
     def as_low_rank(self) -> "LowRank":
-        """The matrix itself, which has thin factors already.
-
-        Returns
-        -------
-        LowRank
-            This operator.
-        """
         return self
 
     def exponents(self, axis: int) -> Vector:
-        """Return exponents from the largest entries of the columns of both factors.
-
-        Parameters
-        ----------
-        axis : int
-            0 for an exponent of each column, 1 for one of each row.
-
-        Returns
-        -------
-        array of int
-            Bounds of the exponents.
-        """
-        L, R = (self.R, self.L) if axis else (self.L, self.R)
-        left = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
-        return plus(plus(left, exponents_of(R)).max(axis=1, initial=NOTHING), L.shape[1].bit_length())
+        if axis:
+            return self.H.exponents(0)
+        largest = plus(_largest(self.L), exponents_of(self.R)).max(axis=1, initial=NOTHING)
+        return plus(largest, self.L.shape[1].bit_length())
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        """The factors times powers of two, those of L moved to R where L is far from 1; a repeated row stays one.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        LowRank
-            This matrix with rows and columns multiplied.
-        """
+        # Powers of columns of L that are far from 1 move to R; a repeated row stays repeated.
         L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
-        e = exponents_of(L[:1] if _is_repeated(L) else L).max(axis=0, initial=NOTHING)
+        e = _largest(L)
         e = np.where((np.abs(e) > FAR) & (e != NOTHING), e, 0)
         L = L * two_to(-e) if np.any(e) else L
         # One power for each entry: first one and then the other could leave the range on the way.
@@ -201,12 +169,12 @@ class LowRank(Operator):
         return _is_repeated(self.L) or bool(np.all(self.L == self.L[:1]))
 
     def row_vector(self) -> Vector | None:
-        """The vector mu, if this is ``1 mu^T`` however it is written; else None.
+        """Return the vector mu if this matrix is ``1 mu^T``, however its factors are scaled.
 
         Returns
         -------
         array of shape (n,), or None
-            The row that all rows are equal to.
+            The row that all rows are equal to; None where they differ.
         """
         return np.asarray(self.R.conj() @ self.L[0]) if self.level else None
 
@@ -221,6 +189,10 @@ def repeated(mu: Vector, m: int) -> LowRank:
 
 def _is_repeated(F: Panel) -> bool:
     return F.strides[0] == 0
+
+
+def _largest(F: Panel) -> Vector:
+    return np.asarray(exponents_of(F[:1] if _is_repeated(F) else F).max(axis=0, initial=NOTHING))
 
 
 def _gathered(L: Panel, R: Panel) -> tuple[Panel, Panel]:
@@ -254,9 +226,7 @@ def _length(F: Panel) -> float:
 
 
 def _triangle(F: Panel) -> Panel:
-    if _is_repeated(F):
-        F = F[:1] * np.sqrt(len(F))
-    return r_factor(F)
+    return r_factor(F[:1] * np.sqrt(len(F)) if _is_repeated(F) else F)
 
 
 @generic.registered
@@ -274,7 +244,7 @@ class Shifted(Derived):
     See Also
     --------
     operators.Scaled : Rows and columns times numbers.
-    LowRank : What is subtracted.
+    LowRank : The shift.
 
     Examples
     --------
@@ -298,33 +268,9 @@ class Shifted(Derived):
         return self.A.rmatmat(W) - self.S.rmatmat(W)
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """``A V - S V`` in double precision, where A and S can do that.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (m, b), in double precision
-            The product.
-        """
         return generic.matmat_in_double(self.A, V) - generic.matmat_in_double(self.S, V)
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """``A^H W - S^H W`` in double precision, where A and S can do that.
-
-        Parameters
-        ----------
-        W : array of shape (m, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (n, b), in double precision
-            The product.
-        """
         return generic.rmatmat_in_double(self.A, W) - generic.rmatmat_in_double(self.S, W)
 
     def known_costs(self) -> dict[str, Any]:
@@ -334,18 +280,6 @@ class Shifted(Derived):
         return {"eps": max(A.eps, S.eps), "gram_eps": max(A.gram_eps, S.gram_eps)}
 
     def fused(self, passes: float) -> Operator:
-        """A prepared for so many passes, with the shift fused into its blocks where A can do that.
-
-        Parameters
-        ----------
-        passes : float
-            How many products will follow: what getting ready may cost depends on it.
-
-        Returns
-        -------
-        Operator
-            The same matrix.
-        """
         return generic.fused(self.A, passes) - self.S
 
     def with_shift(self, shift: LowRank) -> Operator | None:
@@ -353,36 +287,10 @@ class Shifted(Derived):
         return None if S is None else Shifted(self.A, shift.merge(S))
 
     def exponents(self, axis: int) -> Vector | None:
-        """Return one more than the larger of the exponents of A and of the shift.
-
-        Parameters
-        ----------
-        axis : int
-            0 for an exponent of each column, 1 for one of each row.
-
-        Returns
-        -------
-        array of int, or None
-            None where entries cannot be seen.
-        """
         a, b = generic.exponents(self.A, axis), generic.exponents(self.S, axis)
         return None if a is None or b is None else plus(np.maximum(a, b), 1)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
-        """The difference of the matrix and the shift, both times the powers of two.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        Operator or None
-            This matrix with rows and columns multiplied; None where it cannot be.
-        """
         A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)
         return None if A is None or S is None else Shifted(A, S)
 
@@ -396,18 +304,6 @@ class Shifted(Derived):
             yield lo, part - S.L[lo : lo + len(part)] @ C
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The blocks of A minus the same rows of S.
-
-        Parameters
-        ----------
-        rows : int
-            About how many rows a block has.
-
-        Yields
-        ------
-        (int, array of shape (rows, n))
-            The first row of a block, and the block, formed.
-        """
         S = generic.as_low_rank(self.S)
         if S is None:
             yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
@@ -415,29 +311,7 @@ class Shifted(Derived):
         for lo, block in generic.row_blocks(self.A, rows):
             yield lo, block - S.rows(lo, lo + len(block))
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint.
-
-        Parameters
-        ----------
-        columns : int
-            About how many columns a block has.
-
-        Returns
-        -------
-        iterator of (int, array)
-            The first column of a block, and the block's adjoint, formed.
-        """
-        return generic.row_blocks(self.H, columns)
-
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """A and the shift, which both round.
-
-        Returns
-        -------
-        (Operator, LowRank or None)
-            The matrix before the shift, and the shift; None where there is none.
-        """
         S = generic.as_low_rank(self.S)
         return (self, None) if S is None else (self.A, S)
 
@@ -446,44 +320,44 @@ class Shifted(Derived):
         return Shifted(self.A.H, self.S.H)
 
 
-@generic.difference.register
-def _(A: Operator, S: Operator) -> Operator:
+def difference(A: Operator, S: Operator) -> Operator:
+    check_same_shape(A, S)
     low_rank = generic.as_low_rank(S)
     fused = None if low_rank is None else A.with_shift(low_rank)
     return fused or Shifted(A, S if low_rank is None else low_rank)
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Deflated(Derived):
-    """``A P`` with ``P = I - V V^H`` for orthonormal columns V: what is left when leaders have been found.
+    """``A P`` with ``P = I - V V^H`` for orthonormal columns V: the matrix without the singular vectors found so far.
 
-    Panels are projected before they are multiplied and after they come back, so that what the leaders would do to them
-    is never there to be subtracted; nothing of the length of A is formed.
+    Panels are projected before and after each product, so that nothing large is subtracted from products; nothing of
+    the length of A is formed.
     """
 
     V: Panel
 
     def placed(self, V: Panel) -> Panel:
-        return placed(self.A, V)
+        return generic.placed(self.A, V)
 
     def matmat(self, V: Panel) -> Panel:
         return self.A.matmat(self._projected(V))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        return matmat_in_double(self.A, self._projected(V))
+        return generic.matmat_in_double(self.A, self._projected(V))
 
     def rmatmat(self, W: Panel) -> Panel:
         return self._projected(self.A.rmatmat(W))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        return self._projected(rmatmat_in_double(self.A, W))
+        return self._projected(generic.rmatmat_in_double(self.A, W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         return self._projected(self.A.gram(self._projected(V), weights))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        return self._projected(self._projected(gram_matrix(self.A, weights)).conj().T).conj().T
+        return self._projected(self._projected(generic.gram_matrix(self.A, weights)).conj().T).conj().T
 
     def known_costs(self) -> dict[str, Any]:
         return {"gram_reads": self.A.costs.gram_reads}
@@ -492,7 +366,7 @@ class Deflated(Derived):
         return self.A.row_products(self._projected(V))
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        return unshifted(self.A)
+        return generic.unshifted(self.A)
 
     def _projected(self, V: Panel) -> Panel:
         for _ in range(2):

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.algebra.generic import (
-    adjoint,
-    cancelled,
-    difference,
-    exponents,
-    gram_seconds,
-    ldexp,
-    matmat_in_double,
-    passes_per_step,
-    registered,
-    rmatmat_in_double,
-)
+from shiftsvd.algebra import generic
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype, scaled, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING
@@ -32,52 +21,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What a solver plans by.
+    """Precision, memory and reads of the products of an operator, by which solvers plan.
 
     Parameters
     ----------
     eps : float
         Rounding unit of the products.
     stored : int
-        How many numbers one pass reads.
+        Numbers that one pass reads.
     gram_eps : float
         Rounding unit of `gram` for panels in double precision.
     gram_in_single : bool
-        Whether `gram` is quicker for a panel in single precision.
+        Whether `gram` is faster for a panel in single precision.
     gram_pairs : float
-        How many products of two numbers a formed Gram matrix takes, about.
+        Approximate number of multiplications in a formed Gram matrix.
     panel_columns : (int, int)
-        The fewest and the most columns of a panel that products are at their best with.
+        Fewest and most columns of a panel for which products are fastest.
     gram_reads : int
-        How often `gram` reads the data.
+        Reads of the data in one `gram`.
     working_bytes : int
-        Memory that a product takes beside its panels.
+        Memory of a product beside its panels.
     column_bytes : int
-        Memory that a product holds for each column of its panel, beside that panel and the result: of products of
-        operators, whose inner panels are as long as the side that these share.
+        Memory of a product for each column of its panel, beside the panel and the result. A product of operators
+        allocates inner panels as long as the side that they share.
     adjoint_bytes : int
-        Memory that a product of the adjoint holds for each column, beside its panel and the result: of data that are
-        read by their short side, the parts of the blocks, each as long as the long one.
+        Memory of a product with the adjoint for each column, beside the panel and the result. Data that are read by
+        their short side give a part for each block, as long as the long side.
     long_bytes : int
-        Memory that a Lanczos basis on the long side may take; 0 where that side saves no read. Data that are read by
-        their short side take one read for a `gram` on the long side, and two on the short one.
+        Most memory for a Lanczos basis on the long side; 0 where that side saves no read. Data that are read by their
+        short side take one read for a `gram` on the long side, and two on the short side.
     square_columns : int
         Columns of the panels by which a matrix as wide and as high as the columns is formed; 0: blocks are squared.
     block_bytes : int
-        Of a dense block in double precision that threads work on; 0: as of an array in memory.
+        Size of a dense block in double precision that a thread works on; 0: as for an array in memory.
     file_bytes : int
-        How much one pass reads from a file; 0 where the data are in memory.
+        Bytes that one pass reads from a file; 0 where the data are in memory.
     square_bytes : float
-        How much travels where a matrix as wide and as high as the columns is formed; infinite: it must not.
+        Bytes that are sent where a matrix as wide and as high as the columns is formed; infinite: never form it.
     strain : int
-        How far from 1 the scales that panels are multiplied by are, as an exponent of two.
+        Distance from 1 of the scales that panels are multiplied by, as an exponent of two.
     n_threads : int or None
         Threads that a solver may use; None: the cores that this process may use.
 
     See Also
     --------
-    estimate : Foresees by them.
-    Operator : ``costs`` gives them.
+    estimate : Predicts memory, passes and time from these numbers.
+    Operator : Its ``costs`` hold these numbers.
 
     Examples
     --------
@@ -106,19 +95,19 @@ class Costs:
 
     @classmethod
     def of(cls, A: "Operator", **known: Any) -> "Costs":
-        """The costs of A by what is known of it; by itself, those of a dense matrix.
+        """Return the costs of A; where nothing is known, those of a dense matrix.
 
         Parameters
         ----------
         A : Operator
-            The operator, whose shape and dtype are looked at.
+            The operator; only its shape and dtype are used.
         **known
             Fields of `Costs` that are known.
 
         Returns
         -------
         Costs
-            What is known, and guesses of the rest.
+            The known fields, and guesses for the rest.
         """
         (m, n), dtype = A.shape, A.dtype
         eps, stored = known.get("eps", float(np.finfo(dtype).eps)), known.get("stored", m * n)
@@ -147,8 +136,8 @@ class Operator(ABC):
 
     See Also
     --------
-    as_operator : Makes one of data.
-    testing.check_operator : Looks whether one keeps its promises.
+    as_operator : Make an operator from data.
+    testing.check_operator : Check an operator of your own.
 
     Examples
     --------
@@ -175,7 +164,7 @@ class Operator(ABC):
 
     @abstractmethod
     def matmat(self, V: Panel) -> Panel:
-        """``A V``, (n, b) -> (m, b).
+        """Compute ``A V``, (n, b) -> (m, b).
 
         Parameters
         ----------
@@ -185,7 +174,7 @@ class Operator(ABC):
 
     @abstractmethod
     def rmatmat(self, W: Panel) -> Panel:
-        """``A^H W``, (m, b) -> (n, b).
+        """Compute ``A^H W``, (m, b) -> (n, b).
 
         Parameters
         ----------
@@ -194,10 +183,9 @@ class Operator(ABC):
         """
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        """``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
+        """Compute ``A^H diag(weights) A V``, (n, b) -> (n, b); one pass where a backend fuses it, else two.
 
-        `weights` has one entry a row; without them, ``A^H A V``. A single precision V says that single precision
-        is enough.
+        Solvers call this once a step. A panel V in single precision allows a product in single precision.
 
         Parameters
         ----------
@@ -209,12 +197,12 @@ class Operator(ABC):
         Returns
         -------
         array of shape (n, b)
-            The product, for which solvers call this once a step.
+            The product.
         """
         return self.rmatmat(scaled(weights, self.matmat(V)))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        """The moments of the columns, ``mean = A^T w / sum(w)``; one pass. `weights` has one entry a row.
+        """Compute the moments of the columns, ``mean = A^T w / sum(w)``; one pass.
 
         Parameters
         ----------
@@ -231,7 +219,7 @@ class Operator(ABC):
         return Moments(float(w.sum()), mean.astype(np.result_type(mean, np.float64)), None)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``sum_i w_i |a_ij|^2`` without cancellation, shape (n,); None where it cannot be had cheaply.
+        """Compute ``sum_i w_i |a_ij|^2`` without cancellation, shape (n,); None where it cannot be had cheaply.
 
         Parameters
         ----------
@@ -241,7 +229,7 @@ class Operator(ABC):
         return None
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        """``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply.
+        """Compute ``sum_j w_j |a_ij|^2`` without cancellation, shape (m,); None where it cannot be had cheaply.
 
         Parameters
         ----------
@@ -251,15 +239,15 @@ class Operator(ABC):
         return None
 
     def frobenius_norm(self) -> float | None:
-        """``||A||_F`` without cancellation, in one pass; None where it cannot be had cheaply.
+        """Compute ``||A||_F`` without cancellation, in one pass.
 
-        Where the squares leave the range of numbers, it takes one more pass to find the largest entry, and one for the
-        squares of the entries over a power of two.
+        Two more passes where squares of the entries leave the range of numbers: one finds the largest entry, one sums
+        the squares of the entries over a power of two.
 
         Returns
         -------
         float or None
-            The norm, which tells what a factorization leaves over.
+            The norm; None where it cannot be had cheaply.
         """
         squares = self.column_squares()
         if squares is None:
@@ -268,16 +256,16 @@ class Operator(ABC):
             total = float(squares.sum())
         if LEAST_SQUARES < total < MOST_SQUARES:
             return float(np.sqrt(total))
-        found = exponents(self, 0)
-        if found is None or found.max() == NOTHING:
-            return None if found is None else 0.0
-        unit = int(found.max())
-        B = ldexp(self, 0, -unit)
+        exponents = generic.exponents(self, 0)
+        if exponents is None or exponents.max() == NOTHING:
+            return None if exponents is None else 0.0
+        unit = int(exponents.max())
+        B = generic.ldexp(self, 0, -unit)
         squares = None if B is None else B.column_squares()
         return None if squares is None else float(np.ldexp(np.sqrt(squares.sum()), unit))
 
     def with_shift(self, shift: "LowRank") -> "Operator | None":
-        """The matrix minus `shift`, with the subtraction fused into its blocks; None if it cannot.
+        """Return the matrix minus `shift`, with the subtraction fused into its blocks.
 
         Parameters
         ----------
@@ -287,12 +275,12 @@ class Operator(ABC):
         Returns
         -------
         Operator or None
-            The difference; None leaves it to `shiftsvd.operators.Shifted`.
+            The difference; None where `shiftsvd.operators.Shifted` has to subtract products.
         """
         return None
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """``(first row, A[rows] V)`` in order, a part of the rows at a time where possible; one pass.
+        """Compute ``A V`` in one pass, some rows at a time where possible.
 
         Parameters
         ----------
@@ -302,19 +290,21 @@ class Operator(ABC):
         Yields
         ------
         (int, array of shape (rows, b))
-            The first row of a block, and the product of its rows.
+            The first row of a block, and the product of its rows; blocks are in order.
         """
         yield 0, self.matmat(V)
 
     @cached_property
     def costs(self) -> Costs:
-        """What solvers plan by, found out when somebody first asks; may take a read, where `matmat` would too."""
+        """What solvers plan by, computed on first use; that may take a read where `matmat` takes one."""
         return Costs.of(self)
 
     @property
     def H(self) -> "Operator":
         """The conjugate transpose, a view."""
-        return adjoint(self)
+        from shiftsvd.algebra.adjoint import Adjoint
+
+        return Adjoint(self)
 
     def __matmul__(self, V: npt.ArrayLike) -> Panel:
         X = np.asarray(unmasked("V", V))
@@ -323,10 +313,9 @@ class Operator(ABC):
         return self.matmat(X[:, None])[:, 0] if X.ndim == 1 else self.matmat(X)
 
     def __sub__(self, shift: "Operator") -> "Operator":
-        if not isinstance(shift, Operator):
-            return NotImplemented
-        check_same_shape(self, shift)
-        return difference(self, shift)
+        from shiftsvd.algebra.low_rank import difference
+
+        return difference(self, shift) if isinstance(shift, Operator) else NotImplemented
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape[0]} x {self.shape[1]} {self.dtype}>"
@@ -336,6 +325,7 @@ class Operator(ABC):
 
 
 def _weighted(gram: Callable[[Any, Panel], Panel]) -> Callable[..., Panel]:
+    # An operator of a user may define gram(V) alone, as the documentation writes it.
     @wraps(gram)
     def with_weights(self: Operator, V: Panel, weights: Vector | None = None) -> Panel:
         return gram(self, V) if weights is None else Operator.gram(self, V, weights)
@@ -348,7 +338,22 @@ def check_same_shape(A: Operator, shift: Operator) -> None:
         raise ValueError(f"the shift has shape {shift.shape}, the matrix {A.shape}: they must be equal")
 
 
-@registered
+def costs_together(
+    A: Operator, parts: tuple[Operator, ...], most: tuple[str, ...], sums: tuple[str, ...], **known: Any
+) -> Costs:
+    costs = [part.costs for part in parts]
+    together = {
+        "panel_columns": tuple(map(max, zip(*(each.panel_columns for each in costs), strict=True))),
+        "n_threads": next((each.n_threads for each in costs if each.n_threads), None),
+    }
+    for name in ("eps", "gram_eps", "gram_reads", "block_bytes", *most):
+        together[name] = max(getattr(each, name) for each in costs)
+    for name in ("stored", "file_bytes", *sums):
+        together[name] = sum(getattr(each, name) for each in costs)
+    return Costs.of(A, **together | known)
+
+
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Derived(Operator):
     """An operator made of another one, A: as large, and its products cost and round as those of A do."""
@@ -367,20 +372,17 @@ class Derived(Operator):
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         if V.dtype != panel_dtype(V.dtype):
             return super().gram(V, weights)
-        return rmatmat_in_double(self, scaled(weights, matmat_in_double(self, V)))
+        return generic.rmatmat_in_double(self, scaled(weights, generic.matmat_in_double(self, V)))
 
     def known_costs(self) -> dict[str, Any]:
-        """The costs that differ from those of A, for `costs`."""
+        """Return the costs that differ from those of A."""
         return {}
 
     def cancelled(self) -> float:
-        """What products of A cancel."""
-        return cancelled(self.A)
+        return generic.cancelled(self.A)
 
     def passes_per_step(self) -> int:
-        """The passes of a step: as many as A takes."""
-        return passes_per_step(self.A)
+        return generic.passes_per_step(self.A)
 
     def gram_seconds(self, V: Panel) -> float:
-        """Seconds that ``A^H A V`` is expected to take, as the operator inside foresees them."""
-        return gram_seconds(self.A, V)
+        return generic.gram_seconds(self.A, V)

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.algebra import generic
-from shiftsvd.algebra.operator import Costs, Operator
+from shiftsvd.algebra.operator import Costs, Operator, costs_together
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.algebra.stacked import together
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
-from shiftsvd.numerics.powers import NOTHING, length
+from shiftsvd.numerics.powers import NOTHING, length, two_to
 
 EPS = float(np.finfo(np.float64).eps)
 # Random vectors that tell the norm of an operator that does not know it.
@@ -32,18 +32,18 @@ WORTH = 1000
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Product(Operator):
-    """``A B``, multiplied from right to left: neither it nor anything as large as it is formed by its products.
+    """``A B``, multiplied from right to left: its products form nothing as large as ``A B``.
 
-    What an inner panel takes, as long as the side that A and B share, is in ``costs.column_bytes``. A pass is one read
-    of A and of B. Products are made in double precision, and their rounding is of the size of ``||A|| ||B||``, however
-    small A B itself may be: certificates count with it.
+    ``costs.column_bytes`` includes an inner panel, as long as the side that A and B share. A pass is one read of A and
+    of B. Products are made in double precision. Their rounding errors have the size of ``||A|| ||B||``, however small
+    ``A B`` itself may be; certificates include them.
 
     Parameters
     ----------
     A : Operator of shape (m, l)
-        What multiplies last.
+        The left factor.
     B : Operator of shape (l, n)
-        What multiplies first.
+        The right factor.
 
     Raises
     ------
@@ -78,39 +78,34 @@ class Product(Operator):
         return _times(self.B.H, _times(self.A.H, W))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        A, B = self._balanced
-        return _times(B.H, _gram(A, _times(B, V), weights))
+        A, B, e = self._near_one
+        Z = _times(B.H, _gram(A, _times(B, V), weights))
+        return Z * two_to(e) * two_to(e) if e else Z
 
     def passes_per_step(self) -> int:
-        """The passes of a step: two, as each factor is multiplied from both sides, and nothing fuses that.
-
-        Returns
-        -------
-        int
-            How often a step of block Lanczos reads the data.
-        """
-        return 2
+        return 2  # each factor is multiplied from both sides, and nothing fuses that
 
     @cached_property
     def costs(self) -> Costs:
         A, B = self.A.costs, self.B.costs
         eps = max(_precision(self.A), _precision(self.B))
-        return Costs.of(
+        inner = 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1]
+        return costs_together(
             self,
+            (self.A, self.B),
+            (),
+            ("working_bytes", "strain"),
             eps=eps,
-            stored=A.stored + B.stored,
             gram_reads=2,
             gram_eps=eps,
             gram_in_single=False,
-            panel_columns=(max(A.panel_columns[0], B.panel_columns[0]), max(A.panel_columns[1], B.panel_columns[1])),
-            working_bytes=A.working_bytes + B.working_bytes,
-            column_bytes=A.column_bytes + B.column_bytes + 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1],
-            block_bytes=max(A.block_bytes, B.block_bytes),
-            file_bytes=A.file_bytes + B.file_bytes,
-            square_bytes=0.0 if self.shape[0] * self.shape[1] * self.A.shape[1] <= AT_ONCE else float("inf"),
-            strain=A.strain + B.strain,
-            n_threads=A.n_threads or B.n_threads,
+            column_bytes=A.column_bytes + B.column_bytes + inner,
+            square_bytes=0.0 if self._operations <= AT_ONCE else float("inf"),
         )
+
+    @property
+    def _operations(self) -> int:
+        return self.shape[0] * self.shape[1] * self.A.shape[1]
 
     @cached_property
     def _measured(self) -> list[tuple[float, float]]:
@@ -118,39 +113,29 @@ class Product(Operator):
 
     @property
     def sizes(self) -> tuple[float, float]:
-        """The levels that products with the factors round at, which are at least their norms."""
+        """Levels at which products with A and with B round, at least their norms."""
         return self._measured[0][1], self._measured[1][1]
 
     def cancelled(self) -> float:
-        """``||A|| ||B||``, of which the product may be any small part, and more where a factor is shifted.
-
-        What one factor rounds is multiplied by the other factor, of which the shift is gone then.
-
-        Returns
-        -------
-        float
-            A norm, in the units of the matrix, whose rounding products have.
-        """
+        # ||A|| ||B||, of which the product may be any small part, and more where a factor is shifted: what one factor
+        # rounds is multiplied by the other factor, without its shift.
         (a, of_a), (b, of_b) = self._measured
         return of_a * b + a * of_b - a * b
 
     def frobenius_norm(self) -> float | None:
-        """``||A B||_F`` where A and B share a short side, by the Gram matrices on it, or where few columns are left.
-
-        None where it would take more than some `WORTH` operations for each number that is stored. One pass.
-        """
+        # By the Gram matrices on the side that A and B share, where that is short; else by the squares of few columns.
         inner, (m, n) = self.A.shape[1], self.shape
         worth = WORTH * self.costs.stored
-        if m * n * inner <= worth:
+        if self._operations <= worth:
             return super().frobenius_norm()
         if inner * inner * (m + n) > worth:
             return None
-        A, B, e = self._near_one()
+        A, B, e = self._near_one
         G, K = generic.gram_matrix(A), generic.gram_matrix(B.H)
         return float(np.ldexp(np.sqrt(max(float(np.vdot(K, G).real), 0.0)), e))
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        if self.shape[0] * self.shape[1] * self.A.shape[1] > WORTH * self.costs.stored:
+        if self._operations > WORTH * self.costs.stored:
             return None
         squares = np.zeros(self.shape[1])
         with np.errstate(over="ignore"):
@@ -163,18 +148,6 @@ class Product(Operator):
         return self.H.column_squares(weights)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``B^H A^H diag(weights) A B``, from that of A where A and B share a short side, else from rows of both.
-
-        Parameters
-        ----------
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n, n), in double precision
-            The Gram matrix.
-        """
         n = self.shape[1]
         if self.A.shape[1] <= n:
             K = _times(self.B.H, generic.gram_matrix(self.A, weights))
@@ -186,18 +159,7 @@ class Product(Operator):
         return G
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """Form rows of the product from dense blocks of A and B; a pass for each `FORMED` entries.
-
-        Parameters
-        ----------
-        rows : int
-            About how many rows a block has.
-
-        Yields
-        ------
-        (int, array of shape (rows, n))
-            The first row of a block, and the block, formed.
-        """
+        # From dense blocks of A and B; a pass for each FORMED entries.
         m, n = self.shape
         rows, at_once = max(1, min(rows, m)), max(1, FORMED // n)
         for first in range(0, m, at_once):
@@ -210,51 +172,13 @@ class Product(Operator):
             for lo in range(0, len(C), rows):
                 yield first + lo, C[lo : lo + rows]
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint.
-
-        Parameters
-        ----------
-        columns : int
-            About how many columns a block has.
-
-        Returns
-        -------
-        iterator of (int, array)
-            The first column of a block, and the block's adjoint, formed.
-        """
-        return self.H.row_blocks(columns)
-
     def exponents(self, axis: int) -> Vector:
-        """Return the same exponent for all columns or rows, from the norms of both factors.
-
-        Parameters
-        ----------
-        axis : int
-            0 for an exponent of each column, 1 for one of each row.
-
-        Returns
-        -------
-        array of int
-            Bounds of the exponents.
-        """
-        return np.full(self.shape[1 - axis], self._exponent)
+        # The same for all columns or rows, from the norms of both factors.
+        e = NOTHING if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
+        return np.full(self.shape[1 - axis], e)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Product":
-        """The product of A and B with their powers of two, and A brought near 1, so that inner panels stay in range.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        Product
-            This matrix with rows and columns multiplied.
-        """
+        # A is brought near 1, so that inner panels stay in range.
         e = math.frexp(self.sizes[0])[1] + int(np.max(rows))
         return Product(times_powers(self.A, rows - e, 0), times_powers(self.B, 0, cols + e))
 
@@ -262,17 +186,7 @@ class Product(Operator):
     def H(self) -> "Product":
         return Product(self.B.H, self.A.H)
 
-    @property
-    def _exponent(self) -> int:
-        return NOTHING if 0.0 in self.sizes else sum(math.frexp(size)[1] for size in self.sizes)
-
     @cached_property
-    def _balanced(self) -> tuple[Operator, Operator]:
-        if all(abs(math.frexp(size)[1]) < RANGE for size in self.sizes):
-            return self.A, self.B
-        near = self.ldexp(0, 0)
-        return near.A, near.B
-
     def _near_one(self) -> tuple[Operator, Operator, int]:
         a, b = (math.frexp(size)[1] for size in self.sizes)
         if max(abs(a), abs(b)) < RANGE:

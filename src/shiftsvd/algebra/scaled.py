@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,16 +46,18 @@ class Scaled(Derived):
 
     rows: Vector | None = None
     cols: Vector | None = None
-    _weighed: tuple[Vector | None, Vector | None] | None = field(default=None, init=False)  # weights, what came of them
 
     def __post_init__(self) -> None:
         for name, scale, size in zip(("rows", "cols"), (self.rows, self.cols), self.A.shape, strict=True):
             if scale is not None and scale.shape != (size,):
                 raise ValueError(f"{name} must have shape ({size},) for a matrix {self.A.shape}, got {scale.shape}")
             object.__setattr__(self, name, read_only(scale))
-        scales = [scale for scale in (self.rows, self.cols) if scale is not None]
         super().__post_init__()
-        object.__setattr__(self, "dtype", field_of(self.A.dtype, *scales))
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, *self._scales))
+
+    @property
+    def _scales(self) -> list[Vector]:
+        return [scale for scale in (self.rows, self.cols) if scale is not None]
 
     def matmat(self, V: Panel) -> Panel:
         return scaled(self.rows, self.A.matmat(scaled(self.cols, V)))
@@ -63,118 +66,41 @@ class Scaled(Derived):
         return scaled(conj(self.cols), self.A.rmatmat(scaled(conj(self.rows), W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The product in double precision, which A makes where it can.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (m, b), in double precision
-            The product.
-        """
         return scaled(self.rows, generic.matmat_in_double(self.A, scaled(self.cols, V)))
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """The product of the adjoint in double precision, which A makes where it can.
-
-        Parameters
-        ----------
-        W : array of shape (m, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (n, b), in double precision
-            The product.
-        """
         return scaled(conj(self.cols), generic.rmatmat_in_double(self.A, scaled(conj(self.rows), W)))
 
     def cancelled(self) -> float:
-        largest = [float(np.abs(scale).max()) for scale in (self.rows, self.cols) if scale is not None]
-        return generic.cancelled(self.A) * float(np.prod(largest))
+        return generic.cancelled(self.A) * math.prod(float(np.abs(scale).max()) for scale in self._scales)
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
-        V = scaled(self.cols, V).astype(_precision(V, self.cols), copy=False)
-        Z = self.A.gram(V, self._row_weights(weights))
-        return scaled(conj(self.cols), Z)
+        parts = () if self.cols is None else (self.cols,)
+        V = scaled(self.cols, V).astype(field_of(V.dtype, *parts), copy=False)
+        w = self._weights if weights is None else power(self.rows, weights)
+        return scaled(conj(self.cols), self.A.gram(V, w))
 
-    def _row_weights(self, weights: Vector | None) -> Vector | None:
-        if weights is not None and weights.flags.writeable:
-            return power(self.rows, weights)
-        known = self._weighed
-        if known is None or known[0] is not weights:
-            known = weights, read_only(power(self.rows, weights))
-            vars(self)["_weighed"] = known
-        return known[1]
+    @cached_property
+    def _weights(self) -> Vector | None:
+        return read_only(power(self.rows))  # the same array each time: on a device it is sent once
 
     def placed(self, V: Panel) -> Panel:
-        """The panel where A multiplies.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            A panel on the host.
-
-        Returns
-        -------
-        array of shape (n, b)
-            The same numbers there.
-        """
         return generic.placed(self.A, V)
 
     def known_costs(self) -> dict[str, Any]:
-        A, scales = self.A.costs, [scale for scale in (self.rows, self.cols) if scale is not None]
-        strain = max((int(np.abs(split(scale)[1]).max()) for scale in scales), default=0) + A.strain
+        A = self.A.costs
+        strain = max((int(np.abs(split(scale)[1]).max()) for scale in self._scales), default=0) + A.strain
         return {"gram_reads": A.gram_reads, "gram_in_single": A.gram_in_single, "strain": strain}
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """``D_c^H A^H D_r^H diag(weights) D_r A D_c``, formed.
-
-        Parameters
-        ----------
-        weights : array of shape (m,), optional
-            A further factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n, n), in double precision
-            The Gram matrix.
-        """
         G = generic.gram_matrix(self.A, power(self.rows, weights))
         return G if self.cols is None else np.conj(self.cols)[:, None] * G * self.cols
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """The triangular factor, from that of A with its columns scaled.
-
-        Parameters
-        ----------
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (min(m, n), n)
-            The factor R of ``diag(sqrt(weights)) B = Q R``, where B is this operator.
-        """
         R = generic.triangle(self.A, power(self.rows, weights))
         return R if self.cols is None else r_factor(R * self.cols)
 
     def fused(self, passes: float) -> "Scaled":
-        """The same scales around what A becomes for so many passes, such as a copy that is sorted for them.
-
-        Parameters
-        ----------
-        passes : float
-            How many products will follow: what getting ready may cost depends on it.
-
-        Returns
-        -------
-        Operator
-            The same matrix.
-        """
         return Scaled(generic.fused(self.A, passes), self.rows, self.cols)
 
     @unwarned
@@ -188,115 +114,36 @@ class Scaled(Derived):
         return None if squares is None else scaled(power(self.rows), squares)
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """The squares that products leave over, from those of A; a column that is scaled to 0 leaves nothing.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that multiplies from the right.
-        W : array of shape (n, b)
-            The panel whose adjoint follows it; with the same orthonormal columns as V, ``V W^H`` projects.
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or None
-            Squared norms of the columns of ``diag(sqrt(weights)) (B - B V W^H)``, where B is this operator.
-        """
-        if self.cols is not None:
+        if self.cols is not None:  # a column that is scaled to 0 leaves nothing
             V, W = scaled(self.cols, V), scaled(1 / np.where(self.cols == 0, 1, np.conj(self.cols)), W)
         squares = generic.squares_beyond(self.A, V, W, power(self.rows, weights))
         return None if squares is None else scaled(power(self.cols), squares)
 
     def exponents(self, axis: int) -> Vector | None:
-        """Return the exponents of A and of the scales together.
-
-        Parameters
-        ----------
-        axis : int
-            0 for an exponent of each column, 1 for one of each row.
-
-        Returns
-        -------
-        array of int, or None
-            None where entries cannot be seen.
-        """
-        e, near, far = generic.exponents(self.A, axis), self.cols, self.rows
+        e, (near, far) = generic.exponents(self.A, axis), (self.cols, self.rows)
         if axis:
             near, far = far, near
         return None if e is None else _more(_more(e, near), far, whole=True)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Scaled":
-        """The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        Operator or None
-            This matrix with rows and columns multiplied; None where it cannot be.
-        """
+        # The powers of two of the scales go into the data, too: panels are multiplied by numbers near 1 then.
         (left, e), (right, f) = split(self.rows), split(self.cols)
         return Scaled(times_powers(self.A, e + rows, f + cols), left, right)
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         for lo, part in self.A.row_products(scaled(self.cols, V)):
-            yield lo, scaled(None if self.rows is None else self.rows[lo : lo + len(part)], part)
+            yield lo, scaled(self._rows_of(lo, part), part)
+
+    def _rows_of(self, lo: int, part: Panel) -> Vector | None:
+        return None if self.rows is None else self.rows[lo : lo + len(part)]
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any | None:
-        """Orthonormal columns along ``D_r A D_c V``, left where the data of A are; None if these are here.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that is multiplied.
-        rows : array of shape (m,), optional
-            A further factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        Dask array of shape (m, b), or None
-            The basis, computed where somebody asks for it.
-        """
         return generic.lazy_basis(self.A, scaled(self.cols, V), self.rows if rows is None else scaled(self.rows, rows))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The blocks of A, scaled.
-
-        Parameters
-        ----------
-        rows : int
-            About how many rows a block has.
-
-        Yields
-        ------
-        (int, array of shape (rows, n))
-            The first row of a block, and the block, formed.
-        """
         for lo, block in generic.row_blocks(self.A, rows):
-            r = None if self.rows is None else self.rows[lo : lo + len(block)]
-            yield lo, scaled(r, block) if self.cols is None else scaled(r, block) * self.cols
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The row blocks of the adjoint.
-
-        Parameters
-        ----------
-        columns : int
-            About how many columns a block has.
-
-        Returns
-        -------
-        iterator of (int, array)
-            The first column of a block, and the block's adjoint, formed.
-        """
-        return generic.row_blocks(self.H, columns)
+            part = scaled(self._rows_of(lo, block), block)
+            yield lo, part if self.cols is None else part * self.cols
 
     def with_shift(self, shift: LowRank) -> Operator | None:
         L, R = unscaled(self.rows, shift.L), unscaled(conj(self.cols), shift.R)
@@ -306,13 +153,6 @@ class Scaled(Derived):
         return None if fused is None else Scaled(fused, self.rows, self.cols)
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
-        """The parts of A, each scaled.
-
-        Returns
-        -------
-        (Operator, LowRank or None)
-            The matrix before the shift, and the shift; None where there is none.
-        """
         A, S = generic.unshifted(self.A)
         if S is None:
             return self, None
@@ -321,10 +161,6 @@ class Scaled(Derived):
     @property
     def H(self) -> "Scaled":
         return Scaled(self.A.H, conj(self.cols), conj(self.rows))
-
-
-def _precision(V: Panel, scale: Vector | None) -> np.dtype[Any]:
-    return field_of(V.dtype, *() if scale is None else (scale,))
 
 
 def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operator:
@@ -360,11 +196,8 @@ class Units(NamedTuple):
 
 
 def in_units(A: Operator) -> Units:
-    """A itself where its norm is no extreme, else A over a power of two; up to two more reads there.
-
-    SciPy's operators are multiplied by a few vectors to see. An operator of one's own that does not know its squares
-    (`column_squares`) is taken as it is.
-    """
+    # SciPy's operators are multiplied by a few vectors to see how large they are. An operator of one's own that does
+    # not know its squares (`column_squares`) is taken as it is.
     norm = A.frobenius_norm()
     if norm is not None and not math.isfinite(norm):
         raise ValueError(f"the norm of {A!r} leaves the range of numbers; multiply the data by a power of two")

@@ -1,19 +1,21 @@
 """Operators stacked on top of each other, or side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Costs, Operator
+from shiftsvd.algebra.operator import Costs, Operator, costs_together
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.orth import folded
 from shiftsvd.numerics.panels import Panel
+
+Part = TypeVar("Part")
 
 
 @generic.registered
@@ -35,7 +37,7 @@ class Above(Operator):
 
     See Also
     --------
-    operators.Product : One after the other.
+    operators.Product : The product of two operators.
 
     Examples
     --------
@@ -62,6 +64,10 @@ class Above(Operator):
         for A, lo, hi in zip(self.parts, self._firsts[:-1], self._firsts[1:], strict=True):
             yield A, W[lo:hi] if np.ndim(W) else W
 
+    def _in_order(self, blocks: Callable[[Operator], Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, Panel]]:
+        for A, first in zip(self.parts, self._firsts[:-1], strict=True):
+            yield from ((int(first) + lo, block) for lo, block in blocks(A))
+
     def matmat(self, V: Panel) -> Panel:
         return np.concatenate([A.matmat(V) for A in self.parts])
 
@@ -69,98 +75,27 @@ class Above(Operator):
         return reduce(np.add, (A.rmatmat(rows) for A, rows in self._cut(W)))
 
     def matmat_in_double(self, V: Panel) -> Panel:
-        """The products of all parts in double precision, where these can do that.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (m, b), in double precision
-            The product.
-        """
         return np.concatenate([generic.matmat_in_double(A, V) for A in self.parts])
 
     def rmatmat_in_double(self, W: Panel) -> Panel:
-        """The sum of the products of the adjoints in double precision.
-
-        Parameters
-        ----------
-        W : array of shape (m, b)
-            The panel that is multiplied.
-
-        Returns
-        -------
-        array of shape (n, b), in double precision
-            The product.
-        """
         return reduce(np.add, (generic.rmatmat_in_double(A, rows) for A, rows in self._cut(W)))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         return reduce(np.add, (A.gram(V, w) for A, w in self._cut(weights)))
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        """The sum of the Gram matrices of the parts, formed.
-
-        Parameters
-        ----------
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n, n), in double precision
-            The Gram matrix.
-        """
         return reduce(np.add, (generic.gram_matrix(A, w) for A, w in self._cut(weights)))
 
     def triangle(self, weights: Vector | None = None) -> Panel:
-        """The triangular factor of all parts, from those of each.
-
-        Parameters
-        ----------
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (min(m, n), n)
-            The triangular factor of ``diag(sqrt(weights)) A``.
-        """
         return reduce(folded, (generic.triangle(A, w) for A, w in self._cut(weights)))
 
     @cached_property
     def costs(self) -> Costs:
-        parts = [A.costs for A in self.parts]
-        return Costs.of(
-            self,
-            eps=max(A.eps for A in parts),
-            stored=sum(A.stored for A in parts),
-            gram_reads=max(A.gram_reads for A in parts),
-            gram_eps=max(A.gram_eps for A in parts),
-            gram_in_single=all(A.gram_in_single for A in parts),
-            gram_pairs=sum(A.gram_pairs for A in parts),
-            panel_columns=(max(A.panel_columns[0] for A in parts), max(A.panel_columns[1] for A in parts)),
-            working_bytes=max(A.working_bytes for A in parts),
-            column_bytes=max(A.column_bytes for A in parts),
-            adjoint_bytes=max(A.adjoint_bytes for A in parts),
-            block_bytes=max(A.block_bytes for A in parts),
-            file_bytes=sum(A.file_bytes for A in parts),
-            square_bytes=sum(A.square_bytes for A in parts),
-            strain=max(A.strain for A in parts),
-            n_threads=next((A.n_threads for A in parts if A.n_threads), None),
-        )
+        most = ("working_bytes", "column_bytes", "adjoint_bytes", "strain")
+        in_single = all(A.costs.gram_in_single for A in self.parts)
+        return costs_together(self, self.parts, most, ("gram_pairs", "square_bytes"), gram_in_single=in_single)
 
     def passes_per_step(self) -> int:
-        """The passes of a step: as many as the part that takes most.
-
-        Returns
-        -------
-        int
-            How often a step of block Lanczos reads the data.
-        """
         return max(map(generic.passes_per_step, self.parts))
 
     def moments(self, weights: Vector | None = None) -> Moments:
@@ -171,144 +106,45 @@ class Above(Operator):
         return Moments(count, reduce(np.add, (part.mean * (part.count / count) for part in found)), None)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        """The moments of all rows; of parts without squares, the means alone.
-
-        Parameters
-        ----------
-        weights : array of shape (n,), optional
-            A factor of each column; None is 1 for all.
-
-        Returns
-        -------
-        Moments
-            The mean of each row, and the sum of squares about it where that can be had.
-        """
         found = [generic.row_moments(A, weights) for A in self.parts]
-        squares = [part.M2 for part in found if part.M2 is not None]
-        M2 = np.concatenate(squares) if len(squares) == len(found) else None
+        M2 = _of_all(np.concatenate, (part.M2 for part in found))
         return Moments(found[0].count, np.concatenate([part.mean for part in found]), M2)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        return _sum([A.column_squares(w) for A, w in self._cut(weights)])
+        return _of_all(_sum, (A.column_squares(w) for A, w in self._cut(weights)))
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
-        return _joined([A.row_squares(weights) for A in self.parts])
+        return _of_all(np.concatenate, (A.row_squares(weights) for A in self.parts))
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        """The sum of what the parts leave over; None where one of them does not know it.
-
-        Parameters
-        ----------
-        V : array of shape (n, b)
-            The panel that multiplies from the right.
-        W : array of shape (n, b)
-            The panel whose adjoint follows it; with the same orthonormal columns as V, ``V W^H`` projects.
-        weights : array of shape (m,), optional
-            A factor of each row; None is 1 for all.
-
-        Returns
-        -------
-        array of shape (n,), or None
-            Squared norms of the columns of ``diag(sqrt(weights)) (A - A V W^H)``.
-        """
-        return _sum([generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)])
+        return _of_all(_sum, (generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)))
 
     def cancelled(self) -> float:
-        """What products of any part cancel, and their shifts, which round at their own level.
-
-        Returns
-        -------
-        float
-            A norm, in the units of the matrix, whose rounding products have.
-        """
+        # What products of any part cancel, and their shifts, which round at their own level.
         shifts = [generic.unshifted(A)[1] for A in self.parts]
         return sum(S.frobenius_norm() for S in shifts if S is not None) + sum(map(generic.cancelled, self.parts))
 
     def least(self) -> float | None:
-        """The least of the numbers of all parts; None where one does not know its own.
-
-        Returns
-        -------
-        float or None
-            The least of the stored numbers.
-        """
-        found = [generic.least(A) for A in self.parts]
-        known = [value for value in found if value is not None]
-        return min(known) if len(known) == len(found) else None
+        return _of_all(min, map(generic.least, self.parts))
 
     def exponents(self, axis: int) -> Vector | None:
-        """Return the largest exponents of the columns over all parts, or the exponents of the rows of all parts.
-
-        Parameters
-        ----------
-        axis : int
-            0 for an exponent of each column, 1 for one of each row.
-
-        Returns
-        -------
-        array of int, or None
-            None where entries cannot be seen.
-        """
-        found = [generic.exponents(A, axis) for A in self.parts]
-        known = [e for e in found if e is not None]
-        if len(known) < len(found):
-            return None
-        return np.concatenate(known) if axis else np.asarray(reduce(np.maximum, known))
+        return _of_all(np.concatenate if axis else _largest, (generic.exponents(A, axis) for A in self.parts))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Above":
-        """Every part with its rows and columns times powers of two.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        Above
-            This matrix with rows and columns multiplied.
-        """
         return Above(tuple(times_powers(A, e, cols) for A, e in self._cut(rows)))
 
     def with_shift(self, shift: LowRank) -> "Above":
         return Above(tuple(A - LowRank(L, shift.R) for A, L in self._cut(shift.L)))
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        for A, first in zip(self.parts, self._firsts[:-1], strict=True):
-            yield from ((int(first) + lo, part) for lo, part in A.row_products(V))
+        return self._in_order(lambda A: A.row_products(V))
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        """The blocks of one part after the other.
-
-        Parameters
-        ----------
-        rows : int
-            About how many rows a block has.
-
-        Yields
-        ------
-        (int, array of shape (rows, n))
-            The first row of a block, and the block, formed.
-        """
-        for A, first in zip(self.parts, self._firsts[:-1], strict=True):
-            yield from ((int(first) + lo, block) for lo, block in generic.row_blocks(A, rows))
+        return self._in_order(lambda A: generic.row_blocks(A, rows))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        """The blocks of columns of all parts, those of the same columns put together.
-
-        Parameters
-        ----------
-        columns : int
-            About how many columns a block has.
-
-        Returns
-        -------
-        iterator of (int, array)
-            The first column of a block, and the block's adjoint, formed.
-        """
-        return aligned([generic.column_blocks(A, columns) for A in self.parts])
+        for first, blocks in together([generic.column_blocks(A, columns) for A in self.parts]):
+            yield first, np.hstack(blocks)
 
 
 def beside(parts: Sequence[Operator]) -> Operator:
@@ -342,32 +178,28 @@ def beside(parts: Sequence[Operator]) -> Operator:
     return Above(tuple(A.H for A in parts)).H
 
 
-def aligned(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, Panel]]:
-    for first, rows in together(blocks):
-        yield first, np.hstack(rows)
-
-
 def together(blocks: Sequence[Iterator[tuple[int, Panel]]]) -> Iterator[tuple[int, list[Panel]]]:
+    # Blocks of the same rows of several matrices, as long as the shortest of those that are left.
     left, first = [next(each)[1] for each in blocks], 0
     while all(len(block) for block in left):
         rows = min(len(block) for block in left)
         yield first, [block[:rows] for block in left]
         first += rows
         left = [
-            block[rows:] if len(block) > rows else _next(each, block[:0])
+            block[rows:] if len(block) > rows else next(each, (0, block[:0]))[1]
             for block, each in zip(left, blocks, strict=True)
         ]
 
 
-def _next(blocks: Iterator[tuple[int, Panel]], empty: Panel) -> Panel:
-    return next(blocks, (0, empty))[1]
+def _of_all(how: Callable[[list[Part]], Part], found: Iterable[Part | None]) -> Part | None:
+    parts = list(found)
+    known = [part for part in parts if part is not None]
+    return how(known) if len(known) == len(parts) else None
 
 
-def _sum(found: list[Vector | None]) -> Vector | None:
-    known = [part for part in found if part is not None]
-    return reduce(np.add, known) if len(known) == len(found) else None
+def _sum(vectors: list[Vector]) -> Vector:
+    return reduce(np.add, vectors)
 
 
-def _joined(found: list[Vector | None]) -> Vector | None:
-    known = [part for part in found if part is not None]
-    return np.concatenate(known) if len(known) == len(found) else None
+def _largest(vectors: list[Vector]) -> Vector:
+    return reduce(np.maximum, vectors)

@@ -1,8 +1,10 @@
 """Operators on time series: lagged copies side by side, and the analytic signal; neither is formed."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import repeat
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import fft
@@ -12,22 +14,19 @@ from shiftsvd.algebra.operator import Costs, Derived, Operator
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
 
+Part = TypeVar("Part")
+
 
 @generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Lagged(Derived):
     """``[A S_0; A S_1; ...]``: column t holds the columns t + lag of A, one lag above the other.
 
-    A has p rows (cells) and m columns (steps); this has ``p * len(lags)`` rows and ``m - max(lags)`` columns. A is read
-    once by a product, whose panels of all lags stand side by side.
-
-    Parameters
-    ----------
-    lags : tuple of int
-        Steps, none negative, ascending.
+    A has p rows (cells) and m columns (steps); this has ``p * len(lags)`` rows and ``m - max(lags)`` columns. A product
+    reads A once, with the panels of all lags side by side.
     """
 
-    lags: tuple[int, ...]
+    lags: tuple[int, ...]  # steps, none negative, ascending
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,42 +50,29 @@ class Lagged(Derived):
             return self.rmatmat(scaled(weights, self.matmat(V)))
         return self._back(self.A.gram(self._shifted(V)))
 
+    def _by_lag(self, of: Callable[[Vector | None], Part], weights: Vector | None) -> Iterator[tuple[int, Part]]:
+        if weights is None:
+            return zip(self.lags, repeat(of(None)), strict=False)
+        return zip(self.lags, map(of, np.split(weights, len(self.lags))), strict=True)
+
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
-        p, n = self.A.shape[0], self.shape[1]
+        n = self.shape[1]
         G = np.zeros((n, n), panel_dtype(self.dtype))
-        known = None if weights is not None else generic.gram_matrix(self.A)
-        for j, lag in enumerate(self.lags):
-            own = generic.gram_matrix(self.A, weights[j * p : (j + 1) * p]) if known is None else known  # type: ignore[index]
+        for lag, own in self._by_lag(partial(generic.gram_matrix, self.A), weights):
             G += own[lag : lag + n, lag : lag + n]
         return G
 
-    @cached_property
-    def costs(self) -> Costs:
+    def known_costs(self) -> dict[str, Any]:
         A, count = self.A.costs, len(self.lags)
-        return Costs.of(
-            self,
-            eps=A.eps,
-            stored=A.stored * count,
-            gram_reads=A.gram_reads,
-            gram_eps=A.gram_eps,
-            gram_in_single=A.gram_in_single,
-            gram_pairs=A.gram_pairs,
-            panel_columns=A.panel_columns,
-            working_bytes=A.working_bytes,
-            column_bytes=count * (A.column_bytes + 2 * panel_dtype(self.dtype).itemsize * sum(self.A.shape)),
-            block_bytes=A.block_bytes,
-            file_bytes=A.file_bytes,
-            square_bytes=A.square_bytes,
-            strain=A.strain,
-            n_threads=A.n_threads,
-        )
+        kept = {name: getattr(A, name) for name in ("gram_reads", "gram_in_single", "gram_pairs")}
+        columns = count * (A.column_bytes + 2 * panel_dtype(self.dtype).itemsize * sum(self.A.shape))
+        lost = {"adjoint_bytes": 0, "long_bytes": 0, "square_columns": 0}
+        return kept | lost | {"stored": A.stored * count, "column_bytes": columns}
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        p, n = self.A.shape[0], self.shape[1]
+        n = self.shape[1]
         found = np.zeros(n)
-        squares = self.A.column_squares() if weights is None else None
-        for j, lag in enumerate(self.lags):
-            own = squares if weights is None else self.A.column_squares(weights[j * p : (j + 1) * p])
+        for lag, own in self._by_lag(self.A.column_squares, weights):
             if own is None:
                 return None
             found += own[lag : lag + n]
@@ -97,23 +83,7 @@ class Lagged(Derived):
         return None if e is None else np.max([e[lag : lag + n] for lag in self.lags], axis=0)
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "Lagged | None":
-        """A times a power of two, where all rows and columns are to be multiplied by one.
-
-        Parameters
-        ----------
-        rows : int, or array of shape (m,)
-            Exponents of the powers of two for rows.
-        cols : int, or array of shape (n,)
-            Exponents of the powers of two for columns.
-
-        Returns
-        -------
-        Lagged or None
-            This matrix with rows and columns multiplied; None where they are several.
-        """
-        if np.ndim(rows) or np.ndim(cols):
-            return None
-        A = generic.ldexp(self.A, rows, cols)
+        A = None if np.ndim(rows) or np.ndim(cols) else generic.ldexp(self.A, rows, cols)
         return None if A is None else Lagged(A, self.lags)
 
     def _shifted(self, V: Panel) -> Panel:
@@ -138,32 +108,19 @@ class Lagged(Derived):
         count, p = len(self.lags), self.A.shape[0]
         return np.ascontiguousarray(W.reshape(count, p, -1).transpose(1, 0, 2)).reshape(p, -1)
 
-    def row_moments(self, weights: Vector | None = None) -> Any:
-        return generic.row_means(self, weights)
 
-
-@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class AnalyticSignal(Operator):
     """The map of m steps to their analytic signal minus its mean, (m, m), by Fourier transforms of panels' columns.
 
-    Without padding the series is taken to be periodic, and a step from its end to its beginning rings in the transform.
-    With `decay`, m steps are put on either side: the linear trend of the series goes on, and what its first and last
-    value are off it decays to nothing as ``exp(-t / (decay m))``.
-
-    Parameters
-    ----------
-    m : int
-        Steps.
-    decay : float, optional
-        None is no padding.
-    kind : numpy.dtype
-        complex64 or complex128: of the results for users.
+    Without padding the transform treats the series as periodic, so a step from its end to its beginning rings. With
+    `decay`, m steps pad either side: the linear trend of the series continues, and the distances of the first and last
+    value from that trend decay as ``exp(-t / (decay m))``.
     """
 
     m: int
-    decay: float | None
-    kind: Any
+    decay: float | None  # None: no padding
+    kind: Any  # dtype of the results for users: complex64 or complex128
 
     def __post_init__(self) -> None:
         vars(self).update(shape=(self.m, self.m), dtype=np.dtype(self.kind))
