@@ -4,28 +4,21 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
-from shiftsvd.kernels.twin import PARTS, Array, Found, Groups, grouped, zeros
+from shiftsvd.kernels.twin import CSR, PARTS, Array, Found, Groups, Range, grouped, zeros
 
-CSR = Any
-Range = tuple[int, int]  # first row and one past the last
-
-# Entries of a range that all groups of columns pass over before the next range is read: 4 MiB stay in cache.
+# Entries of a range that all groups of columns read before the next range: 4 MiB stay in cache.
 ENTRIES = 2**19
 
 REAL = np.dtype(np.float32), np.dtype(np.float64)
-# Products of a tall panel of at least so many columns, and one of at most so many, are made here; others are left to
-# BLAS, as those are that it makes as fast (benchmarks/claims/kernels.py).
+# Products of a tall panel of at least LEAST columns and one of at most NARROW columns are made here; BLAS makes all
+# others at least as fast (benchmarks/claims/kernels.py).
 LEAST, NARROW = 4, {"AVX-512": 64, "AVX2": 16, "baseline": 0}
 
 instruction_set: str = _compiled.instruction_set
-
-
-def panel(V: Array, dtype: Any) -> Groups:
-    return grouped(V, dtype)
+panel, add = grouped, _compiled.add
 
 
 def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
@@ -109,10 +102,6 @@ def total(parts: list[Groups], before: Array | None, L: Array, C: Array, rows: R
     _compiled.total([part.flat for part in parts], before, widths, L, C, rows[0], Y)
 
 
-def add(part: Array, total: Array) -> None:
-    _compiled.add(part, total)
-
-
 def moments(X: CSR, rows: Range, parts: Array | None) -> Found:
     found = _moments_of(X.shape[1])
     _compiled.moments(X.data, X.indices, X.indptr, *rows, parts, *found)
@@ -162,7 +151,7 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
+def _unit_stride(W: Array, dtype: Any) -> Array:
     W = W.astype(dtype, copy=False)
     unit = W.shape[1] == 1 or W.strides[1] == W.itemsize
     return W if unit and W.strides[0] % W.itemsize == 0 else np.ascontiguousarray(W)

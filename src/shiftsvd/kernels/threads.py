@@ -17,6 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from shiftsvd.errors import refuse
+
 
 class Library(NamedTuple):
     """A BLAS: how to read and set its number of threads, and whether every thread of ours has a number of its own."""
@@ -59,11 +61,10 @@ def _setter(library: Any) -> Callable[[int], object]:
 
 
 class OneThread:
-    """The limit of the process: set by whoever is first, lifted by whoever is last.
+    """One BLAS thread for the whole process while any fit runs."""
 
-    Any number but 1 that is found while somebody holds the limit is the wish of somebody else, from before or from
-    a limiter of another library that ended meanwhile: it comes back at the end.
-    """
+    # Another number that is found while a fit holds the limit was set before, or by a limiter of another library that
+    # ended meanwhile: it is restored after the last fit.
 
     def __init__(self) -> None:
         self.lock = RLock()  # the garbage collector may end an abandoned fit while this thread is inside
@@ -202,20 +203,13 @@ def _work(queue: "SimpleQueue[Callable[[], object] | None]") -> None:
         del run
 
 
-class _Pools:
-    """The threads of one fit, started when first needed; starting them for each product takes milliseconds."""
+# The threads of one fit, by their number, started when first needed: starting them for each product takes milliseconds.
+_Pools = dict[int, _Pool]
 
-    def __init__(self) -> None:
-        self._pools: dict[int, _Pool] = {}
 
-    def of(self, n_threads: int) -> _Pool:
-        if n_threads not in self._pools:
-            self._pools[n_threads] = _Pool(n_threads)
-        return self._pools[n_threads]
-
-    def close(self) -> None:
-        for pool in self._pools.values():
-            pool.close()
+def _close(pools: _Pools) -> None:
+    for pool in pools.values():
+        pool.close()
 
 
 class _Fit:
@@ -225,19 +219,17 @@ class _Fit:
         self.outer: _Fit | None = _running.get()
         self.n_threads = n_threads or given_threads()
         around = self.outer.pools if pools is None and self.outer else pools
-        self.pools: _Pools = _Pools() if around is None else around
+        self.pools: _Pools = {} if around is None else around
         self.owns, self.over = around is None, False
 
     def end(self) -> None:
         self.over = True
         left = fit = _running.get()
-        while (
-            fit is not None
-        ):  # fits inside one that is over are over, too: an interrupt may have kept them from saying so
+        while fit is not None:  # an interrupt may have kept a fit inside one that is over from ending
             left, fit = (fit.outer if fit.over else left), fit.outer
         _running.set(left)
         if self.owns:
-            self.pools.close()
+            _close(self.pools)
 
 
 _running: ContextVar[_Fit | None] = ContextVar("_running", default=None)
@@ -256,16 +248,14 @@ def default_threads() -> int:
 def thread_count(n_threads: Any = None) -> int:
     count = default_threads() if n_threads is None else n_threads
     if not isinstance(count, Integral) or count < 1:
-        raise ValueError(f"n_threads must be a positive integer or None, got {n_threads!r}")
+        raise refuse("n_threads", "be a positive integer or None", n_threads)
     return int(count)
 
 
 @contextmanager
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
-    """Run blocks in so many threads (None: as many as around this), and BLAS in one.
-
-    The splitting that BLAS does by itself would make results depend on the number of threads.
-    """
+    # Blocks run in so many threads (None: as many as around this), and BLAS in one: its own splitting would make
+    # results depend on the number of threads.
     fit = _Fit(None if n_threads is None else thread_count(n_threads), pools)
     with one_thread():
         try:
@@ -280,7 +270,7 @@ def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterat
 
 
 def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -> Iterator[Part]:
-    pools = _Pools()
+    pools: _Pools = {}
     try:
         with closing(parts):
             while True:
@@ -290,15 +280,13 @@ def stepwise(parts: Generator[Part, None, None], n_threads: int | None = None) -
                     return
                 yield part  # type: ignore[misc]
     finally:
-        pools.close()
+        _close(pools)
 
 
 def ordered(function: Callable[[Block], Part], blocks: Iterable[Block], n_threads: int) -> Iterator[Part]:
-    """``function(block)`` for each block, in the order of the blocks, at most ``n_threads + 1`` alive.
-
-    The calling thread is one of the `n_threads`: it works on a block of its own while the others are busy, and on all
-    of them where there are no others. BLAS has one thread meanwhile.
-    """
+    # ``function(block)`` for each block, in the order of the blocks, at most ``n_threads + 1`` alive. The calling
+    # thread is one of the `n_threads`: it works on a block of its own while the others are busy, and on all blocks
+    # where the system starts no others. BLAS has one thread meanwhile.
     source = iter(blocks)
     ahead = list(islice(source, 2))
     is_one = len(ahead) < 2
@@ -380,8 +368,11 @@ class _Task(Generic[Block, Part]):
 
 @contextmanager
 def _borrowed(n_threads: int) -> Iterator[_Pool]:
-    fit, pools = _running.get(), _Pools()
+    fit, own = _running.get(), _Pools()
+    pools = fit.pools if fit else own
     try:
-        yield (fit.pools if fit else pools).of(n_threads)
+        if n_threads not in pools:
+            pools[n_threads] = _Pool(n_threads)
+        yield pools[n_threads]
     finally:
-        pools.close()
+        _close(own)

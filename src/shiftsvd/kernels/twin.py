@@ -10,7 +10,9 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 Array = npt.NDArray[Any]
-# Squares that leave the range of numbers are infinite, or 0: whoever needs them takes a power of two out of the data.
+CSR = Any  # csr_array, whose stubs are generic in ways that no annotation here uses
+Range = tuple[int, int]  # first row and one past the last
+# Squares that leave the range of numbers are infinite, or 0; callers that need them divide the data by a power of two.
 unwarned = np.errstate(over="ignore", invalid="ignore")
 
 GROUP = 128  # bytes a row, so that two panels of 2000 rows of doubles share 1 MiB of cache
@@ -19,20 +21,11 @@ LINE = 64
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """A panel of `width` columns, cut into groups that follow each other in one buffer; padding columns are zero.
+    """A panel of `width` columns, cut into groups that follow each other in one buffer; padding columns are zero."""
 
-    Attributes
-    ----------
-    flat : array
-        Everything; two panels of the same shape add by adding these.
-    parts : list of arrays (rows, 2^p)
-    width : int
-        Columns without padding.
-    """
-
-    flat: Array
-    parts: list[Array]
-    width: int
+    flat: Array  # the buffer: two panels of the same shape add by adding their buffers
+    parts: list[Array]  # views of it, (rows, 2^p)
+    width: int  # columns without padding
 
     def columns(self) -> list[slice]:
         return spans([part.shape[1] for part in self.parts], self.width)
@@ -86,12 +79,9 @@ def _views(flat: Array, rows: int, cut: list[int]) -> list[Array]:
     return [flat[rows * (hi - w) : rows * hi].reshape(rows, w) for hi, w in zip(ends, cut, strict=True)]
 
 
-CSR = Any  # csr_array: SciPy's stubs make it generic in ways that say nothing here
-Range = tuple[int, int]
-
-PARTS = 3  # of a weight (rows.hpp has as many)
-# Of some entries: the parts of their weights added up, shape (n, 3), means, by how much these were rounded, and squares
-# of distances from the means.
+PARTS = 3  # of a weight; rows.hpp has the same number
+# Of the entries of each line: sums of the parts of their weights, (n, 3), their means, the rounding errors of these,
+# and sums of squared distances from the means.
 Found = tuple[Array, Array, Array, Array]
 instruction_set = "SciPy"
 
@@ -99,7 +89,7 @@ instruction_set = "SciPy"
 def take_rows(X: CSR, lo: int, hi: int) -> CSR:
     start, stop = int(X.indptr[lo]), int(X.indptr[hi])
     indices = X.indices[start:stop]
-    # The arrays belong to the caller, who may have changed them since they were checked.
+    # The arrays belong to the caller and may have changed since they were validated.
     sound = 0 <= start <= stop <= min(len(X.indices), len(X.data)) and np.all(np.diff(X.indptr[lo : hi + 1]) >= 0)
     if not sound or (len(indices) and (indices.min() < 0 or indices.max() >= X.shape[1])):
         raise ValueError(
@@ -135,7 +125,7 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
 
 def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
     difference = np.asarray(L @ Rt, np.result_type(dtype, np.float64))
-    # In its place: new memory takes several times as long as the sums.
+    # In place: new memory takes several times as long as the sums.
     np.subtract(X, difference, out=difference, dtype=difference.dtype)
     return difference.astype(dtype, copy=False)
 
@@ -218,7 +208,7 @@ def grouped_moments(data: Array, groups: Array, n_groups: int, parts: Array | No
     some = np.where(count > 0, count, 1)
     mean = sum_by(groups, w * data, n_groups) / some
     off = data - mean[groups]
-    # The deviations tell by how much the mean was rounded: a constant column has variance 0, not rounding.
+    # Deviations measure the rounding error of the mean, so that a constant column has variance 0.
     correction = sum_by(groups, w * off, n_groups) / some
     squares = np.bincount(groups, w * np.abs(off) ** 2, n_groups) - count * np.abs(correction) ** 2
     return stored, mean, correction, np.maximum(squares, 0)

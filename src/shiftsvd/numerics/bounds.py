@@ -1,7 +1,8 @@
-"""Bounds: how far exact eigenvalues and vectors can be from Ritz values, by what is left of them.
+"""Bounds of the distance of exact eigenvalues and vectors from Ritz values and vectors, by their residuals.
 
-``G`` is Hermitian, ``theta`` are its Ritz values in some basis, descending, and the columns of ``E`` the coordinates of
-their residuals in an orthonormal system. docs/how_it_works.rst derives each bound and tells proofs from heuristics.
+``theta`` are Ritz values of a Hermitian matrix G in some basis, descending; the columns of ``E`` are the coordinates of
+their residuals in an orthonormal system, `squares` the squared norms of these. docs/how_it_works.rst derives each bound
+and tells proofs from heuristics.
 """
 
 from collections.abc import Callable
@@ -12,19 +13,16 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
 Limits = Callable[[int], float]
-# How many values after the k-th may belong to its group. All that cannot be told from it would be too many in a crowded
-# tail; none would take the k-th for one that stands alone.
+# Values after the k-th that may belong to its group: with all, a crowded tail would join it; with none, it would always
+# seem to stand alone.
 NEIGHBOURS = 4
-# Halvings of an interval in which a level is sought: to 1e-5 of it.
-HALVINGS = 17
+HALVINGS = 17  # of the interval that contains a level: to 1e-5 of it
 
 
 def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
-    """(first index of each group, radius of each group) of values that their residuals cannot tell apart.
-
-    Within ``radius = ||R_C||_F >= ||R_C||_2`` of the values of a group C lie as many exact eigenvalues (Kahan; Parlett
-    1998, theorem 11.5.1); groups are joined until those intervals are apart, so that no eigenvalue counts twice.
-    """
+    # (First index, radius) of each group of values that their residuals cannot tell apart. Within ``radius = ||R_C||_F
+    # >= ||R_C||_2`` of the values of a group C lie as many exact eigenvalues (Kahan; Parlett 1998, theorem 11.5.1).
+    # Groups are joined until these intervals are disjoint, so that no eigenvalue counts twice.
     starts = np.arange(len(theta))
     while True:
         radii = np.sqrt(np.add.reduceat(squares, starts)) if len(starts) else np.zeros(0)
@@ -35,11 +33,9 @@ def groups(theta: Vector, squares: Vector) -> tuple[Vector, Vector]:
 
 
 def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf) -> Vector:
-    """How far each of the k largest eigenvalues can lie from its Ritz value, given that none was missed.
-
-    ``min(rho, rho^2 / gap)`` with rho the radius of the group of j, and gap the distance of that group to all
-    eigenvalues below it (Kato & Temple, for groups: Lehmann), of which those after the k-th are at most `beyond`.
-    """
+    # Of the k largest, if none was missed: ``min(rho, rho^2 / gap)``, rho the radius of the group of j and gap its
+    # distance to all eigenvalues below it (Kato & Temple; of groups: Lehmann), of which those after the k-th are at
+    # most `beyond`.
     sizes, radii, gaps, *_ = _separated(theta, squares, k, beyond)
     with np.errstate(divide="ignore", invalid="ignore"):
         bounds = np.where(gaps > 0, np.minimum(radii, radii**2 / gaps), radii)
@@ -49,15 +45,12 @@ def value_bounds(theta: Vector, squares: Vector, k: int, beyond: float = np.inf)
 def vector_bounds(
     theta: Vector, squares: Vector, k: int, beyond: float = np.inf, rounding: float = 0.0, limits: Limits | None = None
 ) -> Vector:
-    """Bounds of the sines of the angles of the k first vectors, left and right, to the space of their group.
-
-    ``r_j / gap`` with the distance of theta_j to the eigenvalues of all other groups (Davis & Kahan 1970); a left
-    vector ``A v / sigma`` leans towards a larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972).
-    1 where there is no gap beyond rounding. `rounding` is added to the residuals; ``limits(j)``, where it is given, is
-    what the (j+1)-th eigenvalue is at most even if others were missed.
-    """
+    # Sines of the angles of left and right vectors to the space of their group: ``r_j / gap``, gap the distance of
+    # theta_j to the eigenvalues of other groups (Davis & Kahan 1970). A left vector ``A v / sigma`` leans towards a
+    # larger eigenvalue lambda by ``sqrt(lambda / theta_j)`` more (Wedin 1972). 1 where rounding leaves no gap.
+    # `rounding` is added to the residuals; ``limits(j)`` bounds the (j+1)-th eigenvalue even if others were missed.
     sizes, radii, gaps, above, members = _separated(theta, squares, k, beyond, limits)
-    # Groups by rounding alone: another look, that rounds in another way, may split them where this one does not.
+    # Groups joined by rounding alone: other rounding may split them elsewhere.
     unsure = np.repeat((members > 1) & (radii <= np.sqrt(members) * rounding), sizes)
     t, ends = theta[:k], np.cumsum(sizes)
     above, least = np.repeat(above, sizes), np.repeat(theta[ends - 1] - gaps, sizes)
@@ -69,11 +62,9 @@ def vector_bounds(
 
 
 def turned(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None) -> Vector:
-    """Bounds of the sines for combinations C of vectors with bounds `sines`, each column to the group of its place.
-
-    Members of the group lean out of its space by their own sines, all others may be orthogonal to it. `first` are the
-    places where groups begin, `lengths` those of the vectors, which are orthogonal.
-    """
+    # Sines of combinations C of orthogonal vectors of these lengths, each column of C to the group of its place.
+    # Members of the group leave its space by their own sines; all others may be orthogonal to it. Groups begin at the
+    # places `first`.
     k = C.shape[1]
     member = np.searchsorted(first, np.arange(k), side="right")
     own, parts = member[:, None] == member, np.abs(C) * (1.0 if lengths is None else lengths[:, None])
@@ -84,11 +75,9 @@ def turned(sines: Vector, first: Vector, C: Panel, lengths: Vector | None = None
 def _separated(
     theta: Vector, squares: Vector, k: int, beyond: float, limits: Limits | None = None
 ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
-    """Sizes, radii and gaps of the groups of eigenvalues that the k first lie in, and what lies above each.
-
-    The last group may go on past the k-th value, by some. Eigenvalues are never below the Ritz value of the same place,
-    so that those of the group above begin at its least.
-    """
+    # Sizes, radii and gaps of the groups of the k first values, the least eigenvalue above each, and how many members
+    # it has. The last group may extend past the k-th value. Eigenvalues are never below the Ritz value of the same
+    # place, so the group above begins at its least Ritz value.
     depth = min(k + NEIGHBOURS, len(theta))
     starts, radii = groups(theta[:depth], squares[:depth])
     rest = theta[depth] + groups(theta[depth:], squares[depth:])[1][0] if depth < len(theta) else beyond
@@ -105,13 +94,10 @@ def _separated(
 
 
 def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | None = None) -> Vector:
-    """How far the k largest eigenvalues can lie above their Ritz values, by what couples these to everything else.
-
-    What is orthogonal to all Ritz vectors has no eigenvalue above `below`. By the Schur complement at ``mu = theta_k``
-    the j-th eigenvalue is at most that of ``diag(theta) + E^H E / (mu - below)``; the values after the first `depth`
-    are eliminated beforehand, which leaves a small matrix (compare Mathias 1998, Quadratic residual bounds for the
-    Hermitian eigenvalue problem). Infinite where `below` is too high to say anything.
-    """
+    # Distance of the k largest eigenvalues above their Ritz values. Nothing orthogonal to all Ritz vectors exceeds
+    # `below`. By the Schur complement at ``mu = theta_k`` the j-th eigenvalue is at most that of ``diag(theta) + E^H E
+    # / (mu - below)``; values after the first `depth` are eliminated beforehand, which leaves a small matrix (compare
+    # Mathias 1998, Quadratic residual bounds for the Hermitian eigenvalue problem). Infinite where `below` is too high.
     mu, depth = theta[k - 1], min(depth or len(theta), len(theta))
     deep = mu - theta[depth:]
     unknown = np.full(k, np.inf)
@@ -126,12 +112,8 @@ def growth_bounds(theta: Vector, E: Panel, below: float, k: int, depth: int | No
 
 
 def level(theta: Vector, E: Panel, below: float, k: int) -> float:
-    """What the (k+1)-th largest eigenvalue is at most, where nothing orthogonal to the basis exceeds `below`.
-
-    The least ``mu > below`` above which at most k eigenvalues lie: those are as many as eigenvalues of
-    ``diag(theta) + E^H E / (mu - below)`` above mu, which Sylvester's law of inertia counts on a matrix of the size of
-    E E^H.
-    """
+    # Bound of the (k+1)-th largest eigenvalue, where nothing orthogonal to the basis exceeds `below`: the least ``mu >
+    # below`` above which `at_most` k eigenvalues lie.
     if below == np.inf:
         return float("inf")
     if below == -np.inf:
@@ -147,6 +129,8 @@ def level(theta: Vector, E: Panel, below: float, k: int) -> float:
 
 
 def at_most(theta: Vector, E: Panel, below: float, k: int, mu: float) -> bool:
+    # Eigenvalues above mu are as many as those of ``diag(theta) + E^H E / (mu - below)`` above mu, which Sylvester's
+    # law of inertia counts on a matrix of the size of E E^H.
     seen = int(np.count_nonzero(theta >= mu))
     if not mu > below or seen > k:
         return False
@@ -171,11 +155,9 @@ def _definite(M: Panel) -> bool:
 
 
 def relative_errors(S: Vector, rho: Vector, bounds: Vector, floor: float) -> Vector:
-    """Bounds of ``|sigma - exact| / sigma`` for values S, from those of the eigenvalues near ``rho = ||A v||^2``.
-
-    They hold over the exact value too, where that is the smaller one.
-    """
-    # Not every solver returns S^2 = rho: one that ends with B = Q^H A has S^2 = ||Q^H A v||^2 below it.
+    # Bounds of ``|sigma - exact| / sigma`` for values S, from `bounds` of the eigenvalues near ``rho = ||A v||^2``;
+    # they also hold relative to the exact value where that is smaller. A solver that ends with B = Q^H A returns S^2 =
+    # ||Q^H A v||^2, which is below rho.
     divisor = np.where(S > 0, S, 1)
     above = (bounds + np.abs(rho - S**2)) / (2 * divisor**2)  # sqrt(1 + x) - 1 <= x / 2
     # Eigenvalues lie above their Ritz values.

@@ -1,4 +1,4 @@
-"""What tells values from others in few letters, for whoever keeps what was read: arrays, settings, functions."""
+"""Digests of arrays, settings and functions, by which reads that were kept are found again."""
 
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass

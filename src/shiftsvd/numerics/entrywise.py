@@ -17,28 +17,18 @@ AT_ONCE = 2**14
 
 
 class Entry(Protocol):
-    """``f(x, r, c)``: a number for each entry, from the entries and the quantities of their rows and columns."""
+    """A number for each entry, from the entries x and the quantities r and c of their rows and columns."""
 
     def __call__(self, x: Vector, r: Quantities, c: Quantities) -> Any: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """A function of entries, and what it has to know of rows and columns.
-
-    Attributes
-    ----------
-    f : callable
-        ``f(x, r, c)``, with r and c tuples of vectors as long as x.
-    R : array of shape (m, p)
-        The quantities of each row.
-    C : array of shape (n, q)
-        Those of each column.
-    """
+    """A function of entries, and the quantities of rows and columns that it needs."""
 
     f: Entry
-    R: Panel
-    C: Panel
+    R: Panel  # (m, p): quantities of each row
+    C: Panel  # (n, q): quantities of each column
 
     @property
     def H(self) -> Self:
@@ -54,12 +44,12 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class Terms(Sides):
-    """What is summed: ``f`` gives a tuple of vectors to be added up over rows, and one for columns."""
+    """Sums of entries: `f` returns a tuple of vectors to sum over rows, and a tuple to sum over columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Values(Sides):
-    """What is counted: `f` gives how often each entry counts; `lines` says of which lines the values are."""
+    """Counts of distinct values in each column or row: `f` returns how often each entry counts."""
 
     lines: Literal["columns", "rows"] = "columns"
 
@@ -82,17 +72,10 @@ def table_of(lines: Vector, values: Vector, counts: Vector) -> Table:
 
 @dataclass(frozen=True, eq=False)
 class Change(Sides):
-    """What becomes of entries.
+    """Changed entries."""
 
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of the changed entries.
-    more : (int, int), or None
-        Zeros become stored entries where the product of these two quantities, of the row and of the column, exceeds 1.
-    """
-
-    dtype: Any = field(kw_only=True)
+    dtype: Any = field(kw_only=True)  # of the changed entries
+    # Zeros become stored entries where the product of these two quantities, of the row and of the column, exceeds 1.
     more: tuple[int, int] | None = field(default=None, kw_only=True)
 
     @property
@@ -133,7 +116,7 @@ class Change(Sides):
 
 @dataclass(frozen=True)
 class Swapped:
-    """A function of entries for the transpose, whose rows are columns."""
+    """A function of entries for the transpose."""
 
     f: Entry
 
@@ -163,26 +146,14 @@ Parts = tuple[Panel, Panel]  # sums of rows, (m, p); moments of the stored entri
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """A function of entries, the groups that rows are in, and what it has to know of rows, and of columns by group.
-
-    Attributes
-    ----------
-    f : callable
-    codes : array of int, shape (m,)
-        The group of each row, from 0 on.
-    R : array of shape (m, p)
-    C : array of shape (n, n_groups, q)
-    n_groups : int
-    across : bool
-        Whether the matrix that it is asked of is the transpose: its columns are in groups, then.
-    """
+    """A function of entries, the groups of rows, and the quantities of rows, and of columns by group, that it needs."""
 
     f: Look
-    codes: Vector
-    R: Panel
-    C: Panel
+    codes: Vector  # the group of each row, from 0 on
+    R: Panel  # (m, p)
+    C: Panel  # (n, n_groups, q)
     n_groups: int
-    across: bool = False
+    across: bool = False  # of the transpose, whose columns are in groups
 
     @property
     def H(self) -> "Grouped":
@@ -229,10 +200,7 @@ def merged(a: Panel, b: Panel) -> Panel:
 
 
 def with_zeros(moments: Panel, sizes: Vector) -> Panel:
-    """Means and sums of squares of all rows of groups of these sizes: what is not stored has the value 0.
-
-    `moments` has shape (1 + 2 q, n, groups), and so has what is returned, with the sizes as counts.
-    """
+    # Moments of all rows, from those of the stored entries, both (1 + 2 q, n, groups): other entries are 0.
     zeros = np.zeros_like(moments)
     zeros[0] = sizes - moments[0]
     return merged(moments, zeros)

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.kernels.twin import PARTS, Found, unwarned
+from shiftsvd.kernels.twin import PARTS, Array, Found, unwarned
 
 Vector = npt.NDArray[Any]
-Panel = npt.NDArray[Any]
-# Entries of a block that are looked at in one go: what is made of more leaves the cache, and takes new memory each time
-# (2 000 x 200: a millisecond to subtract the means, a twentieth of that in memory that is there).
+# Entries of a block that are subtracted and squared at a time: more would leave the cache and take new memory each time
+# (2 000 x 200: 1 ms to subtract the means, 0.05 ms in memory that is allocated already).
 PIECE = 2**15
 DIGITS = 53  # binary ones of a double
 
@@ -23,17 +22,17 @@ class Moments:
     Parameters
     ----------
     count : float, or array of shape (n,)
-        Number of rows, or the sum of their weights; of columns with missing entries, one for each.
+        Number of rows, or the sum of their weights; one for each column where entries are missing.
     mean : array of shape (n,)
         Mean of each column.
     M2 : array of shape (n,), or None
         Sum of ``w |x - mean|^2`` over each column; None where it cannot be had cheaply.
     low : array of shape (n,), or 0
-        What the mean lacks by being rounded, as far as it is known.
+        Rounding error of the mean, as far as it is known.
 
     See Also
     --------
-    Operator : ``moments`` gives them.
+    Operator : Its ``moments`` computes these.
 
     References
     ----------
@@ -53,24 +52,24 @@ class Moments:
 
     @unwarned
     def merge(self, other: "Moments") -> "Moments":
-        """The moments of the rows of both, as if they had been read together.
+        """Return the moments of the rows of both.
 
         Parameters
         ----------
         other : Moments
-            Those of other rows with the same columns.
+            Moments of other rows with the same columns.
 
         Returns
         -------
         Moments
-            Of all rows; `M2` is None where one of both has none.
+            Of all rows; `M2` is None where one of both is None.
         """
         # Chan et al. (1983): E[x^2] - mean^2 loses every digit at mean 1e6 (tests/algebra/test_moments.py).
         count = self.count + other.count
         some = np.where(count > 0, count, 1)
-        # Of means that are rounded, a distance errs by eps mean/sd: by 1e-7 of times of a second, if blocks differ.
+        # A distance of rounded means errs by eps mean/sd: by 1e-7 for times in seconds since 1970.
         delta = (other.mean - self.mean) + (other.low - self.low)
-        # From the mean of the heavier part: its rounding may be larger than all that a light part is.
+        # From the mean of the heavier part, whose rounding error may exceed all that a light part adds.
         lighter = self.count < other.count
         step = delta * np.where(lighter, -(self.count / some), other.count / some)
         heavy, low = np.where(lighter, other.mean, self.mean), np.where(lighter, other.low, self.low)
@@ -81,12 +80,12 @@ class Moments:
         return Moments(count, mean, self.M2 + other.M2 + between, low)
 
     def variance(self, ddof: float = 1) -> Vector:
-        """``M2 / (count - ddof)``, per column; 0 where that is no positive number, as in a column with one entry.
+        """Return ``M2 / (count - ddof)`` per column; 0 where ``count - ddof`` is not positive, as for one entry.
 
         Parameters
         ----------
         ddof : float
-            What is subtracted from the count: 1 is the unbiased estimate, 0 the maximum of the likelihood.
+            Subtracted from the count: 1 gives the unbiased estimate, 0 the maximum of the likelihood.
 
         Returns
         -------
@@ -104,13 +103,11 @@ class Moments:
         return np.asarray(np.where(free > 0, self.M2, 0) / np.where(free > 0, free, 1))
 
 
-def weight_parts(weights: Vector) -> Panel:
-    """Three parts of each of m weights, shape (m, 3), that add up to it; the first two have sums without rounding.
-
-    ``sum(all) - sum(some)`` cancels where few rows are left: the 1e-13 that remain of equal sums would be rows of zeros
-    beside a column that has none. Parts are multiples of a power of two of which no sum of m has more than 2^53, as in
-    Rump, Ogita & Oishi (2008), Accurate floating-point summation.
-    """
+def weight_parts(weights: Vector) -> Array:
+    # Three parts of each of m weights, (m, 3), that add up to the weight; sums of the first two are exact. ``sum(all) -
+    # sum(some)`` cancels where few rows are left: 1e-13 of rounding would count as rows of zeros in a column that has
+    # none. Parts are multiples of a power of two such that no sum of m exceeds 2^53 of these units, as in Rump, Ogita &
+    # Oishi (2008), Accurate floating-point summation.
     m, w = len(weights), weights
     parts = np.zeros((m, PARTS))
     for p in range(PARTS - 1):
@@ -121,7 +118,7 @@ def weight_parts(weights: Vector) -> Panel:
     return parts
 
 
-def of_stored(parts: Panel | None, m: int, found: Found) -> Moments:
+def of_stored(parts: Array | None, m: int, found: Found) -> Moments:
     total = m if parts is None else parts.sum(axis=0).sum()
     return replace(beside_zeros(observed(found), left_over(parts, m, found[0])), count=float(total))
 
@@ -141,11 +138,11 @@ def beside_zeros(moments: Moments, weight: Vector | float) -> Moments:
     return moments.merge(Moments(weight, np.zeros_like(moments.mean), np.zeros(len(moments.mean))))
 
 
-def left_over(parts: Panel | None, m: int, taken: Panel) -> Vector:
+def left_over(parts: Array | None, m: int, taken: Array) -> Vector:
     if parts is None:
         return np.asarray(m - taken[:, 0])
     left = (parts.sum(axis=0) - taken).sum(axis=1)
-    # The order of a sum moves the last part, which is below 2^-70 of the weights.
+    # The last part, below 2^-70 of the weights, depends on the order of its sum.
     rounding = 2 * m * np.finfo(np.float64).eps * np.abs(parts[:, -1]).sum()
     return np.where(left > rounding, left, 0)
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import refuse
 from shiftsvd.numerics.moments import Vector
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
@@ -25,7 +26,7 @@ def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
     parts = values if isinstance(values, list | tuple) else (values,)
     masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
-        raise ValueError(f"{what} must have no masked entries, got {masked}; {remedy}")
+        raise refuse(what, "have no masked entries", masked, remedy)
     return values
 
 
@@ -55,17 +56,16 @@ def mirror(G: Panel) -> None:
         G[lo:hi, hi:] = G[hi:, lo:hi].conj().T
 
 
-# Rows of a block that are put into a panel at once, whose columns are contiguous: they stay in the first cache.
+# Rows that are written at a time into a panel whose columns are contiguous: they stay in the first cache.
 TRANSPOSED = 512
 
 
 class Elsewhere:
-    """A panel that lies elsewhere than in NumPy's memory, such as on a device: solvers use it as they use an array.
+    """A panel outside NumPy's memory, such as on a device; solvers use it like an array."""
 
-    A kind of them has a shape, NumPy's dtype, slices to read and to write, ``astype`` and ``copy``; it takes ``@``,
-    ``-``, ``*`` and ``/`` with panels of the same place and with small arrays of the host, which are sent there; and it
-    has a method for each of the functions that go `by_place`. To type checkers it is a `Panel`.
-    """
+    # A subclass has a shape, NumPy's dtype, slices to read and to write, ``astype`` and ``copy``; ``@``, ``-``, ``*``
+    # and ``/`` with panels of the same place and with small arrays of the host, which are sent there; and a method for
+    # each function in BY_PLACE. Type checkers see a `Panel`.
 
     __array_ufunc__ = None  # NumPy leaves ``array * panel`` to the panel
 

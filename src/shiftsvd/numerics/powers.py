@@ -1,4 +1,4 @@
-"""Powers of two: what numbers are multiplied by, without rounding, so that their squares stay in range."""
+"""Powers of two, by which numbers are multiplied without rounding, so that their squares stay in range."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from shiftsvd.numerics.moments import Vector
 
-# The exponent of what is 0: below that of every number.
+# The exponent of 0, below that of every number.
 NOTHING = -(2**20)
 # Factors between these are numbers themselves, and none of them is subnormal.
 LEAST, MOST = -1022, 1023
-# Sizes whose fourth powers can be summed: what takes no power of two out of its data refuses others.
-LARGEST = 2.0**200
-SQUARED = 2.0**510  # likewise, where squares alone are summed
+# Sizes whose fourth powers can be summed, or whose squares can: callers that multiply data by no power of two refuse
+# others.
+LARGEST, SQUARED = 2.0**200, 2.0**510
 # Sums of squares between these have lost nothing to the ends of the range of numbers.
 LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
@@ -55,7 +55,7 @@ def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
 
 
 class Times:
-    """``diag(2^rows) X diag(2^cols)`` of an array X, as slices of its rows; nothing is held."""
+    """``diag(2^rows) X diag(2^cols)`` of an array X, computed in slices of its rows."""
 
     def __init__(self, X: Any, rows: Vector | int, cols: Vector | int) -> None:
         self.X, self.rows, self.cols = X, rows, cols
@@ -66,7 +66,7 @@ class Times:
         return Times(self.X.T, self.cols, self.rows)
 
     def __getitem__(self, lines: slice) -> Any:
-        # In double, as the shift is that is subtracted next: a number may be larger than all that is left.
+        # In double precision, like the shift that is subtracted next: entries may exceed the difference by far.
         return times(self.X[lines], part_of(self.rows, lines), self.cols)
 
 

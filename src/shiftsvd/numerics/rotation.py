@@ -7,14 +7,13 @@ import numpy as np
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import Panel
 
-# A sweep that turns no pair of columns by more than this angle is the last: the criterion has changed by its square.
-STILL = 1e-9
-# Rows whose loadings are a smaller share than this of the longest are of features without weight, and do not count.
+STILL = 1e-9  # angle of the last sweep, in radians: the criterion changes by its square
+# Rows of features without weight do not count: those shorter than this share of the longest.
 NOTHING = 1e-12
 
 
 class Turned(NamedTuple):
-    """What a rotation came to: ``loadings = L T``."""
+    """Rotated loadings ``L T``."""
 
     loadings: Panel
     T: Panel
@@ -23,10 +22,8 @@ class Turned(NamedTuple):
 
 
 def varimax(L: Panel, kaiser: bool, max_iter: int) -> Turned:
-    """The orthogonal T that maximizes `varimax_criterion` of ``L T``, by sweeps over all pairs of columns.
-
-    Kaiser (1958): the best angle for two columns is known in closed form, so that no sweep makes it worse.
-    """
+    # Maximizes `varimax_criterion` of ``L T`` over orthogonal T, by sweeps over all pairs of columns. Kaiser (1958)
+    # gives the best angle for two columns in closed form, so no sweep lowers the criterion.
     B, T = _counting(L, kaiser), np.eye(L.shape[1])
     for sweep in range(1, max_iter + 1):
         largest = max((_turn_pair(B, T, i, j) for j in range(B.shape[1]) for i in range(j)), default=0.0)
@@ -41,7 +38,7 @@ def _turn_pair(B: Panel, T: Panel, i: int, j: int) -> float:
     a, b = u.sum(), v.sum()
     sine = 2 * (u @ v) - 2 * a * b / len(B)
     cosine = u @ u - v @ v - (a * a - b * b) / len(B)
-    # Where both vanish every angle is as good; what rounding leaves of them turns nothing.
+    # Where both vanish every angle is as good, so rounding must turn nothing.
     if np.hypot(sine, cosine) <= np.finfo(np.float64).eps * (u @ u + v @ v):
         return 0.0
     angle = float(np.arctan2(sine, cosine)) / 4
@@ -52,10 +49,8 @@ def _turn_pair(B: Panel, T: Panel, i: int, j: int) -> float:
 
 
 def promax(L: Panel, power: float, kaiser: bool, max_iter: int) -> Turned:
-    """Oblique: varimax, then the least-squares fit of it to its own powers, with scores of unit variance.
-
-    Hendrickson & White (1964). Large loadings stay, small ones become smaller.
-    """
+    # Hendrickson & White (1964): varimax, then an oblique least-squares fit to its own powers, with scores of unit
+    # variance. Small loadings become smaller.
     first = varimax(L, kaiser, max_iter)
     B = _counting(first.loadings, kaiser)
     T = np.linalg.lstsq(B, B * np.abs(B) ** (power - 1), rcond=None)[0]
