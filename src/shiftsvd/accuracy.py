@@ -1,4 +1,4 @@
-"""Accuracy as public functions: error norms, residuals, bounds."""
+"""Error norms, residuals and bounds of factorizations."""
 
 from typing import Any
 
@@ -6,31 +6,32 @@ import numpy as np
 
 from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import as_operator
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import panel_dtype
 from shiftsvd.result import SVDResult
 
 
 def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator | None = None) -> float:
-    """``||A||_2``, estimated from below by the Lanczos method from one random vector.
+    """Estimate ``||A||_2`` from below, by the Lanczos method from one random vector.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
         ``spectral_norm(centered(X) - F)`` is the error of a factorization F.
     max_iter : int
-        Most steps; it stops earlier once the estimate has settled to 1e-8.
+        Most steps; the iteration stops earlier once the estimate changes by less than 1e-8.
     rng : int, Generator or None
-        Seed of the vector that the iteration begins with.
+        Seed of the first vector.
 
     Returns
     -------
     float
-        A lower bound of the largest singular value, which it approaches.
+        A lower bound of the largest singular value.
 
     See Also
     --------
-    frobenius_error : The error in all directions together.
+    frobenius_error : The Frobenius norm of an error.
 
     Notes
     -----
@@ -68,12 +69,12 @@ def spectral_norm(A: Any, *, max_iter: int = 60, rng: int | np.random.Generator 
 
 
 def residuals(A: Any, F: SVDResult) -> Vector:
-    """``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1`` of each component, both halves computed.
+    """Compute ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1`` of each component.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
-        The matrix that F factorizes, shifted as it was.
+        The matrix that F factorizes, with the shift of that fit.
     F : SVDResult
         A factorization of A.
 
@@ -84,12 +85,12 @@ def residuals(A: Any, F: SVDResult) -> Vector:
 
     See Also
     --------
-    frobenius_error : One number for all components.
-    Info : Has them of a fit.
+    frobenius_error : The error of all components together.
+    Info : Residuals of a fit.
 
     Notes
     -----
-    Two passes, and one for the Frobenius norm, which says whether squares leave the range of numbers.
+    Two passes, and one for the Frobenius norm, which tells whether squares leave the range of numbers.
 
     Examples
     --------
@@ -106,19 +107,19 @@ def residuals(A: Any, F: SVDResult) -> Vector:
 
 
 def frobenius_error(A: Any, F: SVDResult) -> float | None:
-    """``||A - U S Vh||_F``, exact and without cancellation; None where A cannot give it cheaply.
+    """Compute ``||A - U S Vh||_F``, exact and without cancellation.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
-        The matrix that was decomposed, shifted as it was for that.
+        The matrix that F factorizes, with the shift of that fit.
     F : SVDResult
         A factorization of A.
 
     Returns
     -------
     float or None
-        The Frobenius norm of ``A - U diag(S) Vh``.
+        The norm of ``A - U diag(S) Vh``; None where A cannot compute it cheaply.
 
     See Also
     --------
@@ -127,8 +128,8 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
 
     Notes
     -----
-    One pass, and the factor on the long side. ``F.info.frobenius_error`` is the same number, made without either
-    where a difference of squares can tell it.
+    One pass, and the factor on the long side. ``F.info.frobenius_error`` is the same number, without the pass and the
+    factor where a difference of squares has enough digits.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def halko_bound(
     *,
     truncated: bool = False,
 ) -> float:
-    """Bound of the expected spectral error ``E ||A - Q Q^H A||`` of a randomized SVD.
+    """Bound the expected spectral error ``E ||A - Q Q^H A||`` of a randomized SVD.
 
     Parameters
     ----------
@@ -166,8 +167,8 @@ def halko_bound(
         ``(1 + 4 sqrt(2 min(m, n) / (k - 1)))^(1/(2q+1)) sigma_{k+1}``; else
         ``(1 + sqrt(k / (p - 1)) + e sqrt(k + p) / p sqrt(min(m, n) - k))^(1/(2q+1)) sigma_{k+1}``.
     truncated : bool
-        Both bounds hold for the whole sample of k + p columns. A factorization cut back to rank k, which is
-        what every solver here returns, has ``sigma_{k+1}`` added.
+        Add ``sigma_{k+1}`` for a factorization that is cut back to rank k, as every solver here returns it. Both bounds
+        hold for the whole sample of k + p columns.
 
     Returns
     -------
@@ -181,7 +182,7 @@ def halko_bound(
 
     See Also
     --------
-    ShiftedRandomizedSVD : The algorithm that is bounded.
+    ShiftedRandomizedSVD : The algorithm.
 
     References
     ----------
@@ -197,11 +198,10 @@ def halko_bound(
     """
     short = min(shape)
     if not 2 <= k < len(S):
-        raise ValueError(f"k must be in 2..{len(S) - 1}, since the bound is a multiple of sigma_(k+1), got {k}")
+        raise refuse("k", f"be in 2..{len(S) - 1}, since the bound is a multiple of sigma_(k+1)", k)
     if n_iter < 0 or (n_oversamples is not None and n_oversamples < 2):
-        raise ValueError(
-            f"the bound needs n_iter >= 0 and n_oversamples >= 2, got n_iter={n_iter}, n_oversamples={n_oversamples}"
-        )
+        given = (Setting("n_iter", n_iter), ", ", Setting("n_oversamples", n_oversamples))
+        raise Refused("the bound needs n_iter >= 0 and n_oversamples >= 2, got ", *given)
     if n_oversamples is None:
         factor = 1 + 4 * np.sqrt(2 * short / (k - 1))
     else:

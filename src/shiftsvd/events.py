@@ -1,4 +1,4 @@
-"""What a long computation tells a listener while it runs."""
+"""Progress of a long computation, reported to a listener while it runs."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,22 +13,22 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class Event:
-    """How far one stage of a computation is: `done` of `total` units, where that is known beforehand.
+    """Progress of one stage of a computation: `done` of `total` units.
 
     Parameters
     ----------
     stage : str
-        "passes" for reads of the data; `done` grows block by block and `total` is what the solver foresees.
+        "passes" for reads of the data; `done` grows block by block.
     done : float
-        How many units are done, parts of one included.
+        Units that are done, with parts of a unit.
     total : float or None
-        How many there will be.
+        Units that the solver expects; None where it does not know.
     worst : float or None
         The largest bound of a relative error of a wanted singular value so far.
 
     See Also
     --------
-    events.listening : Whoever listens gets them.
+    events.listening : Receive these events.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Listener(Protocol):
 
     See Also
     --------
-    events.listening : Takes one.
+    events.listening : Register a listener.
 
     Examples
     --------
@@ -61,14 +61,14 @@ class Listener(Protocol):
     """
 
     def __call__(self, event: Event) -> None:
-        """Take note of the event; never raise."""
+        """Handle the event; never raise."""
 
 
 def silent(event: Event) -> None: ...
 
 
 class Account:
-    """Reads of the data so far, and what is expected: what a listener is told about a fit."""
+    """Reads of the data by one fit so far, how many are expected, and the listener."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
@@ -94,7 +94,7 @@ def holding(variable: ContextVar[Value], value: Value) -> Iterator[None]:
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Tell `listener` about every fit inside this block.
+    """Report the progress of every fit inside a ``with`` block to `listener`.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
     Returns
     -------
     context manager
-        What ``with`` takes; fits of other threads are not told.
+        For ``with``; fits of other threads are not reported.
 
     See Also
     --------
-    events.Event : What a listener gets.
-    checkpoint : Keeps what was read.
+    events.Event : The argument of the listener.
+    checkpoint : Keep the results of reads.
 
     Examples
     --------

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from shiftsvd.algebra.generic import mix
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Operator, Panel
 
@@ -17,15 +18,16 @@ def generator(seed: int | Generator | None, name: str = "rng") -> Generator:
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a non-negative integer, a Generator or None, got {seed!r}: {error}") from None
+        rule = "must be a non-negative integer, a Generator or None"
+        raise Refused(Setting(name), f" {rule}, got {seed!r}: {error}") from None
 
 
 class Sketch(ABC):
-    """A distribution of n x ell test matrices Omega; frozen, the randomness is an argument.
+    """A distribution of n x ell test matrices Omega; frozen, with the randomness as an argument.
 
     See Also
     --------
-    sketch.Gaussian : The test matrix that solvers take by default.
+    sketch.Gaussian : The default of the solvers.
 
     Examples
     --------
@@ -36,7 +38,7 @@ class Sketch(ABC):
 
     @abstractmethod
     def draw(self, n: int, ell: int, rng: Generator) -> Panel:
-        """One test matrix of shape (n, ell), float64.
+        """Draw a test matrix of shape (n, ell), float64.
 
         Parameters
         ----------
@@ -49,7 +51,7 @@ class Sketch(ABC):
         """
 
     def apply(self, A: Operator, ell: int, rng: Generator) -> Panel:
-        """The sample ``A Omega`` of shape (m, ell); one pass.
+        """Compute the sample ``A Omega`` of shape (m, ell); one pass.
 
         Parameters
         ----------
@@ -95,7 +97,7 @@ class Rademacher(Sketch):
     See Also
     --------
     sketch.Gaussian : Normal numbers.
-    sketch.SparseSign : Few signs in a row.
+    sketch.SparseSign : Few signs in each row.
 
     Examples
     --------
@@ -119,7 +121,7 @@ class SparseSign(Sketch):
 
     See Also
     --------
-    sketch.Rademacher : Signs everywhere.
+    sketch.Rademacher : Only signs.
 
     Examples
     --------
@@ -150,7 +152,7 @@ class SRFT(Sketch):
 
     See Also
     --------
-    sketch.Gaussian : Normal numbers.
+    sketch.Gaussian : Independent normal entries.
 
     Examples
     --------
@@ -167,7 +169,7 @@ class SRFT(Sketch):
         return mix(A, self.mixer(A.shape[1], ell, rng))
 
     def mixer(self, n: int, ell: int, rng: Generator) -> "FourierMixer":
-        """The signs and frequencies of one test matrix.
+        """Draw the signs and frequencies of a test matrix.
 
         Parameters
         ----------
@@ -176,12 +178,12 @@ class SRFT(Sketch):
         ell : int
             Columns of the test matrix, which are frequencies.
         rng : numpy.random.Generator
-            Draws them.
+            Draws the signs and frequencies.
 
         Returns
         -------
         FourierMixer
-            The test matrix, which `mix` multiplies by without forming it.
+            The test matrix, which is never formed.
         """
         signs = rng.integers(0, 2, n) * 2.0 - 1
         half = (ell + 1) // 2

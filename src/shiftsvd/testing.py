@@ -1,4 +1,4 @@
-"""check_operator: what an operator of your own must satisfy to be factorized."""
+"""Check that an operator of your own can be factorized."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ __all__ = ["check_operator"]
 
 
 def check_operator(A: Any, rng: int | np.random.Generator | None = None) -> None:
-    """Check shape, dtype and the products of an operator, the adjoint identity above all.
+    """Check the shape, dtype, products and adjoint of an operator.
 
     Parameters
     ----------
     A : Operator, or anything that `as_operator` takes, of shape (m, n)
-        The operator that is checked.
+        The operator to check.
     rng : int, Generator or None
-        Seed of the panels that it is multiplied with.
+        Seed of the panels that multiply A.
 
     Raises
     ------
     AssertionError
-        Naming what does not hold.
+        If a property does not hold; the message names it.
 
     See Also
     --------
-    Operator : What it looks at.
+    Operator : The properties.
 
     Notes
     -----

@@ -1,7 +1,7 @@
-"""Generic functions: what one caller asks of an operator, and some kinds know better than their products tell.
+"""Generic functions of operators, each with a default that holds for every operator.
 
-Each holds for every operator. A kind that knows better has a method of the same name and is `registered`; an operator
-made of another one asks that one, and no caller asks of what kind a matrix is. The methods inherit these docstrings.
+A kind that can do better has a method of the same name and is `registered`; an operator made of another one asks that
+one. Callers never test the kind of a matrix. The methods inherit these docstrings.
 """
 
 import time

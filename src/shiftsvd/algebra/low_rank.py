@@ -17,9 +17,8 @@ from shiftsvd.numerics.orth import inner, r_factor
 from shiftsvd.numerics.panels import Panel, field_of, panel_dtype, unmasked
 from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, NOTHING, exponents_of, plus, two_to
 
-# Numbers of a factor that are gathered in one go, and stay in cache.
-GATHERED = 2**18
-FAR = 60  # exponent of a factor whose squares are not to meet those of the other one
+GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache
+FAR = 60  # exponent of two from which on a power of two moves from one factor to the other
 
 
 @generic.registered

@@ -17,16 +17,11 @@ from shiftsvd.numerics.panels import Panel, panel_dtype, scaled
 from shiftsvd.numerics.powers import NOTHING, length, two_to
 
 EPS = float(np.finfo(np.float64).eps)
-# Random vectors that tell the norm of an operator that does not know it.
-FEW = 4
-# Norms of factors, as exponents of two, whose products and squares are numbers.
-RANGE = 200
-# Entries of the product that are formed at once, where it is asked for by its rows: 64 MiB in double precision.
-FORMED = 2**23
-# Operations that are over at once: a product that takes no more may as well be formed, for all its digits.
-AT_ONCE = 2**27
-# Operations for each stored number that a norm is worth.
-WORTH = 1000
+FEW = 4  # random vectors that estimate the norm of an operator that cannot compute it
+RANGE = 200  # exponent of two up to which products and squares of the norms of factors are in range
+FORMED = 2**23  # entries of the product that are formed at a time, where rows are needed: 64 MiB in double precision
+AT_ONCE = 2**27  # operations of a product that is small enough to be formed, with all its digits
+WORTH = 1000  # operations for each stored number that a norm may take
 
 
 @generic.registered
@@ -123,7 +118,7 @@ class Product(Operator):
         return of_a * b + a * of_b - a * b
 
     def frobenius_norm(self) -> float | None:
-        # By the Gram matrices on the side that A and B share, where that is short; else by the squares of few columns.
+        # Of a large product, by Gram matrices on the side that A and B share, if that is short.
         inner, (m, n) = self.A.shape[1], self.shape
         worth = WORTH * self.costs.stored
         if self._operations <= worth:
@@ -217,7 +212,7 @@ def _precision(A: Operator) -> float:
 
 
 def _norm_and_level(A: Operator) -> tuple[float, float]:
-    norm, (_, shift) = A.frobenius_norm(), generic.unshifted(A)
+    norm, shift = A.frobenius_norm(), generic.shift_of(A)
     if norm is None:  # of an operator that only multiplies, the root mean square of a few random products
         Omega = np.random.default_rng(0).standard_normal((A.shape[1], FEW)).astype(panel_dtype(A.dtype))
         norm = length(np.abs(A.matmat(Omega)).ravel()) / math.sqrt(FEW)

@@ -120,8 +120,8 @@ class Above(Operator):
         return _of_all(_sum, (generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)))
 
     def cancelled(self) -> float:
-        # What products of any part cancel, and their shifts, which round at their own level.
-        shifts = [generic.unshifted(A)[1] for A in self.parts]
+        # The shift of a part, too: its products round at the level of the shift.
+        shifts = map(generic.shift_of, self.parts)
         return sum(S.frobenius_norm() for S in shifts if S is not None) + sum(map(generic.cancelled, self.parts))
 
     def least(self) -> float | None:
