@@ -67,21 +67,21 @@ class Listener(Protocol):
 def silent(event: Event) -> None: ...
 
 
-class Account:
+@dataclass
+class Progress:
     """Reads of the data by one fit so far, how many are expected, and the listener."""
 
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self.passes = 0.0
-        self.expected: float | None = None
-        self.worst: float | None = None
+    listener: Listener
+    passes: float = 0.0
+    expected: float | None = None
+    worst: float | None = None
 
     def tell(self) -> None:
         total = None if self.expected is None else max(self.expected, self.passes)
         self.listener(Event("passes", self.passes, total, self.worst))
 
 
-_account: ContextVar[Account | None] = ContextVar("_account", default=None)
+_progress: ContextVar[Progress | None] = ContextVar("_progress", default=None)
 
 
 @contextmanager
@@ -120,34 +120,34 @@ def listening(listener: Listener) -> AbstractContextManager[None]:
     >>> bool(stages)
     True
     """
-    return holding(_account, Account(listener))
+    return holding(_progress, Progress(listener))
 
 
 def unheard() -> AbstractContextManager[None]:
-    return holding(_account, None)
+    return holding(_progress, None)
 
 
 def passes_so_far() -> float | None:
-    account = _account.get()
-    return None if account is None else account.passes
+    progress = _progress.get()
+    return None if progress is None else progress.passes
 
 
 def read_part(share: float) -> None:
-    account = _account.get()
-    if account is not None:
-        account.passes += share
-        account.tell()
+    progress = _progress.get()
+    if progress is not None:
+        progress.passes += share
+        progress.tell()
 
 
 def foresee(passes: float) -> None:
-    account = _account.get()
-    if account is not None:
-        account.expected = account.passes + passes
-        account.tell()
+    progress = _progress.get()
+    if progress is not None:
+        progress.expected = progress.passes + passes
+        progress.tell()
 
 
 def bounded(worst: float) -> None:
-    account = _account.get()
-    if account is not None:
-        account.worst = worst
-        account.tell()
+    progress = _progress.get()
+    if progress is not None:
+        progress.worst = worst
+        progress.tell()

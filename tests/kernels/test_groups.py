@@ -13,7 +13,7 @@ from tests.support.structures import assert_no_padding, quick
 @quick
 @given(st.integers(1, 600), st.sampled_from(["f4", "f8"]))
 def test_groups_cover_every_column_once_with_at_most_a_third_of_padding(width, dtype):
-    cut = widths(width, dtype)
+    cut = widths(width, np.dtype(dtype))
     where = spans(cut, width)
     assert [j for span in where for j in range(span.start, span.stop)] == list(range(width))
     assert all(w & (w - 1) == 0 and 0 < w * np.dtype(dtype).itemsize <= extension.panel_bytes for w in cut)

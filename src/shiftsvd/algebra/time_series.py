@@ -7,6 +7,7 @@ from itertools import repeat
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy import fft
 
 from shiftsvd.algebra import generic
@@ -120,7 +121,7 @@ class AnalyticSignal(Operator):
 
     m: int
     decay: float | None  # None: no padding
-    kind: Any  # dtype of the results for users: complex64 or complex128
+    kind: npt.DTypeLike  # of the results for users: complex64 or complex128
 
     def __post_init__(self) -> None:
         vars(self).update(shape=(self.m, self.m), dtype=np.dtype(self.kind))

@@ -1,9 +1,9 @@
 """The compiled kernels over ranges of rows of a CSR matrix: real data, panels in single or double precision."""
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import shiftsvd.kernels._compiled as _compiled  # type: ignore[import-untyped,import-not-found,unused-ignore]
 from shiftsvd.kernels import twin
@@ -27,7 +27,7 @@ def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
             _compiled.gather(X.data, X.indices, X.indptr, lo, hi, part, Y[lo - rows[0] : hi - rows[0], where])
 
 
-def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
+def scatter(X: CSR, rows: Range, W: Array, dtype: npt.DTypeLike) -> Groups:
     W = _unit_stride(W, dtype)
     Z = zeros(X.shape[1], W.shape[1], dtype)
     for lo, hi in _ranges(X, rows):
@@ -47,7 +47,7 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return Z, sums
 
 
-def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
+def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize or X.shape[1] == 1:
         return twin.subtract(X, L, Rt, dtype)
     out = np.empty(X.shape, dtype)
@@ -151,7 +151,7 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def _unit_stride(W: Array, dtype: Any) -> Array:
+def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
     W = W.astype(dtype, copy=False)
     unit = W.shape[1] == 1 or W.strides[1] == W.itemsize
     return W if unit and W.strides[0] % W.itemsize == 0 else np.ascontiguousarray(W)

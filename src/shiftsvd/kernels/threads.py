@@ -212,11 +212,11 @@ def _close(pools: _Pools) -> None:
         pool.close()
 
 
-class _Fit:
+class _RunningFit:
     """A running fit: the threads that it was given, and its pools, which are those of the fit around it."""
 
     def __init__(self, n_threads: int | None, pools: _Pools | None) -> None:
-        self.outer: _Fit | None = _running.get()
+        self.outer: _RunningFit | None = _running.get()
         self.n_threads = n_threads or given_threads()
         around = self.outer.pools if pools is None and self.outer else pools
         self.pools: _Pools = {} if around is None else around
@@ -232,7 +232,7 @@ class _Fit:
             _close(self.pools)
 
 
-_running: ContextVar[_Fit | None] = ContextVar("_running", default=None)
+_running: ContextVar[_RunningFit | None] = ContextVar("_running", default=None)
 
 
 def given_threads() -> int | None:
@@ -256,7 +256,7 @@ def thread_count(n_threads: Any = None) -> int:
 def threads(n_threads: int | None = None, pools: _Pools | None = None) -> Iterator[None]:
     # Blocks run in so many threads (None: as many as around this), and BLAS in one: its own splitting would make
     # results depend on the number of threads.
-    fit = _Fit(None if n_threads is None else thread_count(n_threads), pools)
+    fit = _RunningFit(None if n_threads is None else thread_count(n_threads), pools)
     with one_thread():
         try:
             _running.set(fit)

@@ -41,8 +41,8 @@ class Groups:
 
 
 @cache
-def widths(width: int, dtype: Any) -> list[int]:
-    widest = GROUP // np.dtype(dtype).itemsize
+def widths(width: int, dtype: np.dtype[Any]) -> list[int]:
+    widest = GROUP // dtype.itemsize
     cut = [widest] * (width // widest)
     left = width % widest
     while left:
@@ -58,16 +58,16 @@ def spans(cut: list[int], width: int) -> list[slice]:
     return [slice(hi - w, min(hi, width)) for hi, w in zip(ends, cut, strict=True)]
 
 
-def zeros(rows: int, width: int, dtype: Any) -> Groups:
-    cut = widths(width, dtype)
+def zeros(rows: int, width: int, dtype: npt.DTypeLike) -> Groups:
     dtype = np.dtype(dtype)
+    cut = widths(width, dtype)
     raw = np.zeros(rows * sum(cut) * dtype.itemsize + LINE, np.uint8)
     start = -raw.__array_interface__["data"][0] % LINE
     flat = raw[start : start + rows * sum(cut) * dtype.itemsize].view(dtype)
     return Groups(flat, _views(flat, rows, cut), width)
 
 
-def grouped(V: Array, dtype: Any) -> Groups:
+def grouped(V: Array, dtype: npt.DTypeLike) -> Groups:
     groups = zeros(V.shape[0], V.shape[1], dtype)
     for part, where in zip(groups.parts, groups.columns(), strict=True):
         part[:, : where.stop - where.start] = V[:, where]
@@ -101,7 +101,7 @@ def take_rows(X: CSR, lo: int, hi: int) -> CSR:
     return csr_array((X.data[start:stop], indices, X.indptr[lo : hi + 1] - start), shape=(hi - lo, X.shape[1]))
 
 
-def panel(V: Array, dtype: Any) -> Groups:
+def panel(V: Array, dtype: npt.DTypeLike) -> Groups:
     return _one_group(V.astype(np.result_type(dtype, np.complex64) if np.iscomplexobj(V) else dtype, copy=False))
 
 
@@ -109,7 +109,7 @@ def gather(X: CSR, rows: Range, V: Groups, Y: Array) -> None:
     Y[:] = take_rows(X, *rows) @ V.parts[0]
 
 
-def scatter(X: CSR, rows: Range, W: Array, dtype: Any) -> Groups:
+def scatter(X: CSR, rows: Range, W: Array, dtype: npt.DTypeLike) -> Groups:
     return _one_group(_adjoint_times(take_rows(X, *rows), panel(W, dtype).parts[0]))
 
 
@@ -123,7 +123,7 @@ def gram(X: CSR, rows: Range, V: Groups, weights: Array | None, L: Array, C: Gro
     return _one_group(_adjoint_times(X, Y)), _one_group(np.asarray(L.conj().T @ Y))
 
 
-def subtract(X: Array, L: Array, Rt: Array, dtype: Any) -> Array:
+def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     difference = np.asarray(L @ Rt, np.result_type(dtype, np.float64))
     # In place: new memory takes several times as long as the sums.
     np.subtract(X, difference, out=difference, dtype=difference.dtype)

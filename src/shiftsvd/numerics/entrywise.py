@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.kernels.twin import grouped_moments
 from shiftsvd.numerics.digests import told
@@ -74,7 +75,7 @@ def table_of(lines: Vector, values: Vector, counts: Vector) -> Table:
 class Change(Sides):
     """Changed entries."""
 
-    dtype: Any = field(kw_only=True)  # of the changed entries
+    dtype: npt.DTypeLike = field(kw_only=True)  # of the changed entries
     # Zeros become stored entries where the product of these two quantities, of the row and of the column, exceeds 1.
     more: tuple[int, int] | None = field(default=None, kw_only=True)
 
@@ -213,5 +214,5 @@ def all_groups(moments: Panel) -> Panel:
     return np.asarray(whole)
 
 
-def group_sizes(codes: Any, n_groups: int) -> Vector:
+def group_sizes(codes: Vector, n_groups: int) -> Vector:
     return np.bincount(codes, minlength=n_groups).astype(np.float64)

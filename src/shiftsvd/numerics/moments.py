@@ -48,7 +48,7 @@ class Moments:
     count: Any  # a number, or one for each column
     mean: Vector
     M2: Vector | None
-    low: Any = 0.0
+    low: float | Vector = 0.0
 
     @unwarned
     def merge(self, other: "Moments") -> "Moments":

@@ -17,16 +17,16 @@ LARGEST, SQUARED = 2.0**200, 2.0**510
 LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 
-def two_to(exponents: Any) -> Any:
+def two_to(exponents: Vector | int) -> Any:
     return np.ldexp(1.0, np.clip(exponents, LEAST, MOST))
 
 
-def exponents_of(x: Any) -> Vector:
+def exponents_of(x: Vector) -> Vector:
     size = np.abs(x)
     return np.where(size > 0, np.frexp(size)[1].astype(np.int64), NOTHING)
 
 
-def plus(e: Any, f: Any) -> Vector:
+def plus(e: Vector | int, f: Vector | int) -> Vector:
     return np.where(np.minimum(e, f) == NOTHING, NOTHING, np.add(e, f))
 
 
