@@ -14,17 +14,15 @@ from shiftsvd.kernels import twin
 from shiftsvd.kernels.threads import default_threads, given_threads, ordered, stepwise, thread_count, threads
 from shiftsvd.kernels.twin import CSR, Array, Found, Groups, Range
 
-# Past the cache of what was built before, in which a package without kernels may lie.
+# Without the cache, which may hold a package that was built without kernels.
 PIP = "pip install --force-reinstall --no-cache-dir --no-deps"
 UV = "uv pip install --reinstall --no-cache --no-deps"
-SEVERAL = "sparse products are several times slower"
 
 
-def told(error: ImportError) -> str:
-    command = f"install a C++ compiler, then: {reinstall()}"
-    if isinstance(error, ModuleNotFoundError):
-        return f"the compiled kernels are missing: {SEVERAL}; {command}"
-    return f"the compiled kernels do not load ({error}): {SEVERAL}; {command}"
+def without_kernels(error: ImportError) -> str:
+    what = "are missing" if isinstance(error, ModuleNotFoundError) else f"do not load ({error})"
+    remedy = f"install a C++ compiler, then: {reinstall()}"
+    return f"the compiled kernels {what}: sparse products are several times slower; {remedy}"
 
 
 def reinstall() -> str:
@@ -113,7 +111,7 @@ def _best() -> tuple[Kernels, str | None]:
     try:
         from shiftsvd.kernels import compiled
     except ImportError as error:
-        lacking = told(error)
+        lacking = without_kernels(error)
         if wanted == "require":
             raise ImportError(lacking) from error
         logging.getLogger("shiftsvd").warning(lacking)
