@@ -47,7 +47,8 @@ def resolved(name: str) -> object:
 def members(cls: object) -> Iterator[str]:
     """Public methods and properties that a class of this package is the first to define."""
     if inspect.isclass(cls) and cls.__module__.startswith("shiftsvd"):
-        inherited = FUNCTIONS.keys() | {name for base in cls.__mro__[1:] for name in vars(base)}
+        inherited = {name for base in cls.__mro__[1:] for name in vars(base)}
+        inherited |= {name for name, asked in FUNCTIONS.items() if getattr(cls, name, asked).__doc__ == asked.__doc__}
         for name in vars(cls):
             if own(cls, name) and not name.startswith("_") and name not in inherited:
                 yield name

@@ -1,8 +1,7 @@
 """The algebra of the shift: matrices that can only multiply a panel, and what is built of them."""
 
-from shiftsvd.algebra.adjoint import Adjoint
 from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated
-from shiftsvd.algebra.operator import Costs, Derived, Operator
+from shiftsvd.algebra.operator import Adjoint, Costs, Derived, Operator
 from shiftsvd.algebra.product import Product
 from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.algebra.stacked import Above, beside

@@ -72,6 +72,14 @@ def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
     assert function(heir(D), *arguments) == "its heir's"
 
 
+@pytest.mark.parametrize("name", ["Adjoint", "Shifted", "Scaled", "Product", "Above"])
+def test_methods_that_answer_a_generic_function_have_its_docstring(name: str) -> None:
+    kind = vars(getattr(ss.operators, name))
+    answers = kind.keys() & generic.FUNCTIONS.keys()
+    assert answers
+    assert all(kind[each].__doc__ == generic.FUNCTIONS[each].__doc__ != None for each in answers)  # noqa: E711
+
+
 class OneRead(Minimal):
     """An operator whose gram reads the data once, and that says so."""
 

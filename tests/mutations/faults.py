@@ -57,7 +57,7 @@ FAULTS = (
     ),
     fault(
         "the conjugate of a mean in an adjoint",
-        "algebra/adjoint.py",
+        "algebra/operator.py",
         "moments = generic.row_moments(self.A, weights)\n        return Moments(moments.count, moments.mean.conj(),",
         "moments = generic.row_moments(self.A, weights)\n        return Moments(moments.count, moments.mean,",
     ),

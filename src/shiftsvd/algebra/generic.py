@@ -45,7 +45,12 @@ def registered(kind: Kind) -> Kind:
     return kind
 
 
-# --- parts and copies -----------------------------------------------------------------------------------------------
+# --- the algebra ----------------------------------------------------------------------------------------------------
+
+
+@singledispatch
+def difference(A: "Operator", S: "Operator") -> "Operator":
+    raise TypeError(f"an operator is needed, got {type(A).__name__}")
 
 
 @generic
@@ -62,6 +67,7 @@ def unshifted(A: "Operator") -> "tuple[Operator, LowRank | None]":
 
 @generic
 def shift_of(A: "Operator") -> "LowRank | None":
+    """Return the shift, or None where nothing is subtracted."""
     return unshifted(A)[1]
 
 

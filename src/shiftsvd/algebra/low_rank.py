@@ -319,8 +319,8 @@ class Shifted(Derived):
         return Shifted(self.A.H, self.S.H)
 
 
-def difference(A: Operator, S: Operator) -> Operator:
-    check_same_shape(A, S)
+@generic.difference.register
+def _(A: Operator, S: Operator) -> Operator:
     low_rank = generic.as_low_rank(S)
     fused = None if low_rank is None else A.with_shift(low_rank)
     return fused or Shifted(A, S if low_rank is None else low_rank)
