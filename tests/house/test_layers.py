@@ -125,7 +125,6 @@ def test_the_walk_sees_imports_of_every_form() -> None:
     assert "shiftsvd.numerics.moments" in seen["shiftsvd.algebra.operator"]
     assert "shiftsvd.solvers" in seen["shiftsvd.front"]
     assert "shiftsvd.runs.memory" in seen["shiftsvd.front"]
-    assert "shiftsvd.io.formats.numpy_files" in seen["shiftsvd.io.opening"]
 
 
 def test_algorithms_do_not_ask_what_the_data_are() -> None:
