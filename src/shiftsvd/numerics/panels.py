@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Part, Refused
 from shiftsvd.numerics.moments import Vector
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
@@ -21,11 +22,11 @@ class Mixer(Protocol):
     def to_array(self) -> Panel: ...
 
 
-def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
+def unmasked(what: str, values: Any, *remedy: Part) -> Any:
     parts = values if isinstance(values, list | tuple) else (values,)
     masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
-        raise ValueError(f"{what} must have no masked entries, got {masked}; {remedy}")
+        raise Refused(f"{what} must have no masked entries, got {masked}; ", *(remedy or ("fill them",)))
     return values
 
 
