@@ -60,6 +60,9 @@ class DenseRows(Blocked):
         # this one by eps at every ratio (tests/algebra/test_off_centre.py).
         return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
 
+    def stored_rows(self, rows: Rows) -> Panel:
+        return self.X[slice(*rows)]
+
     def matmat(self, V: Panel) -> Panel:
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.dtype, V.dtype))
 

@@ -35,7 +35,7 @@ def bare(A: Blocked) -> None:
 
 def entries(A: SparseRows | DenseRows, rows: Rows) -> tuple[Vector, Vector, Vector]:
     if isinstance(A, SparseRows):
-        X = A.inside.stored(rows)
+        X = A.stored_rows(rows)
         return X.data.astype(np.float64), *coordinates(X)  # a copy: functions of users may write in place
     X = A.block(rows).astype(np.float64, copy=False)
     i, j = np.nonzero(X)
@@ -220,14 +220,14 @@ def _(A: SparseRows | DenseRows, change: Change) -> Operator:
     if not spare(2 * (A.costs.stored * size + change.n_more() * (size + 4)), A.memory_limit):
         return DiskRows(ChangedEntries(InMemory(A.X), change), n_threads=A.n_threads, memory_limit=A.memory_limit)
     if isinstance(A, SparseRows) and change.more is not None:
-        made = ordered(lambda rows: changed_rows(stored_rows(A, rows), change.rows(*rows)), A.blocks(), A.n_threads)
+        made = ordered(lambda rows: changed_rows(A.stored_rows(rows), change.rows(*rows)), A.blocks(), A.n_threads)
         X = csr_array(vstack(list(made), format="csr"))
         X.has_canonical_format = True
         return replace(A, X=X, memo={}, powers=(0, 0))
     out = np.empty(A.X.nnz if isinstance(A, SparseRows) else A.X.shape, change.dtype)
 
     def part(rows: Rows) -> None:
-        X, some = stored_rows(A, rows), change.rows(*rows)
+        X, some = A.stored_rows(rows), change.rows(*rows)
         if isinstance(A, SparseRows):
             out[slice(*A.X.indptr[list(rows)])] = _values(X, some)
         else:
@@ -237,10 +237,6 @@ def _(A: SparseRows | DenseRows, change: Change) -> Operator:
     if isinstance(A, DenseRows):
         return replace(A, X=out, memo={})
     return replace(A, X=_like(A.X, out), memo={}, powers=(0, 0))
-
-
-def stored_rows(A: SparseRows | DenseRows, rows: Rows) -> Any:
-    return A.inside.stored(rows) if isinstance(A, SparseRows) else A.X[slice(*rows)]
 
 
 def bytes_kept(A: Operator, itemsize: int) -> int:

@@ -28,10 +28,15 @@ def add_up(
     kernels: Kernels, parts: Iterator[tuple[Groups, Array]], count: int, R: Array, Y: Array, n_threads: int
 ) -> None:
     held: list[Groups] = []
-    before, sums = None, np.zeros(())
+    before: Array | None = None
+    sums = np.zeros(())
     for Z, S in parts:
         if held and count > HELD:
-            before = _folded(kernels, held.pop(), before)
+            panel = held.pop().flat
+            if before is None:
+                before = panel.astype(np.result_type(panel, np.float64), copy=False)
+            else:
+                kernels.add(panel, before)
         held.append(Z)
         sums = sums + S.astype(np.complex128 if np.iscomplexobj(S) else np.float64, copy=False)
     R = np.ascontiguousarray(R)
@@ -41,13 +46,6 @@ def add_up(
 
     step = max(ROUNDED // max(Y.shape[1], 1), 1)
     exhaust(ordered(rounded, range(0, len(Y), step), n_threads))
-
-
-def _folded(kernels: Kernels, panel: Groups, before: Array | None) -> Array:
-    if before is None:
-        return panel.flat.astype(np.result_type(panel.flat, np.float64), copy=False)
-    kernels.add(panel.flat, before)
-    return before
 
 
 # A column whose stored fraction is p has |mean|/sd <= sqrt(p/(1-p)): up to this p it cannot cancel.
@@ -63,7 +61,7 @@ class FullLines:
 
     rows: Vector  # masks
     columns: Vector
-    inside: LowRank  # the whole shift, for the entries of these lines
+    shift: LowRank  # of all lines
     unstored: CSR  # minus the shift where these lines store nothing
     outside: LowRank  # the shift of all other lines, of rank 0 if there are none
 
@@ -71,61 +69,13 @@ class FullLines:
         i, j = coordinates(X)
         inside = self.rows[rows[0] + i] | self.columns[j]
         data = X.data.astype(panel_dtype(dtype))
-        data[inside] -= self.inside.at(rows[0] + i[inside], j[inside])
+        data[inside] -= self.shift.at(rows[0] + i[inside], j[inside])
         more = take_rows(self.unstored, *rows)
         above, beside = coordinates(more)
         place = np.searchsorted(i * X.shape[1] + j, above * X.shape[1] + beside)  # rows are sorted
         indptr = X.indptr + more.indptr
         data = np.insert(data.astype(dtype, copy=False), place, more.data.astype(dtype, copy=False))
         return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class StoredEntries:
-    """The matrix that kernels multiply: stored entries times powers of two, with full lines shifted."""
-
-    X: CSR
-    dtype: np.dtype[Any]
-    powers: Powers
-    full: FullLines | None
-    ready: CSR | None = None  # the whole matrix, where X needs no change or there is room for a copy
-
-    def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "StoredEntries":
-        if self.full is None and not self._multiplied:
-            return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
-        nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
-        if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), memory_limit):
-            return self
-        indptr = self.X.indptr if self.full is None else self.X.indptr + self.full.unstored.indptr
-        data, indices = np.empty(nnz, self.dtype), np.empty(nnz, self.X.indices.dtype)
-
-        def part(rows: Rows) -> None:
-            made, where = self.made(rows, self.dtype), slice(indptr[rows[0]], indptr[rows[1]])
-            data[where], indices[where] = made.data, made.indices
-
-        exhaust(ordered(part, blocks, n_threads))
-        return replace(self, ready=csr_array((data, indices, indptr), shape=self.X.shape))
-
-    def block(self, rows: Rows) -> tuple[CSR, Rows]:
-        if self.ready is not None:
-            return self.ready, rows
-        # Small integers are exact in single precision, where products are faster.
-        small = self.full is None and self.X.dtype.itemsize <= 2
-        return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
-
-    def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        X = self.stored(rows)
-        if self.full is None:
-            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
-        return self.full.shifted(X, rows, dtype)
-
-    def stored(self, rows: Rows) -> CSR:
-        X, (e, f) = take_rows(self.X, *rows), self.powers
-        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
-
-    @property
-    def _multiplied(self) -> bool:
-        return any(np.any(e) for e in self.powers)
 
 
 def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_threads: int) -> FullLines | None:
@@ -191,28 +141,6 @@ def blocks_of(X: CSR) -> list[Rows]:
     return list(pairwise(sorted({0, m, *edges})))
 
 
-def bytes_of_blocks(inside: StoredEntries, dtype: np.dtype[Any], blocks: list[Rows], n_threads: int) -> int:
-    if inside.ready is not None:
-        return 0
-    largest = max(int(inside.X.indptr[hi] - inside.X.indptr[lo]) for lo, hi in blocks)
-    return (n_threads + 1) * (dtype.itemsize if inside.full is None else SHIFTED) * largest
-
-
-def bytes_the_other_way(inside: StoredEntries) -> int:
-    X = inside.X
-    size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
-    return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
-
-
-def bytes_of_sums(inside: StoredEntries, n_threads: int) -> int:
-    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
-
-
-def is_copied(inside: StoredEntries, n_threads: int, memory_limit: int | str | None) -> bool:
-    size = bytes_the_other_way(inside)
-    return spare(size, memory_limit) or size < bytes_of_sums(inside, n_threads)
-
-
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
 # Passes from which sorting a matrix the other way pays (a sort takes about three; benchmarks/claims/kernels.py).
@@ -236,33 +164,70 @@ class SparseRows(Blocked):
     n_threads: int = 1
     memory_limit: int | str | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    full_columns: Vector | None = (
-        None  # of rows that are part of a larger matrix: the columns that are full in all of it
-    )
+    full_columns: Vector | None = None  # of a larger matrix that these rows are part of
     lines_done: bool = False  # X has its full lines shifted already, and `shift` is that of the others
     asked: LowRank | None = None  # then the shift of all lines: entries and means are rounded at its level
     is_block: bool = False  # rows of a larger matrix, which one thread multiplies
     powers: Powers = (0, 0)  # exponents of the powers of two that stored entries are multiplied by
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
-    inside: StoredEntries = field(init=False)
-    outside: LowRank = field(init=False)  # the shift beside `inside`, of rank 0 if there is none
+    held: np.dtype[Any] = field(init=False)  # of the entries that are multiplied
+    full: FullLines | None = field(init=False)
+    outside: LowRank = field(init=False)  # the shift of all other lines, of rank 0 if there is none
+    ready: CSR | None = field(init=False)  # the entries that are multiplied, where X needs no change or there is room
 
     def __post_init__(self) -> None:
-        kind = self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64))
-        self.describe(self.X.shape, kind)
-        shift = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
+        self.describe(self.X.shape, self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64)))
         full = None if self.shift is None or self.lines_done else self._full_lines(self.shift)
+        outside = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
         held = self.dtype if full is None and self.kind is None else panel_dtype(self.dtype)
-        inside = StoredEntries(self.X, held, self.powers, full)
-        inside = inside.kept(self.blocks(), self.n_threads, self.memory_limit)
-        vars(self).update(inside=inside, outside=shift if full is None else full.outside)
+        vars(self).update(held=held, full=full, outside=outside if full is None else full.outside, ready=None)
+        vars(self).update(ready=self._ready())
+
+    def _ready(self) -> CSR | None:
+        if self.full is None and not self._multiplied:
+            return self.X if self.X.dtype.kind in "fc" else None
+        nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
+        if not spare(nnz * (self.held.itemsize + self.X.indices.itemsize), self.memory_limit):
+            return None
+        indptr = self.X.indptr if self.full is None else self.X.indptr + self.full.unstored.indptr
+        data, indices = np.empty(nnz, self.held), np.empty(nnz, self.X.indices.dtype)
+
+        def part(rows: Rows) -> None:
+            made, where = self.made(rows, self.held), slice(indptr[rows[0]], indptr[rows[1]])
+            data[where], indices[where] = made.data, made.indices
+
+        exhaust(ordered(part, self.blocks(), self.n_threads))
+        return csr_array((data, indices, indptr), shape=self.X.shape)
+
+    def block(self, rows: Rows) -> tuple[CSR, Rows]:
+        if self.ready is not None:
+            return self.ready, rows
+        # Small integers are exact in single precision, where products are faster.
+        small = self.full is None and self.X.dtype.itemsize <= 2
+        return self.made(rows, np.dtype(np.float32) if small else self.held), (0, rows[1] - rows[0])
+
+    def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
+        X = self.stored_rows(rows)
+        if self.full is None:
+            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+        return self.full.shifted(X, rows, dtype)
+
+    def stored_rows(self, rows: Rows) -> CSR:
+        X, (e, f) = take_rows(self.X, *rows), self.powers
+        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
+
+    @property
+    def _multiplied(self) -> bool:
+        return any(np.any(e) for e in self.powers)
 
     def known_costs(self) -> dict[str, Any]:
-        working = self.held_bytes + bytes_of_blocks(self.inside, self.dtype, self.blocks(), self.n_threads)
+        working = self.held_bytes
+        if self.ready is None:
+            largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
+            working += (self.n_threads + 1) * (self.dtype.itemsize if self.full is None else SHIFTED) * largest
         if self.shape[0] < self.shape[1]:
-            copied = is_copied(self.inside, self.n_threads, self.memory_limit)
-            working += bytes_the_other_way(self.inside) if copied else bytes_of_sums(self.inside, self.n_threads)
+            working += self._bytes_the_other_way if self._is_copied else self._bytes_of_sums
         single_pays = self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
@@ -271,6 +236,19 @@ class SparseRows(Blocked):
             "gram_in_single": self.dtype.kind == "f" and single_pays,
             "gram_pairs": float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2),
         }
+
+    @property
+    def _bytes_the_other_way(self) -> int:
+        size = self.X.dtype.itemsize if self.full is None else self.held.itemsize
+        return int(self.X.nnz * (size + 2 * self.X.indices.itemsize) + 8 * self.shape[1])
+
+    @property
+    def _bytes_of_sums(self) -> int:
+        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
+
+    @property
+    def _is_copied(self) -> bool:
+        return spare(self._bytes_the_other_way, self.memory_limit) or self._bytes_the_other_way < self._bytes_of_sums
 
     @property
     def kernels(self) -> Kernels:
@@ -293,7 +271,7 @@ class SparseRows(Blocked):
         Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
 
         def part(rows: Rows) -> None:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             self.kernels.gather(X, place, P, Y[rows[0] : rows[1]])
             _subtract_thin(Y[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]], C)
 
@@ -310,7 +288,7 @@ class SparseRows(Blocked):
             part = W[:, lo : lo + at_once]
 
             def scattered(rows: Rows, part: Panel = part) -> tuple[Groups, Panel]:
-                X, place = self.inside.block(rows)
+                X, place = self.block(rows)
                 here, L = part[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]]
                 return self.kernels.scatter(X, place, here, np.float64), L.conj().T @ here
 
@@ -326,7 +304,7 @@ class SparseRows(Blocked):
         C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
 
         def part(rows: Rows) -> tuple[Groups, Panel]:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             w = slice_of(weights, rows)
             Z, sums = self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
             return Z, sums.join()
@@ -340,12 +318,12 @@ class SparseRows(Blocked):
         wL = L if weights is None else weights[:, None] * L
 
         def part(rows: Rows) -> Panel:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             return self.kernels.outer(X, place, slice_of(weights, rows))
 
         G: Panel = self._sum(part)
         mirror(G)
-        XL = (self._replace_shift(None) if self.inside.full is None else self._alone()).rmatmat(wL)
+        XL = (self._replace_shift(None) if self.full is None else self._alone()).rmatmat(wL)
         G = G.astype(np.result_type(G, XL, R), copy=False)
         # Each product is as large as G: one at a time, since threads that read a file have a G each.
         for left, right in ((R, XL), (XL, R), (R @ (L.conj().T @ -wL), R)) if L.shape[1] else ():
@@ -358,13 +336,12 @@ class SparseRows(Blocked):
         return int(np.clip(held // (4 * OF_MOMENTS * max(self.shape[1], 1)), 1, self.workers))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        X, place = self.inside.block(rows)
-        m = rows[1] - rows[0]
+        X, place = self.block(rows)
         parts = None if weights is None else weight_parts(weights)
-        return of_stored(parts, m, self.kernels.moments(X, place, parts))
+        return of_stored(parts, rows[1] - rows[0], self.kernels.moments(X, place, parts))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        X, place = self.inside.block(rows)
+        X, place = self.block(rows)
         parts = None if weights is None else weight_parts(weights)
         return of_stored(parts, self.shape[1], self.kernels.row_moments(X, place, parts))
 
@@ -376,7 +353,7 @@ class SparseRows(Blocked):
         Rt = np.ascontiguousarray(R.conj())
 
         def part(rows: Rows) -> Vector:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
@@ -395,7 +372,7 @@ class SparseRows(Blocked):
         absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
         squares = absent.copy()
         for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
+            X = self.made(rows, panel_dtype(self.dtype))
             i, j = coordinates(X)
             i = rows[0] + i
             x = X.data.astype(panel_dtype(X.dtype), copy=False)
@@ -408,14 +385,14 @@ class SparseRows(Blocked):
     def column_exponents(self) -> Vector:
         found = self.outside.column_exponents()
         for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
+            X = self.made(rows, panel_dtype(self.dtype))
             np.maximum.at(found, X.indices, exponents_of(X.data))
         return found
 
     def row_exponents(self) -> Vector:
         found = self.outside.row_exponents()
         for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
+            X = self.made(rows, panel_dtype(self.dtype))
             np.maximum.at(found, rows[0] + coordinates(X)[0], exponents_of(X.data))
         return found
 
@@ -425,7 +402,7 @@ class SparseRows(Blocked):
         return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
     def formed(self, rows: Rows) -> Panel:
-        X = self.inside.stored(rows)
+        X = self.stored_rows(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[coordinates(X)] = X.data
         if self.shift is not None:
@@ -436,12 +413,12 @@ class SparseRows(Blocked):
         return self._turned().row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
-        if passes < SORT_PASSES or not is_copied(self.inside, self.n_threads, self.memory_limit):
+        if passes < SORT_PASSES or not self._is_copied:
             return None
-        if self.inside.full is None or self.inside.ready is None:
+        if self.full is None or self.ready is None:
             return self._turned()
         asked = self.shift and self.shift.H
-        return self._adjoint(self.inside.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)
+        return self._adjoint(self.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)
 
     def shift_of(self) -> LowRank | None:
         return self.shift if self.asked is None else self.asked
@@ -457,17 +434,14 @@ class SparseRows(Blocked):
         return replace(self, shift=shift, lines_done=False, asked=None)
 
     def _full_lines(self, shift: LowRank) -> FullLines | None:
-        full = self._stored_by_column() > FULL * self.shape[0] if self.full_columns is None else self.full_columns
+        full, least = self.full_columns, FULL * self.shape[0]
+        if full is None and self.X.nnz > least:
+            full = self._sum(lambda rows: best.column_counts(self.X, rows)) > least
+        full = np.zeros(self.shape[1], bool) if full is None else full
         return full_lines(self.X, shift, full, self.blocks(), self.n_threads)
 
-    def _stored_by_column(self) -> Vector:
-        if self.X.nnz <= FULL * self.shape[0]:
-            return np.zeros(self.shape[1])  # not enough for one full column
-        return self._sum(lambda rows: best.column_counts(self.X, rows))
-
     def _alone(self) -> "SparseRows":
-        everything = (0, self.shape[0])
-        X = self.inside.made(everything, self.inside.dtype) if self.inside.ready is None else self.inside.ready
+        X = self.made((0, self.shape[0]), self.held) if self.ready is None else self.ready
         return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
     def _add_up(self, part: Callable[[Rows], tuple[Groups, Panel]], Y: Panel) -> Panel:
