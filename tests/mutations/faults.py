@@ -212,8 +212,8 @@ FAULTS = (
     fault(
         "the sign of a shift beside the entries on a card",
         "backends/device/sparse.py",
-        "V.shift * -1",
-        "V.shift",
+        "self.arrays.in_dtype(shift, dtype) * -1",
+        "self.arrays.in_dtype(shift, dtype)",
         "backends/device/test_own.py",
     ),
     fault(

@@ -107,7 +107,9 @@ def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
             f"{name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
             "give map_blocks or from_delayed the right dtype"
         )
-    return _csr(chunk, name) if shared.sparse else _unbroken(np.asarray(chunk))
+    if shared.sparse:
+        return _csr(chunk, name)
+    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
 
 
 def _name(own: BlockTask, shared: ReadTask) -> str:
@@ -121,10 +123,6 @@ def in_order(panel: Any) -> Any:
     if isinstance(panel, Moments):
         return Moments(panel.count, *map(in_order, (panel.mean, panel.M2, panel.low)))
     return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
-
-
-def _unbroken(chunk: Panel) -> Panel:
-    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
 
 
 def _csr(chunk: Any, name: str) -> csr_array:
@@ -167,16 +165,11 @@ def wide(part: Panel) -> np.dtype[Any]:
     return part.dtype if part.dtype.kind in "iu" else np.result_type(part, np.float64)
 
 
-def _bytes_of(X: Any) -> int:
-    return sum(sizeof(part) for part in vars(X).values())
-
-
-sizeof.register(sparray, _bytes_of)
-
+sizeof.register(sparray, lambda X: sum(map(sizeof, vars(X).values())))
 
 # Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
 ARITY = 4
-# Bytes of data in a graph from which on it is worth a word that they travel in every read.
+# Warn of data in the graph from this many bytes on: every read sends them.
 LARGE = 10**8
 
 Graph = dict[Any, Any]
@@ -217,26 +210,21 @@ def named(what: str) -> str:
 
 
 def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    total = _tree(graph, name, keys, merge)
-    with _Told(name, len(keys)) as told:
-        (result,) = computed(graph, [total])
-    if not told.any:  # a cluster tells nothing before it is done
-        read_part(1.0)
-    return result
-
-
-def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    level = 0
+    heard, level = _BlocksRead(name, len(keys)), 0
     while len(keys) > 1:
         groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
         keys = [(f"{name}-sum-{level}", j) for j in range(len(groups))]
         graph.update({key: (partial(merged_here, merge), group) for key, group in zip(keys, groups, strict=True)})
         level += 1
-    return keys[0]
+    with heard:
+        (result,) = computed(graph, keys)
+    if not heard.any:  # a cluster reports nothing before the end
+        read_part(1.0)
+    return result
 
 
-class _Told(Callback):  # type: ignore[misc]
-    """Tells of each block, where the tasks run in this process."""
+class _BlocksRead(Callback):  # type: ignore[misc]
+    """Reports the progress of each block, where the tasks run in this process."""
 
     def __init__(self, name: str, n_blocks: int) -> None:
         super().__init__()
@@ -272,13 +260,11 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
         raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}; convert them first")
-    if X.numblocks[1] == 1:
-        return DaskRows(X, memory_limit=memory_limit)
-    if X.shape[0] >= X.shape[1]:
-        return DaskRows(X.rechunk({0: "auto", 1: -1}), memory_limit=memory_limit)
-    by_columns = (X.conj() if X.dtype.kind == "c" else X).T
-    whole = by_columns if by_columns.numblocks[1] == 1 else by_columns.rechunk({0: "auto", 1: -1})
-    return Adjoint(DaskRows(whole, memory_limit=memory_limit))
+    as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
+    tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
+    rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
+    A = DaskRows(rows, memory_limit=memory_limit)
+    return A if as_it_is else Adjoint(A)
 
 
 def _check_sparse(X: Any) -> None:
@@ -297,16 +283,15 @@ def _check_sparse(X: Any) -> None:
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Reread):
-    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
+    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads."""
 
-    Every read loads each chunk once, inside the task that multiplies it. The partial results are added as a tree
-    whose shape depends on the chunks alone: any number of workers gives the same bits.
-    """
+    # A read loads each chunk once, inside the task that multiplies it, and adds the results as a tree whose shape
+    # depends on the chunks alone: any number of workers gives the same bits.
 
     X: Any
     shift: LowRank | None = None
     memory_limit: int | str | None = None
-    # Of the stored matrix; shared by all that store the same. Whoever makes it may say what a read would tell.
+    # Shared by all that store the same matrix. Whoever makes one may say what a read would find.
     memo: dict[str, Any] = field(default_factory=dict)
     n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
     # A read moves a panel to every worker and loads every block.
@@ -318,7 +303,7 @@ class DaskRows(Reread):
     @property
     def stored(self) -> int:
         m, n = self.shape
-        return self.remembered("stored", lambda: self.counts[:-1].sum() if self.sparse else m * n)
+        return self.remembered("stored", lambda: int(self.counts[:-1].sum()) if self.sparse else m * n)
 
     def known_costs(self) -> dict[str, Any]:
         known, blocks, one = super().known_costs(), len(self.blocks()), 8.0 * self.shape[1] ** 2
@@ -351,7 +336,8 @@ class DaskRows(Reread):
         graph, _ = self._graph(name, "matmat_in_double", blocks, (V,), ())
         chunks, dtype = (tuple(hi - lo for lo, hi in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
         Y = da.Array(graph, name, chunks, dtype)
-        return graded_tsqr(Y if rows is None else rows[:, None] * Y)
+        Q, R = da.linalg.tsqr(Y if rows is None else rows[:, None] * Y)
+        return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
 
     def least(self) -> float:
         return float(self._replace_shift(None)._total("least", merge=min))
@@ -449,21 +435,13 @@ def _changed(chunk: Any, lines: Panel, alike: tuple[Change, ReadTask]) -> Any:
     return changed_rows(A.X, replace(change, R=np.asarray(lines)))
 
 
-def graded_tsqr(Y: Any) -> Any:
-    Q, R = da.linalg.tsqr(Y)
-    return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
-
-
 def _directions(R: Panel) -> Vector:
     d = np.diagonal(R)
     return np.asarray(np.where(d == 0, 1, d / np.where(d == 0, 1, np.abs(d))))
 
 
 def on_workers(A: Operator) -> Operator:
-    """Return a matrix that stays in its file, or the adjoint of one, read and multiplied by Dask's workers.
-
-    The blocks are the same as without Dask: they depend on the file and the memory limit alone. Nothing is read here.
-    """
+    # The blocks are the same as without Dask: they depend on the file and the memory limit alone. Nothing is read here.
     if isinstance(A, Adjoint):
         return on_workers(A.H).H
     if not isinstance(A, DiskRows):

@@ -137,11 +137,11 @@ class Reread(Blocked):
 
     @property
     def counts(self) -> Vector:
-        def read() -> Vector:
-            bare = self._replace_shift(None)
-            return self.once("counts", (), lambda: {"counts": bare._total("counts")})["counts"]
+        return self.remembered("counts", self._counts)
 
-        return self.remembered("counts", read)
+    @kept
+    def _counts(self) -> Vector:
+        return self._replace_shift(None)._total("counts")  # type: ignore[no-any-return]
 
     @property
     def full(self) -> Vector:

@@ -22,47 +22,32 @@ AT_ONCE = 2**25
 
 
 class RowSource(ABC):
-    """A matrix in a file, of which rows are read a range at a time, by several threads at once.
+    """A matrix in a file, of which rows are read a range at a time, by several threads at once."""
 
-    What it reads is not trusted: `backends.files.rows_operator` checks every block before it is multiplied.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    dtype : numpy.dtype
-        Of the numbers in the file.
-    sparse : bool
-        Whether `read` gives a `csr_array` (else a 2-D array).
-    stored : int
-        How many numbers one pass reads: the stored entries of a sparse matrix, all of a dense one.
-    name : str
-        What an error message calls it, such as ``counts.h5ad:X``.
-    fingerprint : str
-        Tells these data from others: path, size, time of the last change.
-    """
+    # What it reads is not trusted: `backends.files.rows_operator` checks every block before it is multiplied.
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    sparse: bool
-    name: str
-    fingerprint: str
+    dtype: np.dtype[Any]  # of the numbers in the file
+    sparse: bool  # whether `read` gives a csr_array, else a 2-D array
+    name: str  # in error messages, such as counts.h5ad:X
+    fingerprint: str  # tells these data from others, by path, size and time of the last change
     unstackable = ""  # why files of other samples cannot lie below this one; empty: they can
     copies = 2  # of a block in memory while it is read: as the file has it, and once more where it is decoded
 
     @cached_property
-    def stored(self) -> int:
+    def stored(self) -> int:  # numbers that one pass reads
         return self.shape[0] * self.shape[1]
 
     def decoding_bytes(self, readers: int) -> int:
         return 0
 
     def with_nan(self) -> "RowSource":
-        """The same rows, with NaN for each missing entry, also where `read` puts something else in its place."""
+        """Return the same rows, with NaN for each missing entry, also where `read` replaces missing entries."""
         return self
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:
-        """Ascending row numbers from 0 to m, cutting the rows into ranges of about so many bytes when read.
+        """Return row numbers from 0 to m that cut the rows into ranges of about so many bytes when they are read.
 
         They depend on the file and `n_bytes` alone. A file that is stored in chunks cuts where its chunks end, so
         that none is read twice in a pass.
@@ -70,12 +55,9 @@ class RowSource(ABC):
 
     @abstractmethod
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-        """Rows lo to hi, in memory (no memory map), of shape ``(hi - lo, n)``.
+        """Return the rows lo to hi in memory (no memory map), shape ``(hi - lo, n)``.
 
-        Raises
-        ------
-        ValueError
-            If the file is damaged or cut off; the message begins with `name`.
+        Raise ValueError if the file is damaged or cut off; the message begins with `name`.
         """
 
     def place(self, row: int) -> tuple[str, int]:

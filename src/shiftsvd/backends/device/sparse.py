@@ -24,22 +24,17 @@ from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.powers import two_to
 from shiftsvd.operators import LowRank, Panel
 
-
-class PanelParts(NamedTuple):
-    """A panel, cut into what the parts of a block are multiplied by, on the device."""
-
-    rest: Any  # shape (n, b), with zeros at the full columns
-    shift: Any  # (r, b), for L of the shift; or None
-    full: Any  # (f, b), the rows at the full columns; or None
+# A panel as the parts of a block take it, on the device: with zeros at the full columns, shape (n, b), for the entries;
+# minus what L of the shift takes, (r, b), if there is a shift; and its rows at the full columns, if there are such.
+PanelParts = list[Any]
 
 
 class OwnProducts:
     """Our products of entries with dense columns beside them: L of the shift, and the full columns, shifted."""
 
-    def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: tuple[list[Any], list[Any]]) -> None:
-        self.chunks, self.arrays, self.blocks = chunks, arrays, blocks
-        self.beside = [parts for parts in beside if parts]  # of each block
-        self.widths = [int(parts[0].shape[1]) for parts in self.beside]
+    def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: list[list[Any]]) -> None:
+        self.chunks, self.arrays, self.blocks, self.beside = chunks, arrays, blocks, beside
+        self.widths = [int(parts[0].shape[1]) for parts in beside]
         self._sides: dict[np.dtype[Any], Any] = {}
 
     def gathered(self, V: PanelParts, dtype: np.dtype[Any]) -> Any:
@@ -55,8 +50,7 @@ class OwnProducts:
         return self._cut(self.chunks.gram(self._stack(V), self._beside(dtype), weights, dtype))
 
     def _stack(self, V: PanelParts) -> list[Any]:
-        parts = V.rest, None if V.shift is None else V.shift * -1, V.full
-        return [part for part in parts if part is not None and part.shape[0]]
+        return [part for part in V if part.shape[0]]
 
     def _beside(self, dtype: np.dtype[Any]) -> Any:
         if not self.widths:
@@ -178,12 +172,14 @@ class DeviceCSR(DeviceBlocks):
     def _left(self) -> list[Any]:
         return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
+    @cached_property
+    def _dense(self) -> list[list[Any]]:  # what lies beside the entries, of each block
+        return [parts for parts in (self._left, self._shifted_full) if parts]
+
     def _forward(self, at: int, V: PanelParts, dtype: np.dtype[Any]) -> Any:
-        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
-        if self.shift is not None:
-            Y = Y - self.arrays.in_dtype(self._left[at], dtype) @ V.shift
-        if len(self._full):
-            Y = Y + self.arrays.in_dtype(self._shifted_full[at], dtype) @ V.full
+        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V[0]
+        for parts, P in zip(self._dense, V[1:], strict=True):
+            Y = Y + self.arrays.in_dtype(parts[at], dtype) @ P
         return Y
 
     @cached_property
@@ -195,26 +191,23 @@ class DeviceCSR(DeviceBlocks):
     def _full_there(self) -> Any:
         return self.arrays.up(self._full)
 
-    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> PanelParts:
+    def _parts_of(self, V: Panel, dtype: np.dtype[Any]) -> PanelParts:
         there = self.arrays.by_rows(self.up(V, dtype))
         if self.shift is None:
-            return PanelParts(there, None, None)
-        full = None
+            return [there]
+        full = []
         if len(self._full):
-            full, there = there[self._full_there], self.arrays.copy(there)
+            full, there = [there[self._full_there]], self.arrays.copy(there)
             there[self._full_there] = 0
         wide = np.result_type(dtype, np.float64)
         shift = self.arrays.adjoint(self.arrays.in_dtype(self._right, wide)) @ self.arrays.in_dtype(there, wide)
-        return PanelParts(there, self.arrays.in_dtype(shift, dtype), full)
+        return [there, self.arrays.in_dtype(shift, dtype) * -1, *full]
 
     def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         wide = np.result_type(dtype, np.float64)
-        found = [self.arrays.csr_in_dtype(self._on_device[at].columns, dtype) @ Y]
-        if self.shift is not None:
-            found += [self.arrays.adjoint(self.arrays.in_dtype(self._left[at], dtype)) @ Y]
-        if len(self._full):
-            found += [self.arrays.adjoint(self.arrays.in_dtype(self._shifted_full[at], dtype)) @ Y]
-        return tuple(self.arrays.in_dtype(part, wide) for part in found)
+        beside = (self.arrays.adjoint(self.arrays.in_dtype(parts[at], dtype)) for parts in self._dense)
+        X = self.arrays.csr_in_dtype(self._on_device[at].columns, dtype)
+        return tuple(self.arrays.in_dtype(part @ Y, wide) for part in (X, *beside))
 
     def _ended(self, sums: tuple[Any, ...]) -> Any:
         Z, *others = sums
@@ -229,7 +222,7 @@ class DeviceCSR(DeviceBlocks):
         chunks = self.remembered("own", lambda: own_chunks(self.X, self.arrays, int(self._stored[0].sum())))
         if chunks is None:
             return None
-        own = OwnProducts(chunks, self.arrays, self.blocks(), (self._left, self._shifted_full))
+        own = OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
         self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
         return own
 
@@ -238,7 +231,7 @@ class DeviceCSR(DeviceBlocks):
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         dtype = np.result_type(self.double, V.dtype)
-        P = self._factors(V, dtype)
+        P = self._parts_of(V, dtype)
         if own := self._own_for(dtype):
             yield 0, self.beside(V, own.gathered(P, dtype))
             return
@@ -258,7 +251,7 @@ class DeviceCSR(DeviceBlocks):
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         single = V.dtype == np.float32 and self.dtype == np.float32
         dtype = np.dtype(np.float32) if single else np.result_type(self.double, V.dtype)
-        P = self._factors(V, dtype)
+        P = self._parts_of(V, dtype)
 
         def part(at: int, rows: Rows) -> tuple[Any, ...]:
             Y, w = self._forward(at, P, dtype), self.weights_of(weights, rows, dtype)
