@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import iadd
 from typing import Any, cast
 
 import numpy as np
@@ -116,7 +117,7 @@ class DenseRows(Blocked):
             # Of few columns, in pieces that stay in the cache: memory of a whole block is new each time.
             step = FORMED // max(self.shape[1], 1)
             pieces = cut(rows[1] - rows[0], step if step >= LEAST else rows[1] - rows[0])
-            return reduce(_plus, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))
+            return reduce(iadd, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))
 
         return self._sum(part)
 
@@ -170,11 +171,6 @@ class DenseRows(Blocked):
 
     def mix(self, Omega: Mixer) -> Panel:
         return self._stack(lambda rows: Omega.mix(self.block(rows)))
-
-
-def _plus(G: Panel, H: Panel) -> Panel:
-    G += H
-    return G
 
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -132,15 +132,6 @@ ACCUMULATOR = 2**24
 SHIFTED = 64
 
 
-def blocks_of(X: CSR) -> list[Rows]:
-    m, n = X.shape
-    # At least eight blocks; four where the sums, one of n rows for each block, take longer than the products.
-    entries = max(min(ENTRIES, X.nnz // 8), SUMS * n)
-    entries = max(min(entries, X.nnz // 4), ENTRIES // 16)
-    edges = np.searchsorted(X.indptr, np.arange(entries, X.nnz, entries)).tolist()
-    return list(pairwise(sorted({0, m, *edges})))
-
-
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
 # Passes from which sorting a matrix the other way pays (a sort takes about three; benchmarks/claims/kernels.py).
@@ -260,8 +251,14 @@ class SparseRows(Blocked):
         return self.remembered("fingerprint", lambda: told(known))
 
     def blocks(self) -> list[Rows]:
-        # A block of few entries is not cut again: each part would have a sum as long as a row.
-        return [(0, self.shape[0])] if self.is_block and self.X.nnz < SUMS * self.shape[1] else blocks_of(self.X)
+        (m, n), nnz = self.shape, self.X.nnz
+        if self.is_block and nnz < SUMS * n:  # each part would have a sum as long as a row
+            return [(0, m)]
+        # At least eight blocks; four where the sums, one of n rows for each block, take longer than the products.
+        entries = max(min(ENTRIES, nnz // 8), SUMS * n)
+        entries = max(min(entries, nnz // 4), ENTRIES // 16)
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
         if self._comes_apart(V):

@@ -27,7 +27,7 @@ FILL: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class BadValues:
     """What is not finite in a matrix, and what an error says of it."""
 
     n_nan: int
@@ -71,7 +71,7 @@ class Found:
 class NotFinite(Refused):
     """NaN or infinite values where there must be none."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: BadValues) -> None:
         super().__init__(*found.parts)
         self.found = found
 
@@ -213,7 +213,7 @@ def _bad(x: npt.NDArray[Any], allow_nan: bool) -> npt.NDArray[np.bool_]:
 
 def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool) -> None:
     by_row, by_column = (np.stack([np.flatnonzero(counts), counts[counts > 0]]) for counts in (rows, columns))
-    raise NotFinite(Found(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
+    raise NotFinite(BadValues(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
 
 
 def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:

@@ -323,18 +323,14 @@ class DeviceCSR(DeviceBlocks):
         )
         if self.shift is None:
             return np.asarray(stored)
-        L, R = self.shift.L, self.shift.R
+        L, R, full = self.shift.L, self.shift.R, np.zeros(len(self._full))
         mixed = replace(self, shift=None).rmatmat(w[:, None] * L)
         absent = np.einsum("jr,rs,js->j", R.conj(), (w[:, None] * L).T @ L.conj(), R).real
         squares = stored - 2 * np.einsum("jr,jr->j", mixed.conj(), R).real + absent
-        squares[self._full] = self._full_squares(w)
-        absent[self._full] = 0
+        for (lo, hi), D in zip(self.blocks(), self._shifted_full, strict=False):
+            full += self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0]
+        squares[self._full], absent[self._full] = full, 0
         return super()._column_squares(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
-
-    def _full_squares(self, w: Vector) -> Vector:
-        parts = zip(self.blocks(), self._shifted_full, strict=False)
-        found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
-        return np.asarray(sum(found, np.zeros(len(self._full))))
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
