@@ -21,8 +21,8 @@ import numpy as np
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.entries import InMemory
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.backends.source import InMemory
 from shiftsvd.io import open_matrix
 from shiftsvd.preparation.scales import resolve_scale
 

@@ -69,8 +69,8 @@ def test_full_lines_cost_a_copy_in_double_precision_only_where_they_are() -> Non
     shift = ss.LowRank(np.ones(len(D)), mean)
     A = ss.as_operator(sparse.csr_array(D)) - shift
     bare = ss.as_operator(sparse.csr_array(D[:, 20:])) - ss.LowRank(np.ones(len(D)), mean[20:])
-    assert A.inside.ready.dtype == np.float64  # type: ignore[attr-defined]
-    assert bare.inside.ready.dtype == np.float32  # type: ignore[attr-defined]
+    assert A.ready.dtype == np.float64  # type: ignore[attr-defined]
+    assert bare.ready.dtype == np.float32  # type: ignore[attr-defined]
     for B in (A, A.H, fused(A, np.inf), fused(A.H, np.inf)):
         assert B.dtype == np.float32
         assert B.costs.eps == EPS

@@ -146,8 +146,8 @@ def test_nearly_full_lines_are_shifted_like_all_others(fmt, dtype, missing, bloc
     E = in_double(D) - shift.L @ shift.R.conj().T
     A = ss.as_operator(X) - shift
     inner = A if fmt == "csr" else A.A
-    assert inner.inside.full is not None
-    assert inner.inside.full.unstored.nnz > 0
+    assert inner.full is not None
+    assert inner.full.unstored.nnz > 0
     assert inner.outside is not None
     size = np.linalg.norm(in_double(D)) + np.linalg.norm(E)
     assert_is(A, E, size)

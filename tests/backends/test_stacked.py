@@ -13,7 +13,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide
+from shiftsvd.backends.source import HeldRows, OnTop, SideBySide
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import read_file
 from shiftsvd.missing.gaps.opening import open_with_gaps

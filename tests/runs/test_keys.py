@@ -14,7 +14,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.backends import blocked
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.stacked import HeldRows
+from shiftsvd.backends.source import HeldRows
 from shiftsvd.io import open_matrix
 from shiftsvd.missing.gaps.file import FileGaps
 from shiftsvd.missing.gaps.opening import open_with_gaps

@@ -10,8 +10,9 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.columns import some_columns
-from shiftsvd.backends.entries import InMemory, group_moments
+from shiftsvd.backends.entries import group_moments
 from shiftsvd.backends.files import DiskRows
+from shiftsvd.backends.source import InMemory
 from shiftsvd.cli import main
 from shiftsvd.numerics.entrywise import Grouped
 from shiftsvd.numerics.panels import mirror

@@ -31,7 +31,7 @@ FEW = 4  # random vectors that tell how large the entries are
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class Foreign(Operator):
-    """An operator of another package (SciPy's LinearOperator, or what has its methods) as one of this."""
+    """A SciPy LinearOperator, or another object with its methods."""
 
     A: Any
 
@@ -68,7 +68,7 @@ def _theirs(product: Any) -> Panel:
 
 
 def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str | None = None) -> Operator:
-    """The matrix X as an `Operator`, checked: shape, numbers, finite values, sound sparse structure.
+    """Return the matrix X as an `Operator`; check its shape, numbers, finite values and sparse structure.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def unlabelled(X: Any) -> Any:
 
 
 def centered(X: Any, *, n_threads: int | None = None) -> Operator:
-    """``X - 1 mean^T``: X minus its column means, which are never subtracted from it.
+    """Return ``X - 1 mean^T``, X minus its column means, without forming the difference.
 
     Parameters
     ----------

@@ -1,28 +1,31 @@
-"""What array and sparse backends share: a matrix that is read in fixed blocks of rows, with its shift."""
+"""What all kinds of stored matrices share: they are read in fixed blocks of rows, each minus its rows of the shift."""
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, reduce, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered
+from shiftsvd.algebra.generic import registered, row_means
 from shiftsvd.algebra.operator import Costs
 from shiftsvd.events import read_part
 from shiftsvd.kernels import ordered
 from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
+from shiftsvd.operators import LowRank, Operator, Panel, field_of, panel_dtype
 from shiftsvd.runs import checkpoints
 
 Matrix = TypeVar("Matrix", bound="Blocked")
 Given = ParamSpec("Given")
+Made = TypeVar("Made")
 Rows = tuple[int, int]  # first row and one past the last
-# Entries of a piece of a block that is made dense to look at what is left of it.
+# Entries of a piece of a block that is formed in double precision.
 PIECE = 2**18
-# A read multiplies some 1e9 to 1e10 pairs of numbers a second, and a disk takes 1e8 to 1e9 bytes, after 10 ms: its
-# result is worth keeping from so many products on, and so many more for each number of it.
+# A read multiplies 1e9 to 1e10 pairs of numbers a second, and a disk writes 1e8 to 1e9 bytes a second after 10 ms: keep
+# results from this many products on, plus this many for each number of the result.
 WORTH, WORTH_EACH = 2.5e7, 40
 
 
@@ -35,32 +38,49 @@ def kept(
         width = next((panel.shape[1] for panel in given if np.ndim(panel) == 2), A.shape[1])
         if not checkpoints.kept() or not A.worth_keeping(width):
             return read(A, *panels, **named)
-        return A.once(read.__name__, given, lambda: {"Z": read(A, *panels, **named)})["Z"]
+        (found,) = A.once(read.__name__, given, lambda: {"Z": read(A, *panels, **named)}).values()
+        return found
 
     return once
 
 
 @registered
 class Blocked(Operator):
-    """A matrix whose rows are the long side, read block by block, each block minus its rows of the shift.
-
-    The blocks depend on the data alone, so results are the same for any number of threads.
-    """
+    """A matrix read in blocks of rows, minus its shift. The blocks depend on the data alone, not on the threads."""
 
     n_threads: int
     shift: LowRank | None
     memo: dict[str, Any]  # of the stored matrix; shared by all that store the same
+    memory_limit: int | str | None = None
+    sparse: bool = False
 
     @abstractmethod
     def blocks(self) -> list[Rows]: ...
 
-    @abstractmethod
-    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments: ...
+    # Of a block. Kinds that are not in memory answer for all blocks at once instead.
 
-    @abstractmethod
-    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments: ...
+    def formed(self, rows: Rows) -> Panel:
+        raise NotImplementedError
 
-    def with_shift(self, shift: LowRank) -> "Blocked":
+    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        raise NotImplementedError
+
+    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
+        raise NotImplementedError
+
+    def describe(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
+        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        vars(self).update(shape=(int(shape[0]), int(shape[1])), dtype=field_of(kind, *parts))
+
+    def remembered(self, name: str, make: Callable[[], Made]) -> Made:
+        if name not in self.memo:
+            self.memo[name] = make()
+        return cast("Made", self.memo[name])
+
+    def memo_of(self, *names: str) -> dict[str, Any]:
+        return {name: self.memo[name] for name in names if name in self.memo}
+
+    def with_shift(self, shift: LowRank) -> Self:
         return self._replace_shift(shift.merge(self.shift))
 
     @cached_property
@@ -90,27 +110,37 @@ class Blocked(Operator):
         return checkpoints.once(f"{what} {self.fingerprint}", (*panels, *shift), read)
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)), self.moment_workers)
-        parts: Iterator[Moments] = (part for _, part in blocks)
-        moments = reduce(Moments.merge, parts)
+        if self.shift is not None and self.sparse:
+            stored = self._replace_shift(None).moments(weights)
+            w = np.ones(self.shape[0]) if weights is None else weights
+            mean = stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count
+            return Moments(stored.count, mean, None)
+        moments = self._moments(weights)
         if weights is None and self.shift is None:
             self.memo["columns"] = moments
         return moments
 
-    def mean_alone(self, weights: Vector | None) -> Moments:
-        assert self.shift is not None
-        stored = self._replace_shift(None).moments(weights)
-        w = np.ones(self.shape[0]) if weights is None else weights
-        return Moments(stored.count, stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count, None)
-
-    def known_squares(self) -> Vector | None:
-        return squares_about(self.memo.get("columns"), self.shift)
+    def _moments(self, weights: Vector | None) -> Moments:
+        blocks = self._each(lambda rows: self.block_moments(rows, slice_of(weights, rows)), self.moment_workers)
+        parts: Iterator[Moments] = (part for _, part in blocks)
+        return reduce(Moments.merge, parts)
 
     def row_moments(self, weights: Vector | None = None) -> Moments:
-        weights = slice_of(weights, (0, self.shape[1]))
-        parts = [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
-        squares = np.concatenate([part.M2 for part in parts if part.M2 is not None])
-        return Moments(parts[0].count, np.concatenate([part.mean for part in parts]), squares)
+        if self.shift is not None and self.sparse:
+            return row_means(self, weights)
+        parts = self._row_moments(slice_of(weights, (0, self.shape[1])))
+        mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
+        return Moments(parts[0].count, mean, M2)
+
+    def _row_moments(self, weights: Vector | None) -> list[Moments]:
+        return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
+
+    def column_squares(self, weights: Vector | None = None) -> Vector:
+        known = squares_about(self.memo.get("columns"), self.shift) if weights is None else None
+        return self._column_squares(weights) if known is None else known
+
+    @abstractmethod
+    def _column_squares(self, weights: Vector | None) -> Vector: ...
 
     @kept
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
@@ -133,12 +163,15 @@ class Blocked(Operator):
             for lo, piece in self.dense_pieces(rows):
                 Y[lo : lo + len(piece)] = piece @ V
 
-        for _ in self._each(part):
-            pass
+        exhaust(self._each(part))
         return Y
 
-    @abstractmethod
-    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]: ...
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        return ((lo, self.formed((lo, hi))) for lo, hi in cut(self.shape[0], rows))
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):
+            yield rows[0] + lo, self.formed((rows[0] + lo, rows[0] + hi))
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         return self._replace_shift(None), self.shift
@@ -146,8 +179,8 @@ class Blocked(Operator):
     def shift_of(self) -> LowRank | None:
         return self.shift
 
-    @abstractmethod
-    def _replace_shift(self, shift: LowRank | None) -> "Blocked": ...
+    def _replace_shift(self, shift: LowRank | None) -> Self:
+        return replace(self, shift=shift)  # type: ignore[type-var]
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         blocks = self.blocks()
@@ -164,6 +197,9 @@ class Blocked(Operator):
     def moment_workers(self) -> int:
         return self.workers
 
+    def _stack(self, part: Callable[[Rows], Panel]) -> Panel:
+        return np.concatenate([values for _, values in self._each(part)])
+
     def _sum(self, part: Callable[[Rows], Panel]) -> Panel:
         total: Panel | None = None
         for _, values in self._each(part):
@@ -178,10 +214,8 @@ class Blocked(Operator):
 
 @unwarned
 def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
-    if moments is None:
-        return None
-    mu = np.zeros(1) if shift is None else shift.row_vector()
-    if mu is None:
+    mu = None if moments is None else np.zeros(1) if shift is None else shift.row_vector()
+    if moments is None or mu is None:
         return None
     assert moments.M2 is not None
     return np.asarray(moments.M2 + moments.count * np.abs(moments.mean - mu) ** 2)
@@ -194,3 +228,7 @@ def cut(n_rows: int, rows: int) -> list[Rows]:
 
 def slice_of(weights: Vector | None, rows: Rows) -> Vector | None:
     return None if weights is None else np.asarray(weights[rows[0] : rows[1]], np.float64)
+
+
+def exhaust(parts: Iterator[Any]) -> None:
+    deque(parts, maxlen=0)

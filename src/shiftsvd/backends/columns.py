@@ -11,12 +11,11 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.blocked import Blocked
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.source import Changed, RowSource, inside_rows_of
+from shiftsvd.backends.source import Changed, RowSource, below, inside_rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.kernels import default_threads
 from shiftsvd.kernels.twin import take_rows
 from shiftsvd.numerics.digests import told
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Adjoint, Operator
 from shiftsvd.runs.memory import affordable, limit_of
 
@@ -72,21 +71,32 @@ class Among(Changed):
         return wide
 
 
-# Where whoever has read all of a file leaves how many numbers are stored in each of its columns, or of its rows.
-IN_COLUMNS, IN_ROWS = "stored in columns", "stored in rows"
-# The part of the limit that may hold what is kept of a file: its entries, changed ones beside them. What solvers hold
-# beside it, for each line of its short side: numbers of the basis and of panels, of some hundred components.
+# Where whoever has read all of a file leaves how many numbers are stored in each of its rows, and of its columns.
+IN_ROWS, IN_COLUMNS = STORED = "stored in rows", "stored in columns"
+# The part of the limit that entries of a file may take in memory, with changed ones beside them; and numbers that
+# solvers hold for each line of its short side: the basis and panels of some hundred components.
 HELD, PANELS = 2, 2500
 
 
-@singledispatch
 def some_columns(A: Operator, places: Places) -> Operator:
-    raise TypeError(f"columns of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
+    return some_lines(A, places, 1)
+
+
+def some_rows(A: Operator, places: Places) -> Operator:
+    return some_lines(A, places, 0)
+
+
+LINES = "rows", "columns"
 
 
 @singledispatch
-def some_rows(A: Operator, places: Places) -> Operator:
-    raise TypeError(f"rows of {A!r} cannot be taken; take them of an array, a sparse matrix, a file or a Dask array")
+def some_lines(A: Operator, places: Places, axis: int) -> Operator:
+    what, kinds = LINES[axis], "an array, a sparse matrix, a file or a Dask array"
+    raise TypeError(f"{what} of {A!r} cannot be taken; take them of {kinds}")
+
+
+def at(places: Places, axis: int) -> tuple[Any, ...]:
+    return (slice(None), places) if axis else (places,)
 
 
 def bare(A: Blocked) -> None:
@@ -94,94 +104,46 @@ def bare(A: Blocked) -> None:
         raise ValueError("columns are taken before a shift: give the matrix that is not shifted")
 
 
-def _of_sparse(A: SparseRows, X: Any) -> Operator:
+@some_lines.register
+def _(A: Adjoint, places: Places, axis: int) -> Operator:
+    return some_lines(A.A, places, 1 - axis).H
+
+
+@some_lines.register
+def _(A: DenseRows, places: Places, axis: int) -> Operator:
     bare(A)
-    part = csr_array(X)
+    return replace(A, X=np.ascontiguousarray(A.X[at(places, axis)]), memo={})
+
+
+@some_lines.register
+def _(A: SparseRows, places: Places, axis: int) -> Operator:
+    stored = len(places) / A.shape[axis] * A.X.nnz * (A.X.dtype.itemsize + A.X.indices.itemsize)
+    affordable(int(stored), A.memory_limit, f"taking {len(places)} {LINES[axis]}")
+    bare(A)
+    part = csr_array(take_rows(A.X, 0, A.shape[0])[at(places, axis)])
     part.has_canonical_format = True
     return replace(A, X=part, memo={}, full_columns=None)
 
 
-@some_columns.register
-def _(A: SparseRows, places: Places) -> Operator:
-    affordable(_share(A, len(places) / A.shape[1]), A.memory_limit, f"taking {len(places)} columns")
-    return _of_sparse(A, take_rows(A.X, 0, A.shape[0])[:, places])
-
-
-@some_rows.register
-def _(A: SparseRows, places: Places) -> Operator:
-    affordable(_share(A, len(places) / A.shape[0]), A.memory_limit, f"taking {len(places)} rows")
-    return _of_sparse(A, take_rows(A.X, 0, A.shape[0])[places])
-
-
-def _share(A: SparseRows, share: float) -> int:
-    return int(share * A.X.nnz * (A.X.dtype.itemsize + A.X.indices.itemsize))
-
-
-@some_columns.register
-def _(A: DenseRows, places: Places) -> Operator:
+@some_lines.register
+def _(A: DiskRows, places: Places, axis: int) -> Operator:
     bare(A)
-    return replace(A, X=np.ascontiguousarray(A.X[:, places]), memo={})
-
-
-@some_rows.register
-def _(A: DenseRows, places: Places) -> Operator:
-    bare(A)
-    return replace(A, X=np.ascontiguousarray(A.X[places]), memo={})
-
-
-@some_columns.register
-def _(A: DiskRows, places: Places) -> Operator:
-    bare(A)
-    return _of_file(A, SomeColumns(A.source, places), A.memo.get(IN_COLUMNS), places)
-
-
-@some_rows.register
-def _(A: DiskRows, places: Places) -> Operator:
-    bare(A)
-    return _of_file(A, SomeRows(A.source, places), A.memo.get(IN_ROWS), places)
-
-
-def _of_file(A: DiskRows, source: RowSource, stored: Vector | None, places: Places) -> Operator:
-    """A part of a file: read again for each product, or once, where it is known to take a small part of the limit.
-
-    `stored` are the numbers of each line of the file, if somebody has counted them. What is held is kept for whoever
-    asks for the same part again.
-    """
-    n_stored = None if stored is None or not source.sparse else int(stored[places].sum())
-    B = replace(A, source=source, memo={} if n_stored is None else {"stored": n_stored})
-    if A.memo.get("held", ("",))[0] == source.fingerprint:
-        held: Operator = A.memo["held"][1]
-        return held
-    limit = limit_of(A.memory_limit)
-    if n_stored is None or limit is None:
+    source, stored = (SomeRows, SomeColumns)[axis](A.source, places), A.memo.get(STORED[axis])
+    held: tuple[str, Operator] = A.memo.get("held", ("", A))
+    if held[0] == source.fingerprint:
+        return held[1]
+    if not source.sparse or stored is None:
+        return replace(A, source=source, memo={})
+    # Somebody has counted the entries of each line: these lines are read once and held for all who ask for them, where
+    # they take a small part of the limit.
+    n_stored = int(stored[places].sum())
+    B = replace(A, source=source, memo={"stored": n_stored})
+    limit, needed = limit_of(A.memory_limit), 16 * n_stored + 8 * B.shape[0]
+    if limit is None or needed > limit // HELD or needed + 8 * PANELS * min(B.shape) > limit:
         return B
-    needed = 16 * n_stored + 8 * B.shape[0]
-    if needed > limit // HELD or needed + 8 * PANELS * min(B.shape) > limit:
-        return B
-    A.memo["held"] = source.fingerprint, replace(_held(B, n_stored), held_bytes=needed)
-    return _of_file(A, source, stored, places)
-
-
-def _held(B: DiskRows, n_stored: int) -> SparseRows:
-    index = np.int32 if max(n_stored, B.shape[1]) <= np.iinfo(np.int32).max else np.int64
-    indices, ends, used = np.empty(n_stored, index), [np.zeros(1, index)], 0
-    data = np.empty(0, B.dtype)
-    for _, part in B._each(B._block):
-        X = part.X
-        data = data if used else np.empty(n_stored, X.dtype)
-        data[used : used + X.nnz], indices[used : used + X.nnz] = X.data, X.indices
-        ends.append((used + X.indptr[1:]).astype(index))
-        used += X.nnz
-    X = csr_array((data[:used], indices[:used], np.concatenate(ends)), shape=B.shape, copy=False)
+    X = below((part.X for _, part in B._each(B._block)), B.shape, n_stored)
     X.has_canonical_format = True
-    return SparseRows(X, n_threads=B.n_threads or default_threads(), memory_limit=B.memory_limit)
-
-
-@some_columns.register
-def _(A: Adjoint, places: Places) -> Operator:
-    return some_rows(A.A, places).H
-
-
-@some_rows.register
-def _(A: Adjoint, places: Places) -> Operator:
-    return some_columns(A.A, places).H
+    threads = B.n_threads or default_threads()
+    C = SparseRows(X, n_threads=threads, memory_limit=B.memory_limit, held_bytes=needed)
+    A.memo["held"] = source.fingerprint, C
+    return C

@@ -2,11 +2,12 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from hashlib import blake2b
 from itertools import pairwise
+from operator import methodcaller
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -22,14 +23,13 @@ from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.algebra.generic import registered, with_entries
-from shiftsvd.backends.blocked import Rows
-from shiftsvd.backends.columns import Places, bare, some_columns, some_rows
+from shiftsvd.backends.blocked import Rows, kept
+from shiftsvd.backends.columns import LINES, Places, bare, some_lines
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import changed_rows
-from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.reread import Merge, Panels, Reread, block_part, in_double, rows_operator
+from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.validation import inspected
+from shiftsvd.backends.validation import inspected, sound_pointers
 from shiftsvd.events import read_part, unheard
 from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import unwarned
@@ -57,37 +57,44 @@ def lazy_points(estimator: Any, Z: Any) -> Any:
 def _by_rows(estimator: Any, X: Any, method: str, columns: int, dtype: Any) -> Any:
     frozen = dask.delayed(estimator, pure=False, traverse=False)
     settings = {"dtype": dtype, "chunks": (X.chunks[0], (columns,)), "meta": np.empty((0, 0), dtype)}
-    return X.map_blocks(rows_of, estimator=frozen, method=method, columns=columns, **settings)
+    return X.map_blocks(_estimated, estimator=frozen, method=method, columns=columns, **settings)
+
+
+def _estimated(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
+    if not chunk.shape[0]:
+        return np.empty((0, columns), native_dtype(chunk.dtype))
+    with unheard(), threads(1):
+        return np.asarray(getattr(estimator, method)(chunk))
 
 
 ROOM = 2**27  # bytes that the operator of a block may take for itself
 
 
 @dataclass(frozen=True, eq=False)
-class Own:
-    """What one task has for itself: its rows, and those rows of everything long."""
+class BlockTask:
+    """The arguments of one task: its rows, and those rows of everything that is as long as the matrix."""
 
     number: int
     rows: Rows
-    left: Panel | None  # of the shift; one row if all are the same
-    panels: tuple[Any, ...]
+    left: Panel | None  # L of the shift; one row if all are the same
+    panels: Panels
 
 
 @dataclass(frozen=True, eq=False)
-class Shared:
-    """What all tasks of one read share: thin panels, the short side of the shift, the mask of full columns."""
+class ReadTask:
+    """The arguments that all tasks of one read share."""
 
     what: str
-    panels: tuple[Any, ...]
-    right: Panel | None
-    full: Vector | None
+    panels: Panels
+    right: Panel | None  # R of the shift
+    full: Vector | None  # mask of the full columns
     columns: int
     sparse: bool
-    dtype: np.dtype[Any]  # that the array says it has
+    dtype: np.dtype[Any]  # of the array, which chunks may belie
     name: str  # of the array, in errors
 
 
-def _checked(chunk: Any, own: Own, shared: Shared) -> Any:
+def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
     name, shape = _name(own, shared), (own.rows[1] - own.rows[0], shared.columns)
     fits = isinstance(chunk, np.ndarray) and not isinstance(chunk, np.ma.MaskedArray)
     if (issparse(chunk) if shared.sparse else fits) is False or chunk.shape != shape:
@@ -100,10 +107,12 @@ def _checked(chunk: Any, own: Own, shared: Shared) -> Any:
             f"{name} must hold numbers like {shared.dtype}, as the array says, got {chunk.dtype}; "
             "give map_blocks or from_delayed the right dtype"
         )
-    return _csr(chunk, name) if shared.sparse else _unbroken(np.asarray(chunk))
+    if shared.sparse:
+        return _csr(chunk, name)
+    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
 
 
-def _name(own: Own, shared: Shared) -> str:
+def _name(own: BlockTask, shared: ReadTask) -> str:
     return f"chunk {own.number} of {shared.name} (from row {own.rows[0]})"
 
 
@@ -116,25 +125,17 @@ def in_order(panel: Any) -> Any:
     return np.require(panel, requirements=["C", "A"]) if isinstance(panel, np.ndarray) else panel
 
 
-def _unbroken(chunk: Panel) -> Panel:
-    return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
-
-
 def _csr(chunk: Any, name: str) -> csr_array:
     if chunk.format != "csr":
         raise ValueError(f"{name} must be CSR, got {chunk.format.upper()}; X = X.map_blocks(scipy.sparse.csr_array)")
-    indptr = chunk.indptr
-    if len(indptr) != chunk.shape[0] + 1 or indptr[0] != 0 or np.any(indptr[1:] < indptr[:-1]):
-        raise ValueError(f"{name}: indptr must have {chunk.shape[0] + 1} entries that start at 0 and never decrease")
-    used = int(indptr[-1])
-    if used > min(len(chunk.indices), len(chunk.data)):
-        raise ValueError(f"{name}: indptr ends at {used}, there are {len(chunk.indices)} indices")
-    data, indices = in_order(chunk.data[:used]), in_order(chunk.indices[:used])
-    X = csr_array((data, indices, in_order(indptr)), shape=chunk.shape, copy=False)
+    sound_pointers(chunk, f"{name}: ")
+    used = int(chunk.indptr[-1])
+    data, indices, indptr = map(in_order, (chunk.data[:used], chunk.indices[:used], chunk.indptr))
+    X = csr_array((data, indices, indptr), shape=chunk.shape, copy=False)
     return X if inspected(X, 1)[1] else X.copy()  # unsorted rows are sorted in place
 
 
-def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
+def block_operator(chunk: Any, own: BlockTask, shared: ReadTask) -> Operator:
     X, shift = _checked(chunk, own, shared), None
     if own.left is not None:
         left = np.broadcast_to(in_order(own.left), (X.shape[0], own.left.shape[1]))
@@ -142,19 +143,12 @@ def block_operator(chunk: Any, own: Own, shared: Shared) -> Operator:
     return rows_operator(X, shift, shared.full, _name(own, shared), 0, ROOM)
 
 
-def part_of(own: Own, chunk: Any, shared: Shared) -> Any:
+def part_of(own: BlockTask, chunk: Any, shared: ReadTask) -> Any:
     if shared.what == "chunk":
         return chunk
     with unheard(), threads(1):
         A = block_operator(chunk, own, shared)
         return block_part(shared.what, A, *map(in_order, shared.panels), *map(in_order, own.panels))
-
-
-def rows_of(chunk: Any, estimator: Any, method: str, columns: int) -> Panel:
-    if not chunk.shape[0]:
-        return np.empty((0, columns), native_dtype(chunk.dtype))
-    with unheard(), threads(1):
-        return np.asarray(getattr(estimator, method)(chunk))
 
 
 def merged_here(merge: Callable[[Any, Any], Any], parts: list[Any]) -> Any:
@@ -171,45 +165,24 @@ def wide(part: Panel) -> np.dtype[Any]:
     return part.dtype if part.dtype.kind in "iu" else np.result_type(part, np.float64)
 
 
-def _bytes_of(X: Any) -> int:
-    return sum(sizeof(part) for part in vars(X).values())
-
-
-sizeof.register(sparray, _bytes_of)
-
+sizeof.register(sparray, lambda X: sum(map(sizeof, vars(X).values())))
 
 # Partial sums that one task adds; a fixed number, so that the order of the sums is that of the blocks.
 ARITY = 4
-# Bytes of data in a graph from which on it is worth a word that they travel in every read.
+# Warn of data in the graph from this many bytes on: every read sends them.
 LARGE = 10**8
 
 Graph = dict[Any, Any]
 
 
-class Chunks:
-    """The chunks of an array that is chunked by rows alone, and how they are loaded."""
-
-    def __init__(self, X: Any) -> None:
-        edges = np.cumsum([0, *X.chunks[0]])
-        self.X = X
-        # The chunks that hold rows, in order, and their numbers.
-        self.numbers: dict[Rows, int] = {(int(lo), int(hi)): i for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo}
-
-    def graph(self, name: str, own: list[Own], shared: Shared) -> tuple[Graph, list[Any]]:
-        before, chunks = self._loads
-        key = f"{name}-shared"
-        keys = [(name, i, 0) for i in range(len(own))]
-        tasks = {here: (partial(part_of, each), chunks[each.number], key) for here, each in zip(keys, own, strict=True)}
-        return {**before, key: shared, **tasks}, keys
-
-    @cached_property
-    def _loads(self) -> tuple[Graph, dict[int, Any]]:
-        graph = self.X.__dask_graph__()
-        keys = {i: (self.X.name, i, 0) for i in self.numbers.values()}
-        loads = dict(optimize(graph, list(keys.values())))
-        _warn_of_data(loads)
-        uses = Counter(other for task in loads.values() for other in task.dependencies)
-        return loads, {i: _chunk(graph, loads, uses, key) for i, key in keys.items()}
+def loads_of(X: Any, numbers: Iterable[int]) -> tuple[Graph, dict[int, Any]]:
+    # The tasks that load chunks, and what gives each chunk to the task that multiplies it.
+    graph = X.__dask_graph__()
+    keys = {i: (X.name, i, 0) for i in numbers}
+    loads = dict(optimize(graph, list(keys.values())))
+    _warn_of_data(loads)
+    uses = Counter(other for task in loads.values() for other in task.dependencies)
+    return loads, {i: _chunk(graph, loads, uses, key) for i, key in keys.items()}
 
 
 def _chunk(graph: Any, loads: Graph, uses: Counter[Any], key: Any) -> Any:
@@ -237,26 +210,21 @@ def named(what: str) -> str:
 
 
 def summed(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    total = _tree(graph, name, keys, merge)
-    with _Told(name, len(keys)) as told:
-        (result,) = computed(graph, [total])
-    if not told.any:  # a cluster tells nothing before it is done
-        read_part(1.0)
-    return result
-
-
-def _tree(graph: Graph, name: str, keys: list[Any], merge: Callable[[Any, Any], Any]) -> Any:
-    level = 0
+    heard, level = _BlocksRead(name, len(keys)), 0
     while len(keys) > 1:
         groups = [keys[first : first + ARITY] for first in range(0, len(keys), ARITY)]
         keys = [(f"{name}-sum-{level}", j) for j in range(len(groups))]
         graph.update({key: (partial(merged_here, merge), group) for key, group in zip(keys, groups, strict=True)})
         level += 1
-    return keys[0]
+    with heard:
+        (result,) = computed(graph, keys)
+    if not heard.any:  # a cluster reports nothing before the end
+        read_part(1.0)
+    return result
 
 
-class _Told(Callback):  # type: ignore[misc]
-    """Tells of each block, where the tasks run in this process."""
+class _BlocksRead(Callback):  # type: ignore[misc]
+    """Reports the progress of each block, where the tasks run in this process."""
 
     def __init__(self, name: str, n_blocks: int) -> None:
         super().__init__()
@@ -292,13 +260,11 @@ def dask_operator(X: Any, memory_limit: int | str | None = None) -> Operator:
         _check_sparse(X)
     elif not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
         raise ValueError(f"chunks must be NumPy arrays or SciPy CSR, got {type(X._meta).__name__}; convert them first")
-    if X.numblocks[1] == 1:
-        return DaskRows(X, memory_limit=memory_limit)
-    if X.shape[0] >= X.shape[1]:
-        return DaskRows(X.rechunk({0: "auto", 1: -1}), memory_limit=memory_limit)
-    by_columns = (X.conj() if X.dtype.kind == "c" else X).T
-    whole = by_columns if by_columns.numblocks[1] == 1 else by_columns.rechunk({0: "auto", 1: -1})
-    return Adjoint(DaskRows(whole, memory_limit=memory_limit))
+    as_it_is = X.numblocks[1] == 1 or X.shape[0] >= X.shape[1]
+    tall = X if as_it_is else (X.conj() if X.dtype.kind == "c" else X).T
+    rows = tall if tall.numblocks[1] == 1 else tall.rechunk({0: "auto", 1: -1})
+    A = DaskRows(rows, memory_limit=memory_limit)
+    return A if as_it_is else Adjoint(A)
 
 
 def _check_sparse(X: Any) -> None:
@@ -317,34 +283,27 @@ def _check_sparse(X: Any) -> None:
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskRows(Reread):
-    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads.
+    """A Dask array, chunked by rows alone, minus its shift; the caller's cluster computes, else threads."""
 
-    Every read loads each chunk once, inside the task that multiplies it. The partial results are added as a tree
-    whose shape depends on the chunks alone: any number of workers gives the same bits.
-    """
+    # A read loads each chunk once, inside the task that multiplies it, and adds the results as a tree whose shape
+    # depends on the chunks alone: any number of workers gives the same bits.
 
     X: Any
     shift: LowRank | None = None
     memory_limit: int | str | None = None
-    # Of the stored matrix; shared by all that store the same. Whoever makes it may say what a read would tell.
+    # Shared by all that store the same matrix. Whoever makes one may say what a read would find.
     memo: dict[str, Any] = field(default_factory=dict)
     n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
     # A read moves a panel to every worker and loads every block.
     most_columns: ClassVar[int] = 64
 
-    @property
-    def data(self) -> Any:
-        return self.X
-
-    @property
-    def sparse(self) -> bool:
-        return bool(issparse(self.X._meta))
+    def __post_init__(self) -> None:
+        self.hold(self.X.shape, self.X.dtype, bool(issparse(self.X._meta)))
 
     @property
     def stored(self) -> int:
-        if "stored" not in self.memo:
-            self.memo["stored"] = int(self.counts[:-1].sum()) if self.sparse else self.shape[0] * self.shape[1]
-        return int(self.memo["stored"])
+        m, n = self.shape
+        return self.remembered("stored", lambda: int(self.counts[:-1].sum()) if self.sparse else m * n)
 
     def known_costs(self) -> dict[str, Any]:
         known, blocks, one = super().known_costs(), len(self.blocks()), 8.0 * self.shape[1] ** 2
@@ -353,47 +312,55 @@ class DaskRows(Reread):
 
     @property
     def fingerprint(self) -> str:
-        if "fingerprint" not in self.memo:
+        def read() -> str:
             digest = blake2b(repr((self.shape, self.dtype, self.X.chunks)).encode(), digest_size=16)
             for part in self._replace_shift(None)._parts("digest", self.blocks(), (), ()):
                 digest.update(part)
-            self.memo["fingerprint"] = digest.hexdigest()
-        return str(self.memo["fingerprint"])
+            return digest.hexdigest()
+
+        return self.remembered("fingerprint", read)
 
     @property
-    def chunks(self) -> Chunks:
-        if "chunks" not in self.memo:
-            self.memo["chunks"] = Chunks(self.X)
-        chunks: Chunks = self.memo["chunks"]
-        return chunks
+    def numbers(self) -> dict[Rows, int]:  # of the chunks that hold rows, in order
+        def numbered() -> dict[Rows, int]:
+            edges = np.cumsum([0, *self.X.chunks[0]]).tolist()
+            return {(lo, hi): i for i, (lo, hi) in enumerate(pairwise(edges)) if hi > lo}
+
+        return self.remembered("numbers", numbered)
 
     def blocks(self) -> list[Rows]:
-        return list(self.chunks.numbers)
+        return list(self.numbers)
 
     def lazy_basis(self, V: Panel, rows: Vector | None = None) -> Any:
         name, blocks = named("basis"), self.blocks()
         graph, _ = self._graph(name, "matmat_in_double", blocks, (V,), ())
         chunks, dtype = (tuple(hi - lo for lo, hi in blocks), (V.shape[1],)), np.result_type(self.dtype, V)
         Y = da.Array(graph, name, chunks, dtype)
-        return graded_tsqr(Y if rows is None else rows[:, None] * Y)
+        Q, R = da.linalg.tsqr(Y if rows is None else rows[:, None] * Y)
+        return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
 
     def least(self) -> float:
         return float(self._replace_shift(None)._total("least", merge=min))
 
+    @kept
     def triangle(self, weights: Vector | None = None) -> Panel:
-        read = lambda: {"R": self._total("triangle", (), (in_double(weights),), folded)}  # noqa: E731
-        return self.once("triangle", (weights,), read)["R"]
+        return self._total("triangle", (), (in_double(weights),), folded)  # type: ignore[no-any-return]
+
+    @kept
+    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
+        return self._total("squares_beyond", (V, W), (in_double(weights),))  # type: ignore[no-any-return]
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DaskRows":
-        e = np.broadcast_to(rows, self.shape[0])[:, None]
-        lines = da.from_array(np.ascontiguousarray(e), chunks=(self.X.chunks[0], 1), name=named("powers"))
-        kinds = {"dtype": self.dtype, "chunks": self.X.chunks, "meta": self.X._meta}
-        X = da.map_blocks(_multiplied, self.X, lines, cols=cols, **kinds)
-        kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "stored", "name") if name in self.memo}
-        return replace(self, X=X, shift=self.shift and self.shift.ldexp(rows, cols), memo=kept)
+        lines = np.broadcast_to(rows, self.shape[0])[:, None]
+        X = self.mapped(_multiplied, lines, dtype=self.dtype, cols=cols)
+        shift, memo = self.shift and self.shift.ldexp(rows, cols), self.memo_of("counts", "stored", "name")
+        return replace(self, X=X, shift=shift, memo=memo)
 
-    def _replace_shift(self, shift: LowRank | None) -> "DaskRows":
-        return replace(self, shift=shift)
+    def mapped(self, function: Any, *lines: Panel, dtype: Any, columns: int | None = None, **known: Any) -> Any:
+        (rows, across), kind = self.X.chunks, type(self.X._meta)
+        own = [da.from_array(np.ascontiguousarray(each), (rows, -1), named("lines")) for each in lines]
+        kinds = {"dtype": dtype, "chunks": (rows, across if columns is None else (columns,))}
+        return da.map_blocks(function, self.X, *own, **kinds, meta=kind((0, 0), dtype=dtype), **known)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
         name = named(what)
@@ -417,48 +384,39 @@ class DaskRows(Reread):
         return block_operator(chunk, self._own(rows, ()), self._shared("chunk", ()))
 
     def _graph(self, name: str, what: str, blocks: list[Rows], panels: Any, own: Any) -> tuple[Graph, list[Any]]:
-        return self.chunks.graph(name, [self._own(rows, own) for rows in blocks], self._shared(what, panels))
+        loads, chunks = self.remembered("loads", lambda: loads_of(self.X, self.numbers.values()))
+        key, keys = f"{name}-shared", [(name, i, 0) for i in range(len(blocks))]
+        tasks = ((partial(part_of, self._own(rows, own)), chunks[self.numbers[rows]], key) for rows in blocks)
+        return {**loads, key: self._shared(what, panels), **dict(zip(keys, tasks, strict=True))}, keys
 
-    def _own(self, rows: Rows, panels: tuple[Vector | None, ...]) -> Own:
+    def _own(self, rows: Rows, panels: Panels) -> BlockTask:
         lo, hi = rows
         left = None if self.shift is None else self.shift.L[lo : lo + 1 if self.level else hi]
-        return Own(self.chunks.numbers[rows], rows, left, tuple(None if P is None else P[lo:hi] for P in panels))
+        return BlockTask(self.numbers[rows], rows, left, tuple(None if P is None else P[lo:hi] for P in panels))
 
-    def _shared(self, what: str, panels: tuple[Any, ...]) -> Shared:
+    def _shared(self, what: str, panels: Panels) -> ReadTask:
         full = self.full if self.sparse and self.shift is not None else None
         right, name = None if self.shift is None else self.shift.R, str(self.memo.get("name", "the Dask array"))
-        return Shared(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
+        return ReadTask(what, panels, right, full, self.shape[1], self.sparse, self.X.dtype, name)
 
 
 @with_entries.register
 def _(A: DaskRows, change: Change) -> DaskRows:
-    lines = da.from_array(change.R, chunks=(A.X.chunks[0], -1), name=named("quantities"))
-    kind, dtype = type(A.X._meta), np.dtype(change.dtype)
-    kinds = {"dtype": dtype, "chunks": A.X.chunks, "meta": kind((0, 0), dtype=dtype)}
-    shared = Shared("chunk", (), None, None, A.shape[1], A.sparse, A.X.dtype, "the Dask array")
+    shared = ReadTask("chunk", (), None, None, A.shape[1], A.sparse, A.X.dtype, "the Dask array")
     alike = delayed((change.rows(0, 0), shared), pure=False, traverse=False)
-    X = da.map_blocks(_changed, A.X, lines, alike=alike, **kinds)
+    X = A.mapped(_changed, change.R, dtype=np.dtype(change.dtype), alike=alike)
     names = ("stored", "name") if change.more is not None else ("counts", "stored", "name")
-    return replace(A, X=X, memo={name: A.memo[name] for name in names if name in A.memo})
+    return replace(A, X=X, memo=A.memo_of(*names))
 
 
-@some_columns.register
-def _(A: DaskRows, places: Places) -> DaskRows:
+@some_lines.register
+def _(A: DaskRows, places: Places, axis: int) -> DaskRows:
     bare(A)
-    kinds = {"dtype": A.X.dtype, "chunks": (A.X.chunks[0], (len(places),)), "meta": A.X._meta[:, :0]}
-    return replace(A, X=da.map_blocks(_taken, A.X, places=places, **kinds), memo=_memo_of_some(A, "columns", places))
-
-
-@some_rows.register
-def _(A: DaskRows, places: Places) -> DaskRows:
-    bare(A)
-    return replace(A, X=A.X[places], memo=_memo_of_some(A, "rows", places))
-
-
-def _memo_of_some(A: DaskRows, what: str, places: Places) -> dict[str, Any]:
-    kept = {name: A.memo[name] for name in ("name",) if name in A.memo}
-    known = A.memo.get("fingerprint")
-    return kept | ({} if known is None else {"fingerprint": f"{known} {what} {told(places)}"})
+    memo = A.memo_of("name", "fingerprint")
+    if "fingerprint" in memo:
+        memo["fingerprint"] = f"{memo['fingerprint']} {LINES[axis]} {told(places)}"
+    X = A.mapped(_taken, dtype=A.X.dtype, columns=len(places), places=places) if axis else A.X[places]
+    return replace(A, X=X, memo=memo)
 
 
 def _taken(chunk: Any, places: Places) -> Any:
@@ -471,15 +429,10 @@ def _multiplied(chunk: Any, lines: Vector, cols: Vector | int) -> Any:
     return out.astype(native_dtype(chunk.dtype), copy=False)
 
 
-def _changed(chunk: Any, lines: Panel, alike: tuple[Change, Shared]) -> Any:
+def _changed(chunk: Any, lines: Panel, alike: tuple[Change, ReadTask]) -> Any:
     change, shared = alike
-    A: Any = block_operator(chunk, Own(0, (0, chunk.shape[0]), None, ()), shared)
+    A: Any = block_operator(chunk, BlockTask(0, (0, chunk.shape[0]), None, ()), shared)
     return changed_rows(A.X, replace(change, R=np.asarray(lines)))
-
-
-def graded_tsqr(Y: Any) -> Any:
-    Q, R = da.linalg.tsqr(Y)
-    return Q * R.map_blocks(_directions, drop_axis=0, dtype=R.dtype)
 
 
 def _directions(R: Panel) -> Vector:
@@ -488,31 +441,21 @@ def _directions(R: Panel) -> Vector:
 
 
 def on_workers(A: Operator) -> Operator:
-    """A matrix that stays in its file, or the adjoint of one, with its blocks read and multiplied by Dask's workers.
-
-    The blocks are the same as without: they depend on the file and the memory limit alone. Nothing is read here.
-    """
+    # The blocks are the same as without Dask: they depend on the file and the memory limit alone. Nothing is read here.
     if isinstance(A, Adjoint):
         return on_workers(A.H).H
     if not isinstance(A, DiskRows):
         raise TypeError(f"a matrix that stays in its file is needed, got {type(A).__name__}; open it with stream=True")
     source, blocks = A.source, A.blocks()
-    known = {
-        "stored": source.stored,
-        "name": source.name,
-        "fingerprint": f"{source.fingerprint} {source.shape} {blocks}",
-    }
-    return DaskRows(_array(source, blocks), A.shift, A.memory_limit, known)
+    known = f"{source.fingerprint} {source.shape} {blocks}"
+    memo = {"stored": source.stored, "name": source.name, "fingerprint": known}
+    return DaskRows(_array(source, blocks), A.shift, A.memory_limit, memo)
 
 
 def _array(source: RowSource, blocks: list[Rows]) -> Any:
-    name = f"shiftsvd-file-{uuid4().hex}"
+    name = named("file")
     graph: dict[Any, Any] = {f"{name}-source": source}
-    graph |= {(name, i, 0): (_rows, f"{name}-source", *rows) for i, rows in enumerate(blocks)}
+    graph |= {(name, i, 0): (methodcaller("read", *rows), f"{name}-source") for i, rows in enumerate(blocks)}
     chunks = tuple(hi - lo for lo, hi in blocks), (source.shape[1],)
     kind = csr_array if source.sparse else np.empty
     return da.Array(graph, name, chunks, meta=kind((0, 0), dtype=source.dtype))
-
-
-def _rows(source: RowSource, lo: int, hi: int) -> Any:
-    return source.read(lo, hi)

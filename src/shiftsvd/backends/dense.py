@@ -3,18 +3,19 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import iadd
 from typing import Any, cast
 
 import numpy as np
 
 from shiftsvd.algebra.generic import registered
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept
+from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, kept
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_block
 from shiftsvd.numerics.powers import Times, exponents_of
-from shiftsvd.operators import LowRank, Mixer, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Mixer, Panel, panel_dtype
 
 # Entries of a block: 8 MiB of float64 stay near the cache and keep BLAS busy.
 BLOCK = 2**20
@@ -36,19 +37,16 @@ class DenseRows(Blocked):
     _right: Panel = field(init=False)  # R^H of the shift, by rows
 
     def __post_init__(self) -> None:
-        parts = () if self.shift is None else (self.shift.L, self.shift.R)
+        self.describe(self.X.shape, native_dtype(self.X.dtype))
         R = np.zeros((self.X.shape[1], 0)) if self.shift is None else self.shift.R
         shift = None if self.shift is None else LowRank(np.ascontiguousarray(self.shift.L), R)
-        dtype = field_of(native_dtype(self.X.dtype), *parts)
-        vars(self).update(shape=self.X.shape, dtype=dtype, shift=shift, _right=np.ascontiguousarray(R.conj().T))
+        vars(self).update(shift=shift, _right=np.ascontiguousarray(R.conj().T))
 
     @property
     def fingerprint(self) -> str | None:
         if not isinstance(self.X, np.ndarray):
             return None
-        if "fingerprint" not in self.memo:
-            self.memo["fingerprint"] = told((self.X, self.conjugate))
-        return str(self.memo["fingerprint"])
+        return self.remembered("fingerprint", lambda: told((self.X, self.conjugate)))
 
     def blocks(self) -> list[Rows]:
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
@@ -63,6 +61,9 @@ class DenseRows(Blocked):
         # this one by eps at every ratio (tests/algebra/test_off_centre.py).
         return kernels_for(self.dtype).subtract(X, self.shift.L[rows[0] : rows[1]], self._right, dtype)
 
+    def stored_rows(self, rows: Rows) -> Panel:
+        return self.X[slice(*rows)]
+
     def matmat(self, V: Panel) -> Panel:
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.dtype, V.dtype))
 
@@ -70,8 +71,7 @@ class DenseRows(Blocked):
             block = self.block(rows)
             Y[rows[0] : rows[1]] = block @ _as_precise(V, block)
 
-        for _ in self._each(part):
-            pass
+        exhaust(self._each(part))
         return Y
 
     def matmat_in_double(self, V: Panel) -> Panel:
@@ -108,7 +108,7 @@ class DenseRows(Blocked):
     @kept
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         def product(lo: int, hi: int) -> Panel:
-            block = self._double((lo, hi))
+            block = self.formed((lo, hi))
             if weights is None:
                 return np.asarray(_adjoint(block) @ block)
             return np.asarray((_adjoint(block) * weights[lo:hi]) @ block)
@@ -117,7 +117,7 @@ class DenseRows(Blocked):
             # Of few columns, in pieces that stay in the cache: memory of a whole block is new each time.
             step = FORMED // max(self.shape[1], 1)
             pieces = cut(rows[1] - rows[0], step if step >= LEAST else rows[1] - rows[0])
-            return reduce(_plus, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))
+            return reduce(iadd, (product(rows[0] + lo, rows[0] + hi) for lo, hi in pieces))
 
         return self._sum(part)
 
@@ -130,16 +130,12 @@ class DenseRows(Blocked):
     def _stored(self, rows: Rows) -> Panel:
         as_they_are = self.shift is None and not self.conjugate and self.X.dtype in NUMBERS
         as_they_are = as_they_are and isinstance(self.X, np.ndarray)
-        return self.X[rows[0] : rows[1]] if as_they_are else self._double(rows)
+        return self.X[rows[0] : rows[1]] if as_they_are else self.formed(rows)
 
-    def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = self.known_squares() if weights is None else None
-        if known is not None:
-            return known
-
+    def _column_squares(self, weights: Vector | None) -> Vector:
         @unwarned
         def part(rows: Rows) -> Vector:
-            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            squares = np.abs(self.formed(rows)) ** 2
             return np.asarray(squares.sum(axis=0) if weights is None else weights[rows[0] : rows[1]] @ squares)
 
         return np.asarray(sum(values for _, values in self._each(part)))
@@ -147,29 +143,23 @@ class DenseRows(Blocked):
     def row_squares(self, weights: Vector | None = None) -> Vector:
         @unwarned
         def part(rows: Rows) -> Vector:
-            squares = np.abs(self.block(rows, panel_dtype(self.dtype))) ** 2
+            squares = np.abs(self.formed(rows)) ** 2
             return np.asarray(squares.sum(axis=1) if weights is None else squares @ weights)
 
-        return np.concatenate([values for _, values in self._each(part)])
-
-    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        for lo, hi in cut(rows[1] - rows[0], max(1, PIECE // max(self.shape[1], 1))):
-            yield rows[0] + lo, self.block((rows[0] + lo, rows[0] + hi), panel_dtype(self.dtype))
+        return self._stack(part)
 
     def exponents(self, axis: int) -> Vector:
-        parts = (part for _, part in self._each(lambda rows: exponents_of(self._double(rows)).max(axis=axis)))
-        return np.concatenate(list(parts)) if axis else np.asarray(reduce(np.maximum, parts))
+        if axis:
+            return self._stack(lambda rows: exponents_of(self.formed(rows)).max(axis=1))
+        parts = (part for _, part in self._each(lambda rows: exponents_of(self.formed(rows)).max(axis=0)))
+        return np.asarray(reduce(np.maximum, parts))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DenseRows":
         shift = self.shift and self.shift.ldexp(rows, cols)
         return replace(self, X=cast("Panel", Times(self.X, rows, cols)), shift=shift, memo={})
 
-    def _double(self, rows: Rows) -> Panel:
+    def formed(self, rows: Rows) -> Panel:
         return self.block(rows, panel_dtype(self.dtype))
-
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        for lo, hi in cut(self.shape[0], rows):
-            yield lo, self.block((lo, hi), panel_dtype(self.dtype))
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         return self.transposed(0).row_blocks(columns)
@@ -179,15 +169,7 @@ class DenseRows(Blocked):
         return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
 
     def mix(self, Omega: Mixer) -> Panel:
-        return np.concatenate([part for _, part in self._each(lambda rows: Omega.mix(self.block(rows)))])
-
-    def _replace_shift(self, shift: LowRank | None) -> "DenseRows":
-        return DenseRows(self.X, shift, self.conjugate, self.n_threads, self.memo)
-
-
-def _plus(G: Panel, H: Panel) -> Panel:
-    G += H
-    return G
+        return self._stack(lambda rows: Omega.mix(self.block(rows)))
 
 
 def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

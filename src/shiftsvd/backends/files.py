@@ -1,6 +1,7 @@
-"""Matrices in files, read a block of rows at a time; the memory that matrices hold."""
+"""Matrices that are read again for each product, a block of rows at a time; the memory that matrices hold."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass, replace
@@ -9,18 +10,21 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
-from shiftsvd.algebra.generic import registered
-from shiftsvd.backends.blocked import Blocked, Rows
+from shiftsvd.algebra import generic
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept
 from shiftsvd.backends.dense import BLOCK as MULTIPLIED
-from shiftsvd.backends.reread import Merge, Panels, Reread, block_part, rows_operator
-from shiftsvd.backends.source import Multiplied, RowSource, rows_of
-from shiftsvd.events import unheard
-from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.numerics.moments import Vector
-from shiftsvd.operators import LowRank, Operator, Panel, panel_dtype
-from shiftsvd.runs.checkpoints import unkept
+from shiftsvd.backends.dense import DenseRows, native_dtype
+from shiftsvd.backends.source import Multiplied, RowSource, outside, rows_of
+from shiftsvd.backends.sparse import FULL, SparseRows
+from shiftsvd.backends.validation import NotFinite, finite_dense, finite_sparse, inspected
+from shiftsvd.events import read_part, unheard
+from shiftsvd.kernels import best, default_threads, ordered
+from shiftsvd.numerics.digests import told
+from shiftsvd.numerics.moments import Moments, Vector
+from shiftsvd.operators import LowRank, Mixer, Operator, Panel, panel_dtype
+from shiftsvd.runs import checkpoints
 from shiftsvd.runs.memory import OverLimit, parse_bytes
 
 
@@ -58,6 +62,250 @@ def counted(A: Any) -> Iterator[None]:
         raise error.beside(bytes_in_memory(A)) from None
 
 
+# --- read again for each product ------------------------------------------------------------------------------------
+
+# Bytes of a Lanczos basis on the long side that smaller data may take, and the largest share of a memory limit.
+LONG, LONG_SHARE = 2**28, 4
+# Panels have at least so many columns; where the memory does not allow them, so many: with fewer, a step finds little.
+LEAST_COLUMNS, FEWEST_COLUMNS = 32, 8
+# Columns that a run holds for each column of its panels: the basis, and copies of panels.
+HELD = 40
+
+Panels = tuple[Any, ...]  # what a read multiplies by; None for one that is not there
+Merge = Callable[[Any, Any], Any]
+
+
+@generic.registered
+class Reread(Blocked):
+    """A matrix that is not in memory: each read makes operators of its blocks, and asks each of them one thing."""
+
+    # A thing is named: a method of the operator, or a function of `OURS`. A subclass adds the answers of all blocks
+    # (`_total`) and hands them out in order (`_rows`); all else is made of these two. Sums are kept in the journal.
+
+    memory_limit: int | str | None
+    most_columns: ClassVar[int]  # of a panel, where the memory allows them
+
+    stored_dtype: np.dtype[Any]
+
+    @property
+    @abstractmethod
+    def stored(self) -> int: ...
+
+    @abstractmethod
+    def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any: ...
+
+    @abstractmethod
+    def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]: ...
+
+    @abstractmethod
+    def _block(self, rows: Rows) -> Operator: ...
+
+    def hold(self, shape: tuple[int, int], dtype: np.dtype[Any], sparse: bool) -> None:
+        self.describe(shape, native_dtype(dtype))
+        vars(self).update(stored_dtype=dtype, sparse=sparse)
+
+    @property
+    def adjoint_bytes(self) -> int:
+        return 0
+
+    def worth_keeping(self, columns: int) -> bool:
+        return True
+
+    def known_costs(self) -> dict[str, Any]:
+        file_bytes = int(self.stored * (self.stored_dtype.itemsize + 4 * self.sparse))
+        long_bytes = max(file_bytes, LONG) if self.shape[0] < self.shape[1] else 0
+        if self.memory_limit is not None:
+            long_bytes = min(long_bytes, parse_bytes(self.memory_limit) // LONG_SHARE)
+        return {
+            "eps": float(np.finfo(np.float64 if self.sparse else self.dtype).eps),
+            "stored": self.stored,
+            "file_bytes": file_bytes,
+            "panel_columns": self._panel_columns(),
+            "adjoint_bytes": self.adjoint_bytes,
+            "long_bytes": long_bytes,
+        }
+
+    def _panel_columns(self) -> tuple[int, int]:
+        # The basis takes a part of the limit; and what a panel takes beside it, where that is anything, a quarter.
+        if self.memory_limit is None:
+            return LEAST_COLUMNS, self.most_columns
+        limit = parse_bytes(self.memory_limit)
+        most = int(np.clip(limit // (8 * HELD * min(self.shape)) // 16 * 16, LEAST_COLUMNS, self.most_columns))
+        if self.adjoint_bytes:
+            most = int(np.clip(limit // (4 * self.adjoint_bytes), FEWEST_COLUMNS, most))
+        return min(LEAST_COLUMNS, most), most
+
+    @property
+    def counts(self) -> Vector:
+        return self.remembered("counts", self._counts)
+
+    @kept
+    def _counts(self) -> Vector:
+        return self._replace_shift(None)._total("counts")  # type: ignore[no-any-return]
+
+    @property
+    def full(self) -> Vector:
+        return np.append(self.counts[:-1] > FULL * self.shape[0], self.counts[-1] > 0)
+
+    def matmat(self, V: Panel) -> Panel:
+        return self._panel("matmat", V)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        return self._panel("matmat_in_double", V)
+
+    def _panel(self, what: str, V: Panel) -> Panel:
+        Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
+        for lo, part in self._rows(what, V):
+            Y[lo : lo + len(part)] = part
+        return Y
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        return self._rows("matmat", V)
+
+    @kept
+    def rmatmat(self, W: Panel) -> Panel:
+        return self._total("rmatmat", own=(W,))  # type: ignore[no-any-return]
+
+    @kept
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        return self._total("rmatmat_in_double", own=(W,))  # type: ignore[no-any-return]
+
+    @kept
+    def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
+        return self._total("gram", (V,), (in_double(weights),))  # type: ignore[no-any-return]
+
+    @kept
+    def gram_matrix(self, weights: Vector | None = None) -> Panel:
+        return self._total("gram_matrix", own=(in_double(weights),))  # type: ignore[no-any-return]
+
+    @kept
+    def triangle(self, weights: Vector | None = None) -> Panel:
+        return generic.by_blocks(self, weights)
+
+    @kept
+    def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
+        return generic.by_blocks(self.H, weights)
+
+    def _moments(self, weights: Vector | None) -> Moments:
+        def read() -> checkpoints.Record:
+            found, counts = self._total("moments", own=(in_double(weights),), merge=_merged)
+            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
+
+        record = self.once("moments", (weights,), read)
+        if self.sparse:
+            self.memo["counts"] = record["stored"]
+        return Moments(float(record["count"]), record["mean"], record["M2"])
+
+    def _row_moments(self, weights: Vector | None) -> list[Moments]:
+        return [part for _, part in self._rows("row_moments", weights)]
+
+    @kept
+    def _column_squares(self, weights: Vector | None) -> Vector:
+        return self._total("column_squares", own=(in_double(weights),))  # type: ignore[no-any-return]
+
+    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
+        return self._formed(rows, max(1, PIECE // self.shape[1]))
+
+    def _formed(self, rows: Rows, at_once: int) -> Iterator[tuple[int, Panel]]:
+        return ((rows[0] + lo, part) for lo, part in generic.row_blocks(self._block(rows), at_once))
+
+    def row_squares(self, weights: Vector | None = None) -> Vector:
+        return self._joined("row_squares", in_double(weights))
+
+    def exponents(self, axis: int) -> Vector:
+        if axis:
+            return self._joined("exponents", axis)
+        return np.asarray(self._total("exponents", (axis,), merge=np.maximum))
+
+    def mix(self, Omega: Mixer) -> Panel:
+        return self._joined("mix", Omega)
+
+    def _joined(self, what: str, *panels: Any) -> Panel:
+        return np.concatenate([part for _, part in self._rows(what, *panels)])
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        blocks = self.blocks()
+        for block in blocks:
+            parts = self._formed(block, rows)
+            read_part(1 / len(blocks))
+            yield from parts
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        yield 0, np.concatenate([block for _, block in self.row_blocks(self.shape[0])]).conj().T
+
+
+def in_double(weights: Vector | None) -> Vector | None:
+    return None if weights is None else np.asarray(weights, np.float64)
+
+
+def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str, lo: int, room: int) -> Operator:
+    # Rows from `lo` on of the matrix of this name, checked. `full` is the mask of its full columns, and at last whether
+    # a row is full; `room` the bytes that the operator may take for itself.
+    if not isinstance(X, csr_array):
+        _check(finite_dense, X, name, lo)
+        return DenseRows(X, shift)
+    shifted_inside = shift is not None and full is not None and bool(full.any())
+    columns = None if shift is None or full is None else full[:-1]
+    X = _sound(X, shifted_inside, name, lo)
+    return SparseRows(X, shift, memory_limit=room, full_columns=columns, is_block=True)
+
+
+def _sound(X: csr_array, shifted_inside: bool, name: str, lo: int) -> csr_array:
+    # Small integers are exact in single precision, where products are faster; shifted full lines would not be.
+    small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2 and not shifted_inside
+    X.data = np.ascontiguousarray(X.data, np.float32 if small else native_dtype(X.dtype))
+    kernels = best.inspect(X, (0, X.shape[0])) if X.data.dtype.char in "fd" else None
+    least, largest = kernels[2:4] if kernels else (X.indices.min(initial=0), X.indices.max(initial=-1))
+    if X.nnz and (least < 0 or largest >= X.shape[1]):
+        raise outside(X, name, lo)
+    finite, ordered_rows = (kernels[:2] == (0, 0), kernels[4]) if kernels else inspected(X, 1)
+    if not finite:
+        _check(finite_sparse, X, name, lo)
+    X.has_canonical_format = ordered_rows
+    if not ordered_rows:
+        X.sum_duplicates()
+    return X
+
+
+def _check(check: Callable[[Any], None], X: Any, name: str, lo: int) -> None:
+    try:
+        check(X)
+    except NotFinite as error:
+        places, counts = error.found.rows
+        where = f"{name}, rows {lo} to {lo + X.shape[0]}: "
+        raise error.but(where=where, rows=np.stack([lo + places, counts])) from None
+
+
+def block_part(what: str, A: Operator, *panels: Any) -> Any:
+    return (OURS.get(what) or getattr(type(A), what))(A, *panels)
+
+
+def _counts(A: Operator) -> Vector:
+    if not isinstance(A, SparseRows):
+        return np.zeros(A.shape[1] + 1, np.int64)
+    columns = best.column_counts(A.X, (0, A.shape[0]))
+    return np.append(columns, np.count_nonzero(np.diff(A.X.indptr) > FULL * A.shape[1]))
+
+
+def _least(A: Operator) -> float:
+    numbers = A.X.data if isinstance(A, SparseRows) else A.X  # type: ignore[attr-defined]
+    return float(numbers.min(initial=0))
+
+
+OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
+    "counts": _counts,
+    "moments": lambda A, weights: (A.moments(weights), _counts(A)),
+    "digest": lambda A: told(A.X).encode(),
+    "least": _least,
+}
+
+
+def _merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
+    return a[0].merge(b[0]), a[1] + b[1]
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
 # Bytes of a block: enough to keep a thread busy for some hundredths of a second, and a small share of the limit; less
 # where the rows are the short side, whose panels need the room.
 BLOCK, LEAST_BLOCK, SHARE, SHARE_OF_WIDE = 2**25, 2**20, 32, 128
@@ -65,30 +313,21 @@ BLOCK, LEAST_BLOCK, SHARE, SHARE_OF_WIDE = 2**25, 2**20, 32, 128
 PROBED = 3
 
 
-@registered
+@generic.registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DiskRows(Reread):
-    """A matrix in a file minus its shift, never held in memory.
-
-    Each block is read, checked, and multiplied by the backend for matrices in memory; while one thread waits for the
-    file the others multiply. The blocks depend on the file and `memory_limit`, never on the threads.
-    """
+    """A matrix in a file minus its shift. The blocks depend on the file and `memory_limit`, never on the threads."""
 
     source: RowSource
     shift: LowRank | None = None
     n_threads: int | None = None  # type: ignore[assignment]
     memory_limit: int | str | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    # A read of a file costs as much as a product with many columns.
+    # A read of a file takes as long as a product with many columns.
     most_columns: ClassVar[int] = 128
 
-    @property
-    def data(self) -> RowSource:
-        return self.source
-
-    @property
-    def sparse(self) -> bool:
-        return self.source.sparse
+    def __post_init__(self) -> None:
+        self.hold(self.source.shape, self.source.dtype, self.source.sparse)
 
     @property
     def stored(self) -> int:
@@ -100,26 +339,19 @@ class DiskRows(Reread):
 
     @property
     def workers(self) -> int:
-        return (self.n_threads or default_threads()) + 1
+        return (self.n_threads or default_threads()) + 1  # one waits for the file while the others multiply
 
     @property
     def block_bytes(self) -> int:
-        share = SHARE_OF_WIDE if self.wide else SHARE
+        share = SHARE_OF_WIDE if self.shape[0] < self.shape[1] else SHARE
         limit = BLOCK if self.memory_limit is None else parse_bytes(self.memory_limit) // share
         return int(np.clip(limit, LEAST_BLOCK, BLOCK))
 
     @property
-    def wide(self) -> bool:
-        return self.source.shape[0] < self.source.shape[1]
-
-    @property
     def adjoint_bytes(self) -> int:
-        """Of rows on the short side, the parts of each thread, one that waits, and their sum.
-
-        A thread has two parts where its dense block is multiplied in several, and of a sparse block, whose sum is
-        rounded to another panel.
-        """
-        if not self.wide:
+        # Where rows are the short side: the sum, a part that waits, and those of each thread, which has two where its
+        # dense block is multiplied in several pieces, or where the sum of a sparse block is rounded to another panel.
+        if self.shape[0] >= self.shape[1]:
             return 0
         two = self.sparse or self.block_bytes > MULTIPLIED * self.source.dtype.itemsize
         return (self.workers * (1 + two) + 2) * panel_dtype(self.dtype).itemsize * self.shape[1]
@@ -132,39 +364,28 @@ class DiskRows(Reread):
         return super().known_costs() | working | {"stored": self.memo.get("stored", self.stored)}
 
     def blocks(self) -> list[Rows]:
-        if "blocks" not in self.memo:
-            self.memo["blocks"] = [(int(lo), int(hi)) for lo, hi in pairwise(self.source.edges(self.block_bytes))]
-        blocks: list[Rows] = self.memo["blocks"]
-        return blocks
+        def edges() -> list[Rows]:
+            return [(int(lo), int(hi)) for lo, hi in pairwise(self.source.edges(self.block_bytes))]
+
+        return self.remembered("blocks", edges)
 
     def matmat_in_double(self, V: Panel) -> Panel:
         double = self.sparse or self.costs.eps == np.finfo(np.float64).eps
         return self.matmat(V) if double else self.pieces_times(V)
 
-    def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
-        read = lambda: {"squares": Blocked.squares_beyond(self, V, W, weights)}  # noqa: E731
-        return self.once("beyond", (V, W, weights), read)["squares"]
-
     def gram_seconds(self, V: Panel) -> float:
         blocks = self.blocks()
         some = blocks[:: max(1, len(blocks) // (PROBED * self.workers))]
         started = time.perf_counter()
-        for _ in ordered(lambda rows: self._block(rows).gram(V), some, self.workers):
-            pass
+        exhaust(ordered(lambda rows: self._block(rows).gram(V), some, self.workers))
         return (time.perf_counter() - started) * len(blocks) / len(some)
 
     def in_blocks_for(self, memory_limit: int) -> "DiskRows":
-        return replace(
-            self, memory_limit=memory_limit, memo={n: each for n, each in self.memo.items() if n != "blocks"}
-        )
+        return replace(self, memory_limit=memory_limit, memo=self.memo_of(*self.memo.keys() - {"blocks"}))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DiskRows":
-        kept: dict[str, Any] = {name: self.memo[name] for name in ("counts", "blocks", "stored") if name in self.memo}
-        shift = self.shift and self.shift.ldexp(rows, cols)
-        return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=kept)
-
-    def _replace_shift(self, shift: LowRank | None) -> "DiskRows":
-        return replace(self, shift=shift)
+        memo, shift = self.memo_of("counts", "blocks", "stored"), self.shift and self.shift.ldexp(rows, cols)
+        return replace(self, source=Multiplied(self.source, rows, cols), shift=shift, memo=memo)
 
     def _total(self, what: str, panels: Panels = (), own: Panels = (), merge: Merge | None = None) -> Any:
         part = lambda rows: self._part(what, rows, panels, own)  # noqa: E731
@@ -173,12 +394,12 @@ class DiskRows(Reread):
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
         return ((lo, part) for (lo, _), part in self._each(lambda rows: self._part(what, rows, panels, ())))
 
-    def _part(self, what: str, rows: Rows, panels: tuple[Any, ...], own: tuple[Vector | None, ...]) -> Any:
+    def _part(self, what: str, rows: Rows, panels: Panels, own: Panels) -> Any:
         return block_part(what, self._block(rows), *panels, *(None if P is None else P[slice(*rows)] for P in own))
 
     def _each(self, function: Callable[[Rows], Any], workers: int | None = None) -> Iterator[tuple[Rows, Any]]:
         def part(rows: Rows) -> Any:
-            with unheard(), unkept():
+            with unheard(), checkpoints.unkept():
                 return function(rows)
 
         return super()._each(part, workers)

@@ -1,67 +1,53 @@
-"""What a file must be able to do to be fitted without being loaded: hand out ranges of its rows."""
+"""Sources of rows: what a file must be able to do to be fitted without being loaded, and several files as one."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from functools import cached_property
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, hstack, issparse
 
+from shiftsvd.backends.blocked import cut
+from shiftsvd.backends.validation import numeric_array, sound_places, sound_structure
+from shiftsvd.kernels.twin import CSR, take_rows
+from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.powers import part_of, times, times_sparse
-from shiftsvd.runs.memory import parse_bytes
 
-# Panels for data that are read again in each pass are at least this wide.
-LEAST_COLUMNS = 32
-# Where the memory does not allow these, at least so many: narrower blocks find next to nothing in a step.
-FEWEST_COLUMNS = 8
-# Columns that a run holds for each one of its panels: the basis, and copies of panels.
-HELD = 40
+# Bytes of the rows of several files that are put together at once.
+AT_ONCE = 2**25
 
 
 class RowSource(ABC):
-    """A matrix in a file, of which rows are read a range at a time, by several threads at once.
+    """A matrix in a file, of which rows are read a range at a time, by several threads at once."""
 
-    What is read is not trusted: `backends.reread` checks every block before it multiplies.
-
-    Attributes
-    ----------
-    shape : (int, int)
-    dtype : numpy.dtype
-        Of the numbers in the file.
-    sparse : bool
-        Whether `read` gives a `csr_array` (else a 2-D array).
-    stored : int
-        How many numbers one pass reads: the stored entries of a sparse matrix, all of a dense one.
-    name : str
-        What an error message calls it, such as ``counts.h5ad:X``.
-    fingerprint : str
-        Tells these data from others: path, size, time of the last change.
-    """
+    # What it reads is not trusted: `backends.files.rows_operator` checks every block before it is multiplied.
 
     shape: tuple[int, int]
-    dtype: np.dtype[Any]
-    sparse: bool
-    name: str
-    fingerprint: str
+    dtype: np.dtype[Any]  # of the numbers in the file
+    sparse: bool  # whether `read` gives a csr_array, else a 2-D array
+    name: str  # in error messages, such as counts.h5ad:X
+    fingerprint: str  # tells these data from others, by path, size and time of the last change
     unstackable = ""  # why files of other samples cannot lie below this one; empty: they can
     copies = 2  # of a block in memory while it is read: as the file has it, and once more where it is decoded
 
     @cached_property
-    def stored(self) -> int:
+    def stored(self) -> int:  # numbers that one pass reads
         return self.shape[0] * self.shape[1]
 
     def decoding_bytes(self, readers: int) -> int:
         return 0
 
     def with_nan(self) -> "RowSource":
-        """The same rows, with NaN for each missing entry, also where `read` puts something else in its place."""
+        """Return the same rows, with NaN for each missing entry, also where `read` replaces missing entries."""
         return self
 
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:
-        """Ascending row numbers from 0 to m, cutting the rows into ranges of about so many bytes when read.
+        """Return row numbers from 0 to m that cut the rows into ranges of about so many bytes when they are read.
 
         They depend on the file and `n_bytes` alone. A file that is stored in chunks cuts where its chunks end, so
         that none is read twice in a pass.
@@ -69,12 +55,9 @@ class RowSource(ABC):
 
     @abstractmethod
     def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
-        """Rows lo to hi, in memory (no memory map), of shape ``(hi - lo, n)``.
+        """Return the rows lo to hi in memory (no memory map), shape ``(hi - lo, n)``.
 
-        Raises
-        ------
-        ValueError
-            If the file is damaged or cut off; the message begins with `name`.
+        Raise ValueError if the file is damaged or cut off; the message begins with `name`.
         """
 
     def place(self, row: int) -> tuple[str, int]:
@@ -90,13 +73,17 @@ def rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, 
 
 def inside_rows_of(source: RowSource, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
     X = rows_of(source, lo, hi)
-    # SciPy does not look whether the indices of a damaged file stay inside before it counts by them.
+    # SciPy counts by the indices of a damaged file without a look at them.
     if isinstance(X, csr_array) and X.nnz and not (0 <= X.indices.min() and X.indices.max() < X.shape[1]):
-        raise ValueError(
-            f"{source.name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
-            f"got {X.indices.min()}..{X.indices.max()}; the file is damaged"
-        )
+        raise outside(X, source.name, lo)
     return X
+
+
+def outside(X: CSR, name: str, lo: int) -> ValueError:
+    return ValueError(
+        f"{name}: column indices of the rows from {lo} on must be in 0..{X.shape[1] - 1}, "
+        f"got {X.indices.min()}..{X.indices.max()}; the file is damaged"
+    )
 
 
 class Changed(RowSource):
@@ -139,17 +126,154 @@ class Multiplied(Changed):
         return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
-def wide_panels(
-    shape: tuple[int, int], most: int, memory_limit: int | str | None, column_bytes: int = 0
-) -> tuple[int, int]:
-    """The fewest and the most columns of a panel, as long as the basis that they fill takes a part of the limit.
+class InMemory(RowSource):
+    """A matrix in memory, of which blocks are made as if they were read."""
 
-    Where a column takes `column_bytes` beside the basis, fewer than are quick: they take a quarter of the limit.
-    """
-    if memory_limit is None:
-        return LEAST_COLUMNS, most
-    limit = parse_bytes(memory_limit)
-    room = int(np.clip(limit // (8 * HELD * min(shape)) // 16 * 16, LEAST_COLUMNS, most))
-    if column_bytes:
-        room = int(np.clip(limit // (4 * column_bytes), FEWEST_COLUMNS, room))
-    return min(LEAST_COLUMNS, room), room
+    def __init__(self, X: Any, name: str = "the matrix") -> None:
+        self.X, self.shape, self.dtype, self.name = X, X.shape, X.dtype, name
+        self.sparse = isinstance(X, csr_array)
+        self.stored = int(X.nnz) if self.sparse else X.shape[0] * X.shape[1]
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        return told(self.X)
+
+    def edges(self, n_bytes: int) -> list[int]:
+        return [0, *(hi for _, hi in cut(self.shape[0], n_bytes * self.shape[0] // bytes_of(self)))]
+
+    def read(self, lo: int, hi: int) -> Any:
+        if not self.sparse:
+            return self.X[lo:hi]
+        X = take_rows(self.X, lo, hi)  # in a container of its own, whose flags and data may be replaced
+        return csr_array((X.data, X.indices, X.indptr), shape=X.shape, copy=False)
+
+
+class HeldRows(InMemory):
+    """A matrix of a format that cannot be read in parts, beside others that stay in their files."""
+
+    def __init__(self, matrix: Any, name: str) -> None:
+        X = _sound_rows(matrix) if issparse(matrix) else numeric_array(matrix)
+        super().__init__(X, name)
+
+    @property
+    def H(self) -> "HeldRows":
+        return HeldRows(self.X.conj().T, self.name)
+
+
+def _sound_rows(matrix: Any) -> CSR:
+    if matrix.format in ("csr", "csc"):
+        sound_structure(matrix)
+    sound_places(matrix)
+    X: CSR = csr_array(matrix)
+    X.sum_duplicates()
+    return X
+
+
+class Stacked(RowSource):
+    """Several sources as one; sparse where one of them is, and of the type that holds the numbers of all."""
+
+    def __init__(self, parts: list[RowSource], how: str) -> None:
+        self.parts, self._how = parts, how
+        self.sparse, self.stored = any(part.sparse for part in parts), sum(part.stored for part in parts)
+        self.dtype = np.result_type(*(part.dtype for part in parts))
+        if self.sparse and self.dtype == np.float16:  # SciPy has no sparse matrices of half precision
+            self.dtype = np.dtype(np.float32)
+        self.name = f"{parts[0].name} and {len(parts) - 1} more"
+
+    @cached_property
+    def fingerprint(self) -> str:  # type: ignore[override]
+        return f"{self._how} {' | '.join(part.fingerprint for part in self.parts)}"
+
+    def decoding_bytes(self, readers: int) -> int:
+        return max(part.decoding_bytes(readers) for part in self.parts)
+
+    @abstractmethod
+    def _range(self, lo: int, hi: int) -> Any: ...
+
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        ranges = list(pairwise([lo, *(edge for edge in self._edges if lo < edge < hi), hi]))
+        if len(ranges) == 1:
+            return self._range(lo, hi)  # type: ignore[no-any-return]
+        parts = (self._range(*rows) for rows in ranges)
+        if self.sparse:
+            return below(parts, (hi - lo, self.shape[1]), self.stored)
+        X = np.empty((hi - lo, self.shape[1]), self.dtype)
+        for (first, last), part in zip(ranges, parts, strict=True):
+            X[first - lo : last - lo] = part
+        return X
+
+    @cached_property
+    def _edges(self) -> list[int]:
+        return self.edges(AT_ONCE)
+
+    def _rows(self, part: RowSource, lo: int, hi: int) -> Any:
+        X = inside_rows_of(part, lo, hi)
+        kind = csr_array if self.sparse else np.asarray
+        return kind(X.astype(self.dtype, copy=False))
+
+
+class OnTop(Stacked):
+    """Sources of as many columns, one below another; blocks end where files do."""
+
+    def __init__(self, parts: list[RowSource]) -> None:
+        super().__init__(parts, "on top of each other:")
+        self._firsts = np.cumsum([0, *(part.shape[0] for part in parts)])
+        self.shape = int(self._firsts[-1]), parts[0].shape[1]
+
+    def edges(self, n_bytes: int) -> list[int]:
+        ends = ((first, part.edges(n_bytes)[1:]) for first, part in zip(self._firsts, self.parts, strict=False))
+        return [0, *(int(first) + edge for first, edges in ends for edge in edges)]
+
+    def place(self, row: int) -> tuple[str, int]:
+        part, first = self._part(row)
+        return part.place(row - first)
+
+    def _range(self, lo: int, hi: int) -> Any:
+        part, first = self._part(lo)
+        return self._rows(part, lo - first, hi - first)
+
+    def _part(self, row: int) -> tuple[RowSource, int]:
+        i = int(np.searchsorted(self._firsts, row, "right")) - 1
+        return self.parts[i], int(self._firsts[i])
+
+
+class SideBySide(Stacked):
+    """Sources of as many rows, one beside another."""
+
+    def __init__(self, parts: list[RowSource]) -> None:
+        super().__init__(parts, "side by side:")
+        if self.sparse:  # SciPy goes by coordinates: the parts, their rows, columns and values, and the block
+            self.copies = 5
+        self.shape = parts[0].shape[0], sum(part.shape[1] for part in parts)
+
+    def edges(self, n_bytes: int) -> list[int]:
+        sizes = [bytes_of(part) for part in self.parts]
+        shares = (max(1, n_bytes * size // (2 * sum(sizes))) for size in sizes)
+        cuts = [np.array(part.edges(share)) for part, share in zip(self.parts, shares, strict=True)]
+        edges = [0]
+        while edges[-1] < self.shape[0]:
+            after = ((int(np.searchsorted(cut, edges[-1], "right")), cut) for cut in cuts)
+            edges.append(min(int(cut[min(i + 1, len(cut) - 1)]) for i, cut in after))
+        return edges
+
+    def _range(self, lo: int, hi: int) -> Any:
+        parts = [self._rows(part, lo, hi) for part in self.parts]
+        return csr_array(hstack(parts, format="csr")) if self.sparse else np.concatenate(parts, axis=1)
+
+
+def bytes_of(source: RowSource) -> int:
+    return max(1, source.stored * (source.dtype.itemsize + 4 * source.sparse))
+
+
+def below(blocks: Iterable[CSR], shape: tuple[int, int], most: int) -> csr_array:
+    # Rows of several matrices in one, with room for `most` entries from the start: nothing is held twice.
+    index = np.int64 if max(most, shape[1]) > np.iinfo(np.int32).max else np.int32
+    indices, ends, used = np.empty(most, index), [np.zeros(1, np.int64)], 0
+    data = np.empty(0)
+    for X in blocks:
+        data = np.empty(most, X.dtype) if len(ends) == 1 else data
+        last = used + len(X.data)
+        data[used:last], indices[used:last] = X.data, X.indices
+        ends.append(used + X.indptr[1:].astype(np.int64))
+        used = last
+    return csr_array((data[:used], indices[:used], np.concatenate(ends).astype(index)), shape=shape, copy=False)

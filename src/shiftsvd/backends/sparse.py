@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.algebra.generic import registered, row_means
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, cut, kept, slice_of
+from shiftsvd.algebra.generic import registered
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, Array, Groups, sum_by, take_rows, unwarned
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.panels import apart, joined, mirror
 from shiftsvd.numerics.powers import exponents_of, part_of, times_sparse
-from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
+from shiftsvd.operators import LowRank, Panel, panel_dtype
 from shiftsvd.runs.memory import spare
 
-# So many panels are kept to be added up at once; of more, each is added as it comes, which takes less memory, and next
-# to no time beside the products of as many blocks. And numbers of the sum that a thread makes at a time.
+# Panels that are held to be added at once: of more, each is added as it comes, which takes less memory and little time
+# beside the products of as many blocks. Numbers of the sum that a thread rounds at a time.
 HELD, ROUNDED = 4, 2**18
 
 
@@ -28,10 +28,15 @@ def add_up(
     kernels: Kernels, parts: Iterator[tuple[Groups, Array]], count: int, R: Array, Y: Array, n_threads: int
 ) -> None:
     held: list[Groups] = []
-    before, sums = None, np.zeros(())
+    before: Array | None = None
+    sums = np.zeros(())
     for Z, S in parts:
         if held and count > HELD:
-            before = _folded(kernels, held.pop(), before)
+            panel = held.pop().flat
+            if before is None:
+                before = panel.astype(np.result_type(panel, np.float64), copy=False)
+            else:
+                kernels.add(panel, before)
         held.append(Z)
         sums = sums + S.astype(np.complex128 if np.iscomplexobj(S) else np.float64, copy=False)
     R = np.ascontiguousarray(R)
@@ -40,15 +45,7 @@ def add_up(
         kernels.total(held, before, R, sums, (lo, min(lo + step, len(Y))), Y[lo : lo + step])
 
     step = max(ROUNDED // max(Y.shape[1], 1), 1)
-    for _ in ordered(rounded, range(0, len(Y), step), n_threads):
-        pass
-
-
-def _folded(kernels: Kernels, panel: Groups, before: Array | None) -> Array:
-    if before is None:
-        return panel.flat.astype(np.result_type(panel.flat, np.float64), copy=False)
-    kernels.add(panel.flat, before)
-    return before
+    exhaust(ordered(rounded, range(0, len(Y), step), n_threads))
 
 
 # A column whose stored fraction is p has |mean|/sd <= sqrt(p/(1-p)): up to this p it cannot cancel.
@@ -60,74 +57,25 @@ Powers = tuple[Vector | int, Vector | int]
 
 @dataclass(frozen=True, eq=False)
 class FullLines:
-    """The nearly full lines of a sparse matrix, in which the shift is subtracted from the entries, and the shift."""
+    """The nearly full rows and columns of a sparse matrix, whose entries the shift is subtracted from."""
 
-    rows: Vector  # mask of the rows
-    columns: Vector  # and of the columns
-    inside: LowRank  # the whole shift, for the entries of these lines
+    rows: Vector  # masks
+    columns: Vector
+    shift: LowRank  # of all lines
     unstored: CSR  # minus the shift where these lines store nothing
-    outside: LowRank  # the shift of everything else, of rank 0 if that is nothing
+    outside: LowRank  # the shift of all other lines, of rank 0 if there are none
 
     def shifted(self, X: CSR, rows: Rows, dtype: np.dtype[Any]) -> CSR:
         i, j = coordinates(X)
         inside = self.rows[rows[0] + i] | self.columns[j]
         data = X.data.astype(panel_dtype(dtype))
-        data[inside] -= self.inside.at(rows[0] + i[inside], j[inside])
+        data[inside] -= self.shift.at(rows[0] + i[inside], j[inside])
         more = take_rows(self.unstored, *rows)
         above, beside = coordinates(more)
         place = np.searchsorted(i * X.shape[1] + j, above * X.shape[1] + beside)  # rows are sorted
         indptr = X.indptr + more.indptr
         data = np.insert(data.astype(dtype, copy=False), place, more.data.astype(dtype, copy=False))
         return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class Entries:
-    """What the kernels take of a sparse matrix: its entries times powers of two, with full lines shifted."""
-
-    X: CSR
-    dtype: np.dtype[Any]
-    powers: Powers
-    full: FullLines | None
-    ready: CSR | None = None  # all of them, where there is room for a copy or X needs none
-
-    def kept(self, blocks: list[Rows], n_threads: int, memory_limit: int | str | None) -> "Entries":
-        if self.full is None and not self._multiplied:
-            return replace(self, ready=self.X) if self.X.dtype.kind in "fc" else self
-        nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
-        if not spare(nnz * (self.dtype.itemsize + self.X.indices.itemsize), memory_limit):
-            return self
-        indptr = self.X.indptr if self.full is None else self.X.indptr + self.full.unstored.indptr
-        data, indices = np.empty(nnz, self.dtype), np.empty(nnz, self.X.indices.dtype)
-
-        def part(rows: Rows) -> None:
-            made, where = self.made(rows, self.dtype), slice(indptr[rows[0]], indptr[rows[1]])
-            data[where], indices[where] = made.data, made.indices
-
-        for _ in ordered(part, blocks, n_threads):
-            pass
-        return replace(self, ready=csr_array((data, indices, indptr), shape=self.X.shape))
-
-    def block(self, rows: Rows) -> tuple[CSR, Rows]:
-        if self.ready is not None:
-            return self.ready, rows
-        # Small integers are exact in single precision, where products are faster.
-        small = self.full is None and self.X.dtype.itemsize <= 2
-        return self.made(rows, np.dtype(np.float32) if small else self.dtype), (0, rows[1] - rows[0])
-
-    def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
-        X = self.stored(rows)
-        if self.full is None:
-            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
-        return self.full.shifted(X, rows, dtype)
-
-    def stored(self, rows: Rows) -> CSR:
-        X, (e, f) = take_rows(self.X, *rows), self.powers
-        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
-
-    @property
-    def _multiplied(self) -> bool:
-        return any(np.any(e) for e in self.powers)
 
 
 def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_threads: int) -> FullLines | None:
@@ -138,8 +86,8 @@ def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_th
     def part(block: Rows) -> list[tuple[Vector, Vector]]:
         lo, hi = block
         i, j = coordinates(take_rows(X, lo, hi))
-        of_columns = _absent(i, j, np.arange(hi - lo), columns)
-        of_rows = _absent(i, j, np.flatnonzero(rows[lo:hi]), ~columns)
+        of_columns = _absent(i, j, np.ones(hi - lo, bool), columns)
+        of_rows = _absent(i, j, rows[lo:hi], ~columns)
         return [(lo + i, j) for i, j in (of_columns, of_rows)]
 
     places = [place for both in ordered(part, blocks, n_threads) for place in both]
@@ -165,135 +113,133 @@ def coordinates(X: CSR) -> tuple[Vector, Vector]:
 
 def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector, Vector]:
     # The mask of places is about as large as the entries that are stored, since these lines are full.
-    absent = np.ones((len(rows), np.count_nonzero(columns)), bool)
-    if absent.size:
-        place_i, place_j = np.full(i.max(initial=-1) + 1, -1), np.full(len(columns), -1)
-        here = rows[rows < len(place_i)]
-        place_i[here], place_j[columns] = np.arange(len(here)), np.arange(absent.shape[1])
-        there = (place_i[i] >= 0) & (place_j[j] >= 0)
-        absent[place_i[i[there]], place_j[j[there]]] = False
+    absent = np.ones((np.count_nonzero(rows), np.count_nonzero(columns)), bool)
+    there = rows[i] & columns[j]
+    absent[(np.cumsum(rows) - 1)[i[there]], (np.cumsum(columns) - 1)[j[there]]] = False
     a, b = np.nonzero(absent)
-    return rows[a], np.flatnonzero(columns)[b]
+    return np.flatnonzero(rows)[a], np.flatnonzero(columns)[b]
 
 
 # Entries of a block: enough to keep a thread busy for a few milliseconds.
 ENTRIES = 2**19
-# Entries of a block for each column, by which sums of panels take a tenth of the time of products.
+# Entries of a block for each column, with which sums of panels take a tenth of the time of products.
 SUMS = 64
 # Bytes of one panel that stays in the cache of a core beside another.
 PANEL_CACHE = 2**20
-# Bytes of an accumulator on the columns: more of them are done a few columns of the panel at a time.
+# Bytes of an accumulator of the columns: wider panels are multiplied a few columns at a time.
 ACCUMULATOR = 2**24
-# Bytes for each entry of a block whose full lines are shifted: it, its place, and those beside it.
+# Bytes for each entry of a block whose full lines are shifted: the entry, its place, and those inserted beside it.
 SHIFTED = 64
-
-
-def blocks_of(X: CSR) -> list[Rows]:
-    m, n = X.shape
-    # Eight at least, or four where sums, of which each block has one as long as a row, take more than products.
-    entries = max(min(ENTRIES, X.nnz // 8), SUMS * n)
-    entries = max(min(entries, X.nnz // 4), ENTRIES // 16)
-    edges = np.searchsorted(X.indptr, np.arange(entries, X.nnz, entries)).tolist()
-    return list(pairwise(sorted({0, m, *edges})))
-
-
-def columns_at_once(n: int) -> int:
-    return max(16, ACCUMULATOR // (8 * n))
-
-
-def single_pays(dtype: np.dtype[Any], shape: tuple[int, int]) -> bool:
-    return dtype.kind == "f" and (dtype.itemsize == 4 or 128 * min(shape) > PANEL_CACHE)
-
-
-def pairs(X: CSR) -> float:
-    return float(np.sum(np.diff(X.indptr).astype(np.float64) ** 2) / 2)
-
-
-def bytes_of_blocks(inside: Entries, dtype: np.dtype[Any], blocks: list[Rows], n_threads: int) -> int:
-    if inside.ready is not None:
-        return 0
-    largest = max(int(inside.X.indptr[hi] - inside.X.indptr[lo]) for lo, hi in blocks)
-    return (n_threads + 1) * (dtype.itemsize if inside.full is None else SHIFTED) * largest
-
-
-def bytes_the_other_way(inside: Entries) -> int:
-    X = inside.X
-    size = X.dtype.itemsize if inside.full is None else inside.dtype.itemsize
-    return int(X.nnz * (size + 2 * X.indices.itemsize) + 8 * X.shape[1])
-
-
-def bytes_of_sums(inside: Entries, n_threads: int) -> int:
-    return (n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * int(inside.X.shape[1]))
-
-
-def is_copied(inside: Entries, n_threads: int, memory_limit: int | str | None) -> bool:
-    size = bytes_the_other_way(inside)
-    return spare(size, memory_limit) or size < bytes_of_sums(inside, n_threads)
-
-
-def bytes_beside(inside: Entries, n_threads: int, memory_limit: int | str | None) -> int:
-    if is_copied(inside, n_threads, memory_limit):
-        return bytes_the_other_way(inside)
-    return bytes_of_sums(inside, n_threads)
 
 
 # Below this fraction of the shift's own square, a difference of squares has lost half of its digits.
 CANCELLED = 1e-8
-# Passes from which on it pays to sort a matrix the other way (a sort costs about three; benchmarks/claims/kernels.py).
+# Passes from which sorting a matrix the other way pays (a sort takes about three; benchmarks/claims/kernels.py).
 SORT_PASSES = 4
-
-
-# Bytes that moments of a block take for each column: sums in the kernel, and what is merged of two blocks.
+# Bytes that moments of a block take for each column: sums in the kernel, and two blocks that are merged.
 OF_MOMENTS = 128
 
 
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class SparseRows(Blocked):
-    """A canonical CSR matrix minus its shift.
+    """A canonical CSR matrix minus its shift."""
 
-    Rows and columns that are more than 99 % full are subtracted inside their stored entries, where an
-    implicit shift would cancel; everywhere else the shift stays a product of thin factors. What is left of them is
-    kept in double precision, of single precision data too: rounded, it would be other data than those that were given.
-    """
+    # The shift is subtracted from the entries of rows and columns that are more than 99 % full, where an implicit shift
+    # would cancel. These differences are in double precision, of single precision data too: rounded, they would be
+    # those of other data. Everywhere else the shift is a product of thin factors.
 
+    sparse = True
     X: CSR
     shift: LowRank | None = None
     n_threads: int = 1
     memory_limit: int | str | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    full_columns: Vector | None = None  # where these rows are part of a matrix, the columns that are full in it
-    lines_done: bool = False  # whether X has its full lines shifted already, and `shift` is that of the others
-    asked: LowRank | None = None  # then, the shift of all: entries and means are rounded at its level
-    is_block: bool = False  # of a larger matrix, which one thread multiplies
-    powers: Powers = (0, 0)  # what the stored entries are to be multiplied by, as `ldexp`
+    full_columns: Vector | None = None  # of a larger matrix that these rows are part of
+    lines_done: bool = False  # X has its full lines shifted already, and `shift` is that of the others
+    asked: LowRank | None = None  # then the shift of all lines: entries and means are rounded at its level
+    is_block: bool = False  # rows of a larger matrix, which one thread multiplies
+    powers: Powers = (0, 0)  # exponents of the powers of two that stored entries are multiplied by
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
-    inside: Entries = field(init=False)  # the stored entries, full lines shifted
-    outside: LowRank = field(init=False)  # the shift of everything else, of rank 0 if there is none
+    held: np.dtype[Any] = field(init=False)  # of the entries that are multiplied
+    full: FullLines | None = field(init=False)
+    outside: LowRank = field(init=False)  # the shift of all other lines, of rank 0 if there is none
+    ready: CSR | None = field(init=False)  # the entries that are multiplied, where X needs no change or there is room
 
     def __post_init__(self) -> None:
-        kind = self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64))
-        shift = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
-        vars(self).update(shape=self.X.shape, dtype=field_of(kind, shift.L, shift.R))
+        self.describe(self.X.shape, self.kind or (self.X.dtype if self.X.dtype.kind in "fc" else np.dtype(np.float64)))
         full = None if self.shift is None or self.lines_done else self._full_lines(self.shift)
-        # What the kernels take: the data as they are, or in double precision where full lines are shifted.
+        outside = by_rows(self.shift) if self.shift else no_shift(self.X.shape)
         held = self.dtype if full is None and self.kind is None else panel_dtype(self.dtype)
-        entries = Entries(self.X, held, self.powers, full)
-        inside = entries.kept(self.blocks(), self.n_threads, self.memory_limit)
-        vars(self).update(inside=inside, outside=shift if full is None else full.outside)
+        vars(self).update(held=held, full=full, outside=outside if full is None else full.outside, ready=None)
+        vars(self).update(ready=self._ready())
+
+    def _ready(self) -> CSR | None:
+        if self.full is None and not self._multiplied:
+            return self.X if self.X.dtype.kind in "fc" else None
+        nnz = self.X.nnz + (0 if self.full is None else self.full.unstored.nnz)
+        if not spare(nnz * (self.held.itemsize + self.X.indices.itemsize), self.memory_limit):
+            return None
+        indptr = self.X.indptr if self.full is None else self.X.indptr + self.full.unstored.indptr
+        data, indices = np.empty(nnz, self.held), np.empty(nnz, self.X.indices.dtype)
+
+        def part(rows: Rows) -> None:
+            made, where = self.made(rows, self.held), slice(indptr[rows[0]], indptr[rows[1]])
+            data[where], indices[where] = made.data, made.indices
+
+        exhaust(ordered(part, self.blocks(), self.n_threads))
+        return csr_array((data, indices, indptr), shape=self.X.shape)
+
+    def block(self, rows: Rows) -> tuple[CSR, Rows]:
+        if self.ready is not None:
+            return self.ready, rows
+        # Small integers are exact in single precision, where products are faster.
+        small = self.full is None and self.X.dtype.itemsize <= 2
+        return self.made(rows, np.dtype(np.float32) if small else self.held), (0, rows[1] - rows[0])
+
+    def made(self, rows: Rows, dtype: np.dtype[Any]) -> CSR:
+        X = self.stored_rows(rows)
+        if self.full is None:
+            return csr_array((X.data.astype(dtype, copy=False), X.indices, X.indptr), shape=X.shape)
+        return self.full.shifted(X, rows, dtype)
+
+    def stored_rows(self, rows: Rows) -> CSR:
+        X, (e, f) = take_rows(self.X, *rows), self.powers
+        return times_sparse(X, part_of(e, slice(*rows)), f) if self._multiplied else X
+
+    @property
+    def _multiplied(self) -> bool:
+        return any(np.any(e) for e in self.powers)
 
     def known_costs(self) -> dict[str, Any]:
-        wide = self.shape[0] < self.shape[1]
-        blocks = bytes_of_blocks(self.inside, self.dtype, self.blocks(), self.n_threads)
-        beside = bytes_beside(self.inside, self.n_threads, self.memory_limit) if wide else 0
+        working = self.held_bytes
+        if self.ready is None:
+            largest = max(int(self.X.indptr[hi] - self.X.indptr[lo]) for lo, hi in self.blocks())
+            working += (self.n_threads + 1) * (self.dtype.itemsize if self.full is None else SHIFTED) * largest
+        if self.shape[0] < self.shape[1]:
+            working += self._bytes_the_other_way if self._is_copied else self._bytes_of_sums
+        single_pays = self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
-            "working_bytes": self.held_bytes + blocks + beside,
-            "gram_in_single": single_pays(self.dtype, self.shape),
-            "gram_pairs": pairs(self.X),
+            "working_bytes": working,
+            "gram_in_single": self.dtype.kind == "f" and single_pays,
+            "gram_pairs": float(np.sum(np.diff(self.X.indptr).astype(np.float64) ** 2) / 2),
         }
+
+    @property
+    def _bytes_the_other_way(self) -> int:
+        size = self.X.dtype.itemsize if self.full is None else self.held.itemsize
+        return int(self.X.nnz * (size + 2 * self.X.indices.itemsize) + 8 * self.shape[1])
+
+    @property
+    def _bytes_of_sums(self) -> int:
+        return (self.n_threads + 3 + HELD) * max(ACCUMULATOR, 16 * 8 * self.shape[1])
+
+    @property
+    def _is_copied(self) -> bool:
+        return spare(self._bytes_the_other_way, self.memory_limit) or self._bytes_the_other_way < self._bytes_of_sums
 
     @property
     def kernels(self) -> Kernels:
@@ -301,13 +247,18 @@ class SparseRows(Blocked):
 
     @property
     def fingerprint(self) -> str:
-        if "fingerprint" not in self.memo:
-            self.memo["fingerprint"] = told((self.X, self.powers, str(self.kind), self.lines_done))
-        return str(self.memo["fingerprint"])
+        known = self.X, self.powers, str(self.kind), self.lines_done
+        return self.remembered("fingerprint", lambda: told(known))
 
     def blocks(self) -> list[Rows]:
-        # A block of few entries is not cut again: each part would have a sum as long as a row.
-        return [(0, self.shape[0])] if self.is_block and self.X.nnz < SUMS * self.shape[1] else blocks_of(self.X)
+        (m, n), nnz = self.shape, self.X.nnz
+        if self.is_block and nnz < SUMS * n:  # each part would have a sum as long as a row
+            return [(0, m)]
+        # At least eight blocks; four where the sums, one of n rows for each block, take longer than the products.
+        entries = max(min(ENTRIES, nnz // 8), SUMS * n)
+        entries = max(min(entries, nnz // 4), ENTRIES // 16)
+        edges = np.searchsorted(self.X.indptr, np.arange(entries, nnz, entries)).tolist()
+        return list(pairwise(sorted({0, m, *edges})))
 
     def matmat(self, V: Panel) -> Panel:
         if self._comes_apart(V):
@@ -317,12 +268,11 @@ class SparseRows(Blocked):
         Y = np.empty((self.shape[0], V.shape[1]), panel_dtype(np.result_type(self.dtype, V)))
 
         def part(rows: Rows) -> None:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             self.kernels.gather(X, place, P, Y[rows[0] : rows[1]])
             _subtract_thin(Y[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]], C)
 
-        for _ in self._each(part):
-            pass
+        exhaust(self._each(part))
         return Y
 
     @kept
@@ -330,12 +280,12 @@ class SparseRows(Blocked):
         if self._comes_apart(W):
             return joined(self.rmatmat(apart(W)))
         Z = np.empty((self.shape[1], W.shape[1]), panel_dtype(np.result_type(self.dtype, W)))
-        at_once = columns_at_once(self.shape[1])
+        at_once = max(16, ACCUMULATOR // (8 * self.shape[1]))
         for lo in range(0, W.shape[1], at_once):
             part = W[:, lo : lo + at_once]
 
             def scattered(rows: Rows, part: Panel = part) -> tuple[Groups, Panel]:
-                X, place = self.inside.block(rows)
+                X, place = self.block(rows)
                 here, L = part[rows[0] : rows[1]], self.outside.L[rows[0] : rows[1]]
                 return self.kernels.scatter(X, place, here, np.float64), L.conj().T @ here
 
@@ -351,7 +301,7 @@ class SparseRows(Blocked):
         C = self.kernels.panel((V.T @ self.outside.R.conj()).T, P.flat.dtype)
 
         def part(rows: Rows) -> tuple[Groups, Panel]:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             w = slice_of(weights, rows)
             Z, sums = self.kernels.gram(X, place, P, w, self.outside.L[rows[0] : rows[1]], C)
             return Z, sums.join()
@@ -365,23 +315,17 @@ class SparseRows(Blocked):
         wL = L if weights is None else weights[:, None] * L
 
         def part(rows: Rows) -> Panel:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             return self.kernels.outer(X, place, slice_of(weights, rows))
 
         G: Panel = self._sum(part)
         mirror(G)
-        XL = (self._replace_shift(None) if self.inside.full is None else self._alone()).rmatmat(wL)
+        XL = (self._replace_shift(None) if self.full is None else self._alone()).rmatmat(wL)
         G = G.astype(np.result_type(G, XL, R), copy=False)
         # Each product is as large as G: one at a time, since threads that read a file have a G each.
         for left, right in ((R, XL), (XL, R), (R @ (L.conj().T @ -wL), R)) if L.shape[1] else ():
             G -= left @ right.conj().T
         return G
-
-    def moments(self, weights: Vector | None = None) -> Moments:
-        return super().moments(weights) if self.shift is None else self.mean_alone(weights)
-
-    def row_moments(self, weights: Vector | None = None) -> Moments:
-        return super().row_moments(weights) if self.shift is None else row_means(self, weights)
 
     @property
     def moment_workers(self) -> int:
@@ -389,28 +333,24 @@ class SparseRows(Blocked):
         return int(np.clip(held // (4 * OF_MOMENTS * max(self.shape[1], 1)), 1, self.workers))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        X, place = self.inside.block(rows)
-        m = rows[1] - rows[0]
+        X, place = self.block(rows)
         parts = None if weights is None else weight_parts(weights)
-        return of_stored(parts, m, self.kernels.moments(X, place, parts))
+        return of_stored(parts, rows[1] - rows[0], self.kernels.moments(X, place, parts))
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        X, place = self.inside.block(rows)
+        X, place = self.block(rows)
         parts = None if weights is None else weight_parts(weights)
         return of_stored(parts, self.shape[1], self.kernels.row_moments(X, place, parts))
 
     @unwarned
-    def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = self.known_squares() if weights is None else None
-        if known is not None:
-            return known
+    def _column_squares(self, weights: Vector | None) -> Vector:
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
         absent = np.einsum("jr,rs,js->j", R.conj(), wL.T @ L.conj(), R).real
         Rt = np.ascontiguousarray(R.conj())
 
         def part(rows: Rows) -> Vector:
-            X, place = self.inside.block(rows)
+            X, place = self.block(rows)
             w = slice_of(weights, rows)
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
@@ -428,7 +368,12 @@ class SparseRows(Blocked):
         L, R = self.outside.L, self.outside.R
         absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
         squares = absent.copy()
-        for i, j, change in self._entry_squares():
+        for rows in self.blocks():
+            X = self.made(rows, panel_dtype(self.dtype))
+            i, j = coordinates(X)
+            i = rows[0] + i
+            x = X.data.astype(panel_dtype(X.dtype), copy=False)
+            change = np.abs(x) ** 2 - 2 * (x.conj() * self.outside.at(i, j)).real
             squares += sum_by(i, w[j] * change, self.shape[0])
         if np.any(squares < CANCELLED * absent):
             squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(PIECE // self.shape[1])])
@@ -437,7 +382,7 @@ class SparseRows(Blocked):
     def exponents(self, axis: int) -> Vector:
         found = self.outside.exponents(axis)
         for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
+            X = self.made(rows, panel_dtype(self.dtype))
             np.maximum.at(found, rows[0] + coordinates(X)[0] if axis else X.indices, exponents_of(X.data))
         return found
 
@@ -446,16 +391,8 @@ class SparseRows(Blocked):
         shift, asked = (S and S.ldexp(rows, cols) for S in (self.shift, self.asked))
         return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
 
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        for lo, hi in cut(self.shape[0], rows):
-            yield lo, self._dense((lo, hi))
-
-    def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        for lo, hi in cut(rows[1] - rows[0], PIECE // self.shape[1]):
-            yield rows[0] + lo, self._dense((rows[0] + lo, rows[0] + hi))
-
-    def _dense(self, rows: Rows) -> Panel:
-        X = self.inside.stored(rows)
+    def formed(self, rows: Rows) -> Panel:
+        X = self.stored_rows(rows)
         block = np.zeros(X.shape, panel_dtype(self.dtype))
         block[coordinates(X)] = X.data
         if self.shift is not None:
@@ -463,52 +400,38 @@ class SparseRows(Blocked):
         return block
 
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self._adjoint(self.X, self.shift, self.lines_done, self.powers).row_blocks(columns)
+        return self._turned().row_blocks(columns)
 
     def transposed(self, passes: float) -> "SparseRows | None":
-        if passes < SORT_PASSES or not is_copied(self.inside, self.n_threads, self.memory_limit):
+        if passes < SORT_PASSES or not self._is_copied:
             return None
-        if self.inside.full is None or self.inside.ready is None:
-            return self._adjoint(self.X, self.shift, self.lines_done, self.powers)
-        # They need not be shifted again.
-        return replace(
-            self._adjoint(self.inside.ready, self.outside, lines_done=True), asked=self.shift and self.shift.H
-        )
+        if self.full is None or self.ready is None:
+            return self._turned()
+        asked = self.shift and self.shift.H
+        return self._adjoint(self.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)
 
     def shift_of(self) -> LowRank | None:
         return self.shift if self.asked is None else self.asked
 
-    def _adjoint(self, X: CSR, shift: LowRank | None, lines_done: bool, powers: Powers = (0, 0)) -> "SparseRows":
-        X, shift, kind = adjoint_of(X), shift and shift.H, self.dtype if lines_done else self.kind
-        changes = {"X": X, "shift": shift, "lines_done": lines_done, "kind": kind, "powers": powers[::-1]}
-        return replace(self, memo={}, full_columns=None, asked=self.asked and self.asked.H, **changes)
+    def _turned(self) -> "SparseRows":
+        return self._adjoint(self.X, self.shift, asked=self.asked and self.asked.H, powers=self.powers[::-1])
+
+    def _adjoint(self, X: CSR, shift: LowRank | None, powers: Powers = (0, 0), **known: Any) -> "SparseRows":
+        X, shift = adjoint_of(X), shift and shift.H
+        return replace(self, X=X, shift=shift, memo={}, full_columns=None, powers=powers, **known)
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
         return replace(self, shift=shift, lines_done=False, asked=None)
 
     def _full_lines(self, shift: LowRank) -> FullLines | None:
-        full = self._stored_by_column() > FULL * self.shape[0] if self.full_columns is None else self.full_columns
+        full, least = self.full_columns, FULL * self.shape[0]
+        if full is None and self.X.nnz > least:
+            full = self._sum(lambda rows: best.column_counts(self.X, rows)) > least
+        full = np.zeros(self.shape[1], bool) if full is None else full
         return full_lines(self.X, shift, full, self.blocks(), self.n_threads)
 
-    def _stored_by_column(self) -> Vector:
-        if self.X.nnz <= FULL * self.shape[0]:
-            return np.zeros(self.shape[1])  # not enough for one full column
-
-        return self._sum(lambda rows: best.column_counts(self.X, rows))
-
-    def _entry_squares(self) -> Iterator[tuple[Vector, Vector, Vector]]:
-        for rows in self.blocks():
-            X = self.inside.made(rows, panel_dtype(self.dtype))
-            i, j = coordinates(X)
-            i = rows[0] + i
-            x = X.data.astype(panel_dtype(X.dtype), copy=False)
-            with np.errstate(over="ignore", invalid="ignore"):
-                change = np.abs(x) ** 2 - 2 * (x.conj() * self.outside.at(i, j)).real
-            yield i, j, change
-
     def _alone(self) -> "SparseRows":
-        everything = (0, self.shape[0])
-        X = self.inside.made(everything, self.inside.dtype) if self.inside.ready is None else self.inside.ready
+        X = self.made((0, self.shape[0]), self.held) if self.ready is None else self.ready
         return replace(self, X=X, shift=None, memo={}, powers=(0, 0), kind=self.dtype)
 
     def _add_up(self, part: Callable[[Rows], tuple[Groups, Panel]], Y: Panel) -> Panel:

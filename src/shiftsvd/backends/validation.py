@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from shiftsvd.backends.blocked import Rows, cut
+from shiftsvd.backends.blocked import Rows, cut, exhaust
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.sparse import ENTRIES
+from shiftsvd.errors import Part, Refused, Setting, plain_lines
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.panels import unmasked
@@ -19,86 +20,72 @@ from shiftsvd.runs.memory import affordable
 
 Counts = npt.NDArray[np.int64]
 SHOWN: Final = 5  # columns in an error
-FILL: Final = 'drop or fill them first, or take missing="mean" or missing="em" of svd and PCA'
-REPLACE: Final = "drop or replace them first"
-IN_GAPS: Final = "drop them or set them NaN"  # of what is infinite where NaN marks what is missing
-DROP: Final = "drop them"  # of columns without any number
+FILL: Final = (
+    *("drop or fill them first, or take ", Setting("missing", "mean"), " or ", Setting("missing", "em")),
+    " of svd and PCA",
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What is not finite in a matrix.
-
-    Attributes
-    ----------
-    n_nan, n_inf : int
-    rows, columns : arrays of shape (2, j)
-        Which of them hold such values, from 0, and how many each.
-    gaps : bool
-        Whether NaN marks what is missing, and is not counted.
-    nothing_else : bool
-        Whether all that these columns have is missing, so that nothing can stand for it.
-    where : str
-        Which rows of which file were looked at.
-    names : array of str, mapping of int, or None
-        What the columns are called: names, or numbers that people count by.
-    drop : str, or None
-        How a column is left out, where it can be.
-    remedy : str, or None
-        What helps; None: what helps in Python.
-    """
+class BadValues:
+    """What is not finite in a matrix, and what an error says of it."""
 
     n_nan: int
     n_inf: int
-    rows: Counts
+    rows: Counts  # shape (2, j): which of them hold such values, from 0, and how many each
     columns: Counts
-    gaps: bool = False
-    nothing_else: bool = False
-    where: str = ""
-    names: Any = None
-    drop: str | None = None
-    remedy: str | None = None
+    gaps: bool = False  # NaN marks a missing entry, and is not counted
+    nothing_else: bool = False  # these columns have no observed entry
+    where: str = ""  # the file, and the rows that were read of it
+    names: Any = None  # of columns: texts, or a mapping to the numbers that people count by
+    drop: Part | None = None  # how a column is left out, where it can be
+    remedy: Part | None = None  # instead of the usual one
 
     @property
-    def at(self) -> str:
-        places, counts = self.columns
-        more = len(places) - SHOWN
-        if self.names is not None:
-            some = (
-                _called(self.names[j]) + ("" if self.nothing_else else f" ({n:,})")
-                for j, n in zip(places[:SHOWN], counts, strict=False)
-            )
-            return ", ".join(some) + (f" and {more:,} more columns" if more > 0 else "")
-        first = ", ".join(map(str, places[:SHOWN])) + (", ..." if more > 0 else "")
-        return f"{len(places)} column{'s' if len(places) > 1 else ''} (first: {first})"
-
-    @property
-    def text(self) -> str:
+    def parts(self) -> tuple[Part, ...]:
+        at = self._at
+        said = f"the matrix must be finite, got {self.n_nan} NaN and {self.n_inf} inf in {at}"
+        usual: tuple[Part, ...] = ("drop or replace them first",) if self.n_inf else FILL
         if self.nothing_else:
-            said = f"every column needs an observed entry, got none in {self.at}"
-        elif self.names is not None and not self.n_inf:
-            said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {self.at}"
+            said, usual = f"every column needs an observed entry, got none in {at}", ("drop them",)
         elif self.gaps:
-            said = f"the matrix must be finite where it is observed, got {self.n_inf} inf in {self.at}"
-        else:
-            said = f"the matrix must be finite, got {self.n_nan} NaN and {self.n_inf} inf in {self.at}"
-        usual = DROP if self.nothing_else else IN_GAPS if self.gaps else REPLACE if self.n_inf else FILL
-        without = "" if self.drop is None else f"; {self.drop} leaves out what lacks them"
-        return f"{self.where}{said}; {usual if self.remedy is None else self.remedy}{without}"
+            said = f"the matrix must be finite where it is observed, got {self.n_inf} inf in {at}"
+            usual = ("drop them or set them NaN",)
+        elif self.names is not None and not self.n_inf:
+            said = f"{self.n_nan:,} entr{'ies are' if self.n_nan > 1 else 'y is'} missing (NaN), in {at}"
+        without = () if self.drop is None else ("; ", self.drop, " leaves out what lacks them")
+        return (f"{self.where}{said}; ", *(usual if self.remedy is None else (self.remedy,)), *without)
+
+    @property
+    def _at(self) -> str:
+        places, counts = self.columns
+        more, shown = len(places) - SHOWN, places[:SHOWN]
+        if self.names is None:
+            first = ", ".join(map(str, shown)) + (", ..." if more > 0 else "")
+            return f"{len(places)} column{'s' if len(places) > 1 else ''} (first: {first})"
+        numbers = ["" if self.nothing_else else f" ({n:,})" for n in counts[:SHOWN]]
+        some = ", ".join(_called(self.names[j]) + n for j, n in zip(shown, numbers, strict=True))
+        return some + (f" and {more:,} more columns" if more > 0 else "")
 
 
-class NotFinite(ValueError):
+class NotFinite(Refused):
     """NaN or infinite values where there must be none."""
 
-    def __init__(self, found: Found) -> None:
-        super().__init__(found)  # which is pickled, as by workers of a cluster
+    def __init__(self, found: BadValues) -> None:
+        super().__init__(*found.parts)
         self.found = found
 
-    def __str__(self) -> str:
-        return self.found.text
+    def __reduce__(self) -> tuple[Any, ...]:  # workers of a cluster send it
+        return NotFinite, (self.found,)
 
     def but(self, **known: Any) -> "NotFinite":
         return NotFinite(replace(self.found, **known))
+
+    def after(self, text: str) -> "NotFinite":
+        return self.but(where=text + self.found.where)
+
+    def plain(self) -> "NotFinite":
+        return self.but(where=plain_lines(self.found.where))
 
     def turned(self) -> "NotFinite":
         return self.but(rows=self.found.columns, columns=self.found.rows)
@@ -141,7 +128,9 @@ def unannotated(X: Any) -> None:
 
 def unmasked_matrix(X: Any) -> Any:
     unannotated(X)
-    return unmasked("the matrix", X, 'fill them, or take X.astype(float).filled(np.nan) and missing="mean"')
+    return unmasked(
+        "the matrix", X, "fill them, or take X.astype(float).filled(np.nan) and ", Setting("missing", "mean")
+    )
 
 
 def _from_objects(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -194,48 +183,41 @@ def _is_sparse(dtype: Any) -> bool:
 def finite_dense(X: npt.NDArray[Any], allow_nan: bool = False) -> None:
     if X.dtype.kind not in "fc":
         return
-    rows, columns = (np.zeros(size, np.int64) for size in X.shape)
+    tall = X if X.shape[0] >= X.shape[1] else X.T
+    by_row, by_column = (np.zeros(size, np.int64) for size in tall.shape)
     n_nan = 0
-    for row, column, block in _views(X):
-        bad = np.isinf(block) if allow_nan else ~np.isfinite(block)
+    for lo, hi in cut(len(tall), BLOCK // tall.shape[1]):
+        bad = _bad(tall[lo:hi], allow_nan)
         if bad.any():
-            rows[row : row + len(block)] += bad.sum(axis=1)
-            columns[column : column + block.shape[1]] += bad.sum(axis=0)
-            n_nan += int(np.isnan(block[bad]).sum())
-    if rows.any():
-        _refuse(n_nan, rows, columns, allow_nan)
-
-
-def _views(X: npt.NDArray[Any]) -> Iterator[tuple[int, int, npt.NDArray[Any]]]:
-    m, n = X.shape
-    if m >= n:
-        yield from ((lo, 0, X[lo:hi]) for lo, hi in cut(m, BLOCK // n))
-    else:
-        yield from ((0, lo, X[:, lo:hi]) for lo, hi in cut(n, BLOCK // m))
+            by_row[lo:hi] = bad.sum(axis=1)
+            by_column += bad.sum(axis=0)
+            n_nan += int(np.isnan(tall[lo:hi][bad]).sum())
+    if by_row.any():
+        _refuse(n_nan, *((by_row, by_column) if tall is X else (by_column, by_row)), allow_nan)
 
 
 def finite_sparse(X: CSR, by_columns: bool = False, allow_nan: bool = False) -> None:
     if X.dtype.kind not in "fc":
         return
     data = X.data[: X.indptr[-1]]
-    is_bad = np.isinf if allow_nan else lambda part: ~np.isfinite(part)
-    bad = np.concatenate([lo + np.flatnonzero(is_bad(data[lo:hi])) for lo, hi in cut(len(data), BLOCK)])
+    bad = np.concatenate([lo + np.flatnonzero(_bad(data[lo:hi], allow_nan)) for lo, hi in cut(len(data), BLOCK)])
     if len(bad):
         lines, across = np.searchsorted(X.indptr, bad, side="right") - 1, X.indices[bad]
         rows, columns = (across, lines) if by_columns else (lines, across)
         _refuse(int(np.isnan(data[bad]).sum()), np.bincount(rows), np.bincount(columns), allow_nan)
 
 
+def _bad(x: npt.NDArray[Any], allow_nan: bool) -> npt.NDArray[np.bool_]:
+    return np.asarray(np.isinf(x) if allow_nan else ~np.isfinite(x))
+
+
 def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow_nan: bool) -> None:
     by_row, by_column = (np.stack([np.flatnonzero(counts), counts[counts > 0]]) for counts in (rows, columns))
-    raise NotFinite(Found(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
+    raise NotFinite(BadValues(n_nan, int(rows.sum()) - n_nan, by_row, by_column, allow_nan))
 
 
 def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:
-    """A SciPy matrix as a CSR of sorted rows without duplicates, and whether that is its adjoint, as of a CSC.
-
-    Where NaN marks what is missing (`allow_nan`), in floating point.
-    """
+    # A CSR of sorted rows without duplicates, and whether it is the adjoint of X, as it is of a CSC.
     if X.ndim != 2 or min(X.shape) < 1:
         raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {X.shape}")
     if X.dtype.kind not in "fciub":
@@ -281,8 +263,7 @@ def sorted_rows(X: CSR, n_threads: int) -> CSR:
         block.has_sorted_indices = False
         block.sort_indices()
 
-    for _ in ordered(part, _blocks(X), n_threads):
-        pass
+    exhaust(ordered(part, _blocks(X), n_threads))
     X.has_sorted_indices = True
     X.sum_duplicates()
     return X
@@ -311,9 +292,17 @@ def sound_places(X: Any) -> None:
 
 
 def sound_structure(X: Any) -> None:
-    lines, across = X.shape if X.format == "csr" else X.shape[::-1]
+    sound_pointers(X)
+    across, used = X.shape[X.format == "csr"], X.indices[: X.indptr[-1]]
+    if len(used) and (used.min() < 0 or used.max() >= across):
+        rule = f"corrupt {X.format.upper()} structure: "
+        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")
+
+
+def sound_pointers(X: Any, where: str = "") -> None:
+    lines = X.shape[X.format == "csc"]
     indptr, indices = X.indptr, X.indices
-    rule = f"corrupt {X.format.upper()} structure: "
+    rule = f"{where}corrupt {X.format.upper()} structure: "
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu":
         raise ValueError(f"{rule}indptr and indices must be integers, got {indptr.dtype} and {indices.dtype}")
     if indptr.ndim != 1 or len(indptr) != lines + 1:
@@ -326,6 +315,3 @@ def sound_structure(X: Any) -> None:
         raise ValueError(
             f"{rule}indptr ends at {indptr[-1]}, but there are {len(indices)} indices and {len(X.data)} values"
         )
-    used = indices[: indptr[-1]]
-    if len(used) and (used.min() < 0 or used.max() >= across):
-        raise ValueError(f"{rule}indices must be in 0..{across - 1}, got {used.min()}..{used.max()}")

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import numpy as np
 
-from shiftsvd.backends.device.moving import devices, products
+from shiftsvd.backends.device import devices, products
 from shiftsvd.backends.source import RowSource
 from shiftsvd.commands.hooks import hooks_of
 from shiftsvd.commands.options import as_given

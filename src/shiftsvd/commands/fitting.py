@@ -14,7 +14,7 @@ import numpy as np
 
 from shiftsvd.algebra.operator import Derived
 from shiftsvd.backends.blocked import Blocked
-from shiftsvd.backends.device.moving import HOST, moved
+from shiftsvd.backends.device import HOST, moved
 from shiftsvd.backends.files import counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.cluster import workers

@@ -203,7 +203,7 @@ def _check_missing(settings: Settings) -> None:
 
 def device_named(name: str) -> str:
     """The device that an option names; refused where it is not there."""
-    from shiftsvd.backends.device.moving import chosen
+    from shiftsvd.backends.device import chosen
 
     try:
         return chosen(name)
@@ -215,7 +215,7 @@ def _with_device(settings: Settings) -> Settings:
     """The settings with the card that is meant; what data on a card cannot have beside them is refused."""
     if settings.device is None:
         return settings
-    from shiftsvd.backends.device.moving import HOST
+    from shiftsvd.backends.device import HOST
 
     device = device_named(settings.device)
     if device != HOST:

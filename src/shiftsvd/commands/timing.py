@@ -11,7 +11,7 @@ import click
 import numpy as np
 
 from shiftsvd.backends import as_operator, centered
-from shiftsvd.backends.device.moving import HOST, moved
+from shiftsvd.backends.device import HOST, moved
 from shiftsvd.commands.settings import within
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set

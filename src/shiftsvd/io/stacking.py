@@ -10,8 +10,7 @@ import numpy as np
 
 from shiftsvd.backends.columns import Among, SomeColumns, SomeRows
 from shiftsvd.backends.columns import Places as Indices
-from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.stacked import HeldRows, OnTop, SideBySide, bytes_of
+from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice

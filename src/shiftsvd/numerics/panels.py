@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import refuse
+from shiftsvd.errors import Part, Refused, Setting
 from shiftsvd.numerics.moments import Vector
 
 Panel = npt.NDArray[Any]  # a tall thin 2-D array in memory
@@ -22,11 +22,11 @@ class Mixer(Protocol):
     def to_array(self) -> Panel: ...
 
 
-def unmasked(what: str, values: Any, remedy: str = "fill them") -> Any:
+def unmasked(what: str, values: Any, *remedy: Part) -> Any:
     parts = values if isinstance(values, list | tuple) else (values,)
     masks = (np.ma.getmaskarray(part) for part in parts if isinstance(part, np.ma.MaskedArray))
     if masked := sum(int(np.count_nonzero(mask)) for mask in masks):
-        raise refuse(what, "have no masked entries", masked, remedy)
+        raise Refused(Setting(what), f" must have no masked entries, got {masked}; ", *(remedy or ("fill them",)))
     return values
 
 

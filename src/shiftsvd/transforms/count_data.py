@@ -10,8 +10,7 @@ import numpy as np
 from shiftsvd.backends.columns import some_rows
 from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.entries import entries
-from shiftsvd.backends.files import DiskRows
-from shiftsvd.backends.reread import Reread, rows_operator
+from shiftsvd.backends.files import DiskRows, Reread, rows_operator
 from shiftsvd.backends.source import rows_of
 from shiftsvd.backends.sparse import SparseRows
 from shiftsvd.events import unheard

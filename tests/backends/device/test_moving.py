@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.device import moving
+from shiftsvd.backends import device
 from shiftsvd.cli import main
 from shiftsvd.commands import facts, fitting, timing
 from tests.backends.device.test_device import numbers
@@ -22,20 +22,20 @@ def invoke(*args: object) -> Any:
 
 def test_a_card_that_is_not_there_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "X.npy", numbers((60, 12), "f8"))
-    monkeypatch.setattr(moving, "devices", list)
+    monkeypatch.setattr(device, "devices", list)
     result = invoke("fit", tmp_path / "X.npy", "-k", 2, "--device", "cuda:7", "--json")
     assert result.exit_code == 2
     assert "--device: device cuda:7" in result.output
     result = invoke("bench", tmp_path / "X.npy", "-k", 2, "--device", "cpu", "--device", "cuda:7")
     assert result.exit_code == 2
     assert "--device: device cuda:7" in result.output
-    assert moving.chosen("auto") == moving.chosen("cpu") == "cpu"
-    monkeypatch.setattr(moving, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
-    monkeypatch.setattr(moving, "find_spec", lambda name: name)
-    assert moving.chosen("auto") == moving.chosen("cuda") == "cuda:0"
-    assert moving.chosen("cuda:1") == "cuda:1"
+    assert device.chosen("auto") == device.chosen("cpu") == "cpu"
+    monkeypatch.setattr(device, "devices", lambda: ["cuda:0 A", "cuda:1 B"])
+    monkeypatch.setattr(device, "find_spec", lambda name: name)
+    assert device.chosen("auto") == device.chosen("cuda") == "cuda:0"
+    assert device.chosen("cuda:1") == "cuda:1"
     with pytest.raises(ValueError, match="PyTorch sees cuda:0, cuda:1; give one of them"):
-        moving.chosen("cuda:2")
+        device.chosen("cuda:2")
 
 
 def test_info_lists_cards_with_what_is_known_of_their_products(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,9 +48,9 @@ def test_info_lists_cards_with_what_is_known_of_their_products(monkeypatch: pyte
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host in the place of a card."""
     pytest.importorskip("torch", reason="PyTorch is not here: `make test-device` installs it")
-    for module in (moving, fitting, timing):
+    for module in (device, fitting, timing):
         monkeypatch.setattr(module, "HOST", "nowhere")
-    monkeypatch.setattr(moving, "chosen", lambda device: "cpu")
+    monkeypatch.setattr(device, "chosen", lambda device: "cpu")
 
 
 @pytest.mark.usefixtures("card")
@@ -75,7 +75,7 @@ def test_what_is_read_or_changed_is_refused(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "needs data as they are, in memory: leave out --preprocess" in result.output
     with pytest.raises(TypeError, match="must be held in memory"):
-        moving.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
+        device.moved(ss.centered(ss.as_operator(numbers((60, 12), "f8"))), "cpu")
 
 
 @pytest.mark.usefixtures("card")

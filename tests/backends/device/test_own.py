@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.backends.device import device_operator, kernel, moving
+from shiftsvd.backends.device import device_operator, kernel, products_of
 from shiftsvd.backends.device import sparse as on_device
 from shiftsvd.backends.device.kernel import Chunks, cut
 from tests.backends.device.test_device import near, numbers, shifted
@@ -250,12 +250,12 @@ def test_whoever_asks_has_the_products_of_the_library(
 
 @pytest.mark.usefixtures("small")
 def test_info_says_whose_products_are_taken_and_what_was_seen_of_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert moving.said(on_card(numbers((150, 24), "f4"))) == "ours, meant to have the same bits on every card"
+    assert products_of(on_card(numbers((150, 24), "f4"))) == "ours, meant to have the same bits on every card"
     A = on_card(numbers((150, 24), "c8"))
-    assert moving.said(A) == "those of the library, which gave the same bits when they were repeated"
+    assert products_of(A) == "those of the library, which gave the same bits when they were repeated"
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(A.arrays, "to_host", lambda x: x.near + rng.random(x.shape))
-    assert "gave other bits when they were repeated" in moving.said(A)
+    monkeypatch.setattr(A.arrays, "down", lambda x: x.near + rng.random(x.shape))
+    assert "gave other bits when they were repeated" in products_of(A)
 
 
 def test_kernels_run_on_tensors_too() -> None:

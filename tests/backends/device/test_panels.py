@@ -12,7 +12,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.algebra import generic
 from shiftsvd.backends import device
-from shiftsvd.backends.device.panels import DevicePanel
+from shiftsvd.backends.device.arrays import DevicePanel
 from shiftsvd.numerics import orth, panels
 from shiftsvd.numerics.moments import PARTS
 from tests.backends.device.test_device import DTYPES, MAKE, kinds, numbers, torch_of
@@ -66,7 +66,7 @@ def test_panels_on_a_device_have_a_method_for_each_function_that_goes_by_place()
 def test_functions_of_panels_give_there_what_they_give_on_the_host(
     kind: str, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shiftsvd.backends.device.panels.ROWS", 16)
+    monkeypatch.setattr("shiftsvd.backends.device.arrays.ROWS", 16)
     b, w, c = panel(50, 4, dtype), panel(50, 3, dtype, 1), panel(4, 3, dtype, 2)
     eps = 1e3 * float(np.finfo(dtype).eps)
     B, W = there(kind, b), there(kind, w)

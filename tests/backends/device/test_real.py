@@ -66,6 +66,6 @@ def test_values_vectors_and_certificates_are_those_of_the_host(name: str) -> Non
         assert np.all(info.value_errors <= tol)
     assert np.allclose(F.info.missed_below, G.info.missed_below, rtol=0.1)
     # Of vectors whose values lie close together, the space: what is told of the sine bounds the part outside.
-    inside = np.linalg.norm(exact.Vh @ Vh.conj().T, axis=0)
+    inside = np.linalg.norm(exact.Vh.astype(float) @ Vh.conj().T.astype(float), axis=0)
     assert np.all(np.sqrt(np.maximum(1 - inside**2, 0)) <= F.info.vector_errors + 1e-3)
     assert np.allclose(U.T @ U, np.eye(k), atol=1e-5)

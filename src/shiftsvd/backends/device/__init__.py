@@ -1,15 +1,22 @@
-"""Matrices that lie on a device, such as a GPU: multiplied there, where they are; told by the module of their type."""
+"""Matrices on a device, such as a GPU: multiplied where they lie; moved there for the command."""
 
-import importlib
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
-from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.dense import DeviceBlocks, DeviceRows
-from shiftsvd.backends.device.panels import DevicePanel
+import numpy as np
+from scipy.sparse import csr_array, random_array
+
+from shiftsvd.backends.dense import DenseRows
+from shiftsvd.backends.device.arrays import Arrays, DevicePanel, NamespaceArrays
+from shiftsvd.backends.device.dense import DeviceRows
 from shiftsvd.backends.device.sparse import DeviceCSR
+from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.kernels import default_threads
+from shiftsvd.kernels.twin import take_rows
 from shiftsvd.operators import Adjoint, Operator
 
-__all__ = ["Arrays", "DeviceBlocks", "DeviceCSR", "DevicePanel", "DeviceRows", "arrays_of", "device_operator"]
+__all__ = ["Arrays", "DevicePanel", "arrays_of", "chosen", "device_operator", "devices", "moved", "products"]
 
 
 # Libraries of arrays, each with the module of its adapter, which is imported for its arrays alone.
@@ -25,12 +32,10 @@ KNOWN_OTHERWISE = ("numpy", "dask", "sparse")
 def arrays_of(X: Any) -> Arrays | None:
     library = type(X).__module__.partition(".")[0]
     if library in ADAPTERS:
-        adapter: Arrays | None = importlib.import_module(ADAPTERS[library]).arrays_for(X)
+        adapter: Arrays | None = import_module(ADAPTERS[library]).arrays_for(X)
         return adapter
     if library in KNOWN_OTHERWISE or not hasattr(X, "__array_namespace__") or not hasattr(X, "device"):
         return None
-    from shiftsvd.backends.device.arrays import NamespaceArrays
-
     return NamespaceArrays(X.__array_namespace__(), X.device)
 
 
@@ -50,3 +55,63 @@ def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
 def _check_finite(x: Any, arrays: Arrays) -> None:
     if arrays.dtype_of(x).kind in "fc" and not arrays.all_finite(x):
         raise ValueError("the matrix must be finite, got NaN or inf; drop or fill them first, on the device")
+
+
+HOST = "cpu"
+
+
+def devices() -> list[str]:
+    if find_spec("torch") is None:
+        return []
+    cuda = import_module("torch").cuda
+    return [f"cuda:{i} {cuda.get_device_name(i)}" for i in range(cuda.device_count())]
+
+
+def chosen(device: str) -> str:
+    if device == HOST or (device == "auto" and not devices()):
+        return HOST
+    if find_spec("torch") is None:
+        raise ValueError(f"device {device} needs PyTorch; pip install torch, or leave the device out")
+    there = [name.partition(" ")[0] for name in devices()]
+    if not there:
+        raise ValueError(f"device {device} is not there: PyTorch sees no card; leave the device out, or give {HOST}")
+    found = "cuda:0" if device in ("auto", "cuda") else device
+    if found not in there:
+        raise ValueError(f"device {device} is not there: PyTorch sees {', '.join(there)}; give one of them, or {HOST}")
+    return found
+
+
+def moved(A: Any, device: str) -> Operator:
+    if isinstance(A, Adjoint):
+        return moved(A.A, device).H
+    torch, adapter = import_module("torch"), import_module(ADAPTERS["torch"])
+    arrays: Arrays = adapter.TorchArrays(torch.device(device))
+    if isinstance(A, DenseRows) and A.shift is None and not A.conjugate:
+        X = torch.from_numpy(A.X if A.X.flags.writeable else A.X.copy()).to(device)
+    elif isinstance(A, SparseRows) and A.shift is None and A.kind is None:
+        X = take_rows(A.X, 0, A.shape[0])
+        data, indices, indptr = map(arrays.up, (X.data, X.indices, X.indptr))
+        X = arrays.csr(data, indices, indptr, X.shape)
+    else:
+        raise TypeError(f"{A!r} cannot be moved to {device}: it must be held in memory; leave out the device")
+    return device_operator(X, arrays, A.n_threads or default_threads())
+
+
+# A sparse matrix that takes a card a moment, and a panel as solvers multiply.
+SHAPE, DENSITY, WIDTH = (20_000, 1_000), 0.05, 16
+
+
+def products(device: str) -> str:
+    X: Any = random_array(SHAPE, density=DENSITY, format="csr", dtype=np.float32, rng=np.random.default_rng(0))
+    try:
+        return products_of(moved(SparseRows(csr_array(X)), device))
+    except RuntimeError as error:
+        return "none: " + str(error).partition("\n")[0]
+
+
+def products_of(A: Any) -> str:
+    if A._own is not None:
+        return "ours, meant to have the same bits on every card"
+    V = np.random.default_rng(0).standard_normal((A.shape[1], WIDTH))
+    same = all(np.array_equal(A.gram(V), A.gram(V)) for V in (V, V.astype(np.float32)))
+    return f"those of the library, which gave {'the same' if same else 'other'} bits when they were repeated"

@@ -1,189 +1,50 @@
-"""The array functions that operators need on a device, and the adapter for the array API standard."""
+"""The array functions that operators need on a device, the adapter for the array API standard, and panels there."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.device.kernel import Card
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.panels import Panel
+from shiftsvd.numerics.orth import ROWS, inverted
+from shiftsvd.numerics.panels import Elsewhere, Panel
 
 # Vectors of the host, such as weights and scales, that a device keeps.
 KEPT = 8
-
-
-@dataclass
-class Traffic:
-    """Bytes that have crossed between the host and the device.
-
-    Attributes
-    ----------
-    up, down : int
-        To the device, and from it.
-    """
-
-    up: int = 0
-    down: int = 0
+REAL = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+NUMBERS = (*REAL, "bool", "complex64", "complex128")
 
 
 class Arrays(ABC):
-    """An adapter: arrays of one library on one device.
+    """An adapter: arrays of one library on one device, whose namespace is `xp`."""
 
-    Beside these methods, operators use ``@``, ``+``, ``-``, ``*``, ``**``, ``abs`` and slices of rows, which all
-    libraries have; of sparse matrices only ``@`` with a dense panel.
-    """
+    # Beside these methods, operators use ``@``, ``+``, ``-``, ``*``, ``**``, ``abs`` and slices of rows, which all
+    # libraries have; of sparse matrices only ``@`` with a dense panel.
 
-    def __init__(self) -> None:
-        self.traffic = Traffic()
+    xp: Any
+
+    def __init__(self, device: Any, on_host: bool) -> None:
+        self.device, self.on_host = device, on_host
         self._kept: dict[Any, tuple[Vector, Any]] = {}  # by where a vector lies on the host, which stays alive with it
 
-    def up(self, x: Panel) -> Any:
-        self.traffic.up += x.nbytes
-        return self.to_device(x)
-
-    def down(self, x: Any) -> Panel:
-        host = self.to_host(x)
-        self.traffic.down += host.nbytes
-        return host
+    def __repr__(self) -> str:
+        return f"{self.xp.__name__} on {self.device}"
 
     @abstractmethod
-    def to_device(self, x: Panel) -> Any: ...
+    def up(self, x: Panel) -> Any: ...
 
     @abstractmethod
-    def to_host(self, x: Any) -> Panel: ...
+    def down(self, x: Any) -> Panel: ...
 
     @abstractmethod
     def dtype_of(self, x: Any) -> np.dtype[Any]: ...
 
     @abstractmethod
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any: ...
-
-    @abstractmethod
-    def conj(self, x: Any) -> Any: ...
-
-    @abstractmethod
-    def adjoint(self, x: Any) -> Any: ...
-
-    @abstractmethod
-    def all_finite(self, x: Any) -> bool: ...
-
-    @abstractmethod
-    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any: ...
-
-    @abstractmethod
-    def copy(self, x: Any) -> Any: ...
-
-    @abstractmethod
-    def beside(self, x: Any, y: Any) -> Any: ...
-
-    @abstractmethod
-    def column_sums(self, x: Any) -> Any: ...
-
-    @abstractmethod
-    def column_largest(self, x: Any) -> Any: ...
-
-    @abstractmethod
-    def qr(self, x: Any) -> tuple[Any, Any]: ...
-
-    def column(self, x: Vector, dtype: np.dtype[Any]) -> Any:
-        place = x.__array_interface__["data"][0], x.size, x.strides[0], dtype
-        known = None if x.flags.writeable else self._kept.get(place)
-        if known is None:
-            known = x, self.up(np.ascontiguousarray(x.reshape(-1, 1), dtype))
-            if not x.flags.writeable:
-                self._kept = dict([*self._kept.items(), (place, known)][-KEPT:])
-        return known[1]
-
-    @contextmanager
-    def exact(self) -> Iterator[None]:
-        yield
-
-    @property
-    @abstractmethod
-    def on_host(self) -> bool: ...
-
-    def check(self, X: Any) -> None:
-        self.dtype_of(X)
-
-    def card(self) -> Card | None:
-        return None
-
-    # --- sparse matrices, for libraries that have them ---------------------------------------------------------------
-
-    def is_sparse(self, X: Any) -> bool:
-        return False
-
-    def sound_csr(self, X: Any) -> tuple[Any, bool]:
-        raise TypeError(f"{type(self).__name__} has no sparse matrices")
-
-    def by_rows(self, x: Any) -> Any:
-        return x
-
-    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        raise TypeError(f"{type(self).__name__} has no sparse matrices")
-
-    def parts(self, X: Any) -> tuple[Any, Any, Any]:
-        raise TypeError(f"{type(self).__name__} has no sparse matrices")
-
-    def flipped(self, X: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} has no sparse matrices")
-
-    def dense(self, X: Any) -> Any:
-        raise TypeError(f"{type(self).__name__} has no sparse matrices")
-
-    def with_data(self, X: Any, data: Any) -> Any:
-        _, indices, indptr = self.parts(X)
-        return self.csr(data, indices, indptr, X.shape)
-
-    def csr_in_dtype(self, X: Any, dtype: np.dtype[Any]) -> Any:
-        data = self.parts(X)[0]
-        return X if self.dtype_of(data) == dtype else self.with_data(X, self.in_dtype(data, dtype))
-
-    def csr_rows(self, X: Any, lo: int, hi: int) -> Any:
-        data, indices, indptr = self.parts(X)
-        begin = int(indptr[lo])
-        end = int(indptr[hi])
-        return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
-
-    def counts(self, X: Any) -> Vector:
-        return np.diff(self.down(self.parts(X)[2]))
-
-
-class NamespaceArrays(Arrays):
-    """Arrays of one namespace on one device."""
-
-    def __init__(self, xp: Any, device: Any) -> None:
-        super().__init__()
-        self.xp, self.device = xp, device
-
-    def __repr__(self) -> str:
-        return f"{self.xp.__name__} on {self.device}"
-
-    @property
-    def on_host(self) -> bool:
-        return str(self.device).lower().startswith("cpu")
-
-    def to_device(self, x: Panel) -> Any:
-        return self.xp.asarray(x, device=self.device, copy=True)
-
-    def to_host(self, x: Any) -> Panel:
-        return np.array(np.from_dlpack(x, device="cpu", copy=True))
-
-    def dtype_of(self, x: Any) -> np.dtype[Any]:
-        for name in ("float32", "float64", "complex64", "complex128", "bool"):
-            if x.dtype == getattr(self.xp, name):
-                return np.dtype(name)
-        for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
-            if x.dtype == getattr(self.xp, name):
-                return np.dtype(name)
-        raise ValueError(f"the matrix must be numeric, got an array of {x.dtype}")
-
-    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        return self.xp.astype(x, getattr(self.xp, dtype.name), copy=False)
 
     def conj(self, x: Any) -> Any:
         return self.xp.conj(x) if self.dtype_of(x).kind == "c" else x
@@ -212,3 +73,232 @@ class NamespaceArrays(Arrays):
     def qr(self, x: Any) -> tuple[Any, Any]:
         Q, R = self.xp.linalg.qr(x)
         return Q, R
+
+    def column(self, x: Vector, dtype: np.dtype[Any]) -> Any:
+        place = x.__array_interface__["data"][0], x.size, x.strides[0], dtype
+        known = None if x.flags.writeable else self._kept.get(place)
+        if known is None:
+            known = x, self.up(np.ascontiguousarray(x.reshape(-1, 1), dtype))
+            if not x.flags.writeable:
+                self._kept = dict([*self._kept.items(), (place, known)][-KEPT:])
+        return known[1]
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        yield
+
+    def check(self, X: Any) -> None:
+        self.dtype_of(X)
+
+    def card(self) -> Card | None:
+        return None
+
+    # --- sparse matrices, for libraries that have them ---------------------------------------------------------------
+
+    def is_sparse(self, X: Any) -> bool:
+        return False
+
+    def sound_csr(self, X: Any) -> tuple[Any, bool]:
+        raise NotImplementedError
+
+    def by_rows(self, x: Any) -> Any:
+        return x
+
+    def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
+        raise NotImplementedError
+
+    def parts(self, X: Any) -> tuple[Any, Any, Any]:
+        raise NotImplementedError
+
+    def flipped(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def dense(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def with_data(self, X: Any, data: Any) -> Any:
+        _, indices, indptr = self.parts(X)
+        return self.csr(data, indices, indptr, X.shape)
+
+    def csr_in_dtype(self, X: Any, dtype: np.dtype[Any]) -> Any:
+        data = self.parts(X)[0]
+        return X if self.dtype_of(data) == dtype else self.with_data(X, self.in_dtype(data, dtype))
+
+    def csr_rows(self, X: Any, lo: int, hi: int) -> Any:
+        data, indices, indptr = self.parts(X)
+        begin, end = int(indptr[lo]), int(indptr[hi])
+        return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
+
+    def counts(self, X: Any) -> Vector:
+        return np.diff(self.down(self.parts(X)[2]))
+
+
+class NamespaceArrays(Arrays):
+    """Arrays of a library that follows the array API standard."""
+
+    def __init__(self, xp: Any, device: Any) -> None:
+        super().__init__(device, str(device).lower().startswith("cpu"))
+        self.xp = xp
+
+    def up(self, x: Panel) -> Any:
+        return self.xp.asarray(x, device=self.device, copy=True)
+
+    def down(self, x: Any) -> Panel:
+        return np.array(np.from_dlpack(x, device="cpu", copy=True))
+
+    def dtype_of(self, x: Any) -> np.dtype[Any]:
+        name = next((name for name in NUMBERS if x.dtype == getattr(self.xp, name)), None)
+        if name is None:
+            raise ValueError(f"the matrix must be numeric, got an array of {x.dtype}")
+        return np.dtype(name)
+
+    def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
+        return self.xp.astype(x, getattr(self.xp, dtype.name), copy=False)
+
+
+class DevicePanel(Elsewhere):
+    """A tall thin array on a device, where a solver keeps its basis; the host sees small matrices alone."""
+
+    def __init__(self, x: Any, arrays: Arrays) -> None:
+        self.x, self.arrays = x, arrays
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.x.shape[0]), int(self.x.shape[1])
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.arrays.dtype_of(self.x)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, part: Any) -> "DevicePanel":
+        return self._new(self.x[self._inside(part)])
+
+    def __setitem__(self, part: Any, values: "DevicePanel") -> None:
+        self.x[self._inside(part)] = self.arrays.in_dtype(values.x, self.dtype)
+
+    def __matmul__(self, C: Any) -> "DevicePanel":
+        B, C = self._alike(C)
+        return self._new(self._product(B, C))
+
+    def __sub__(self, other: Any) -> "DevicePanel":
+        x, y = self._alike(other)
+        return self._new(x - y)
+
+    def __mul__(self, factors: Vector) -> "DevicePanel":
+        x, y = self._alike(np.reshape(factors, (1, -1)))
+        return self._new(x * y)
+
+    def __rmul__(self, factors: Panel) -> "DevicePanel":
+        dtype = np.result_type(self.dtype, factors)
+        return self._new(self.arrays.in_dtype(self.x, dtype) * self.arrays.column(factors, dtype))
+
+    def __truediv__(self, unit: float) -> "DevicePanel":
+        return self._new(self.x / float(unit))
+
+    def copy(self) -> "DevicePanel":
+        return self._new(self.arrays.copy(self.x))
+
+    def astype(self, dtype: Any, copy: bool = True) -> "DevicePanel":
+        if self.dtype == np.dtype(dtype):
+            return self.copy() if copy else self
+        return self._new(self.arrays.in_dtype(self.x, np.dtype(dtype)))
+
+    # --- functions by place ------------------------------------------------------------------------------------------
+
+    def room(self, columns: int, dtype: np.dtype[Any]) -> "DevicePanel":
+        return self._new(self.arrays.empty((columns, len(self)), dtype).T)
+
+    def sent(self, x: Panel) -> "DevicePanel":
+        return self._new(self.arrays.up(np.ascontiguousarray(x)))
+
+    def on_host(self) -> Panel:
+        return self.arrays.down(self.x)
+
+    def beside(self, W: "DevicePanel") -> "DevicePanel":
+        return self._new(self.arrays.beside(*self._alike(W)))
+
+    def put(self, at: int, Q: "DevicePanel") -> None:
+        self[:, at : at + Q.shape[1]] = Q
+
+    def in_dtype(self, dtype: np.dtype[Any]) -> "DevicePanel":
+        return self.astype(dtype, copy=False)
+
+    def to_spare(self, given: "DevicePanel") -> bool:
+        return True
+
+    def largest(self) -> float:
+        return float(np.max(self.arrays.down(self.arrays.column_largest(abs(self.x)))))
+
+    def lengths(self) -> Vector:
+        x = self.arrays.in_dtype(self.x, self._double)
+        return np.sqrt(self.arrays.down(self.arrays.column_sums(abs(x) ** 2)))
+
+    norms = lengths
+
+    def inner(self, W: "DevicePanel") -> Panel:
+        B, Y = self._alike(W)
+        if self.arrays.dtype_of(B) == self._double:
+            return self.arrays.down(self._product(self.arrays.adjoint(B), Y))
+        total: Any = 0
+        for lo, hi in cut(len(self), ROWS):
+            part = self._product(self.arrays.adjoint(B[lo:hi, :]), Y[lo:hi, :])
+            total = self.arrays.in_dtype(part, self._double) + total
+        return self.arrays.down(total)
+
+    def subtract_product(self, B: "DevicePanel", C: Panel) -> None:
+        x = self.x
+        x -= self.arrays.in_dtype(B.times(C).x, self.dtype)
+
+    def times(self, Z: Panel) -> "DevicePanel":
+        return self._new(self._product(self.x, self._sent(Z, self.dtype)))
+
+    def solved(self, C: Panel, lengths: Vector, overwrite: bool) -> "DevicePanel":
+        X = self.times_inverse(C, lengths, overwrite)
+        left = self - X @ (C.conj().T * lengths)
+        return self._new(X.x + left.times_inverse(C, lengths, overwrite).x)
+
+    def times_inverse(self, C: Panel, lengths: Vector, overwrite: bool) -> "DevicePanel":
+        return self @ inverted(C, lengths)
+
+    def lu(self) -> "DevicePanel":
+        return self.qr()[0]
+
+    def qr(self) -> tuple["DevicePanel", Panel]:
+        Q, R = self.arrays.qr(self.x)
+        return self._new(Q), self.arrays.down(R)
+
+    def triangle(self) -> Panel:
+        return self.qr()[1]
+
+    # -----------------------------------------------------------------------------------------------------------------
+
+    def _inside(self, part: Any) -> tuple[slice, ...]:
+        rows, columns = part if isinstance(part, tuple) else (part, slice(None))
+        ranges = zip((rows, columns), self.shape, strict=True)
+        return tuple(slice(*wanted.indices(size)[:2]) for wanted, size in ranges)
+
+    @property
+    def _double(self) -> np.dtype[Any]:
+        return np.result_type(self.dtype, np.float64)
+
+    def _new(self, x: Any) -> "DevicePanel":
+        return DevicePanel(x, self.arrays)
+
+    def _sent(self, C: Panel, dtype: np.dtype[Any]) -> Any:
+        return self.arrays.up(np.ascontiguousarray(C, dtype))
+
+    def _alike(self, other: Any) -> tuple[Any, Any]:
+        dtype = np.result_type(self.dtype, other.dtype)
+        there = other.x if isinstance(other, DevicePanel) else self._sent(other, dtype)
+        return self.arrays.in_dtype(self.x, dtype), self.arrays.in_dtype(there, dtype)
+
+    def _product(self, x: Any, y: Any) -> Any:
+        with self.arrays.exact():
+            return x @ y

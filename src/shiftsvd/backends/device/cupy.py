@@ -15,17 +15,15 @@ from shiftsvd.numerics.panels import Panel
 class CupyArrays(Arrays):
     """Arrays on the CUDA device that is current. CuPy allows TF32 only where an environment variable says so."""
 
-    def __repr__(self) -> str:
-        return "cupy"
+    xp = cupy
 
-    @property
-    def on_host(self) -> bool:
-        return False
+    def __init__(self) -> None:
+        super().__init__("the current CUDA device", on_host=False)
 
-    def to_device(self, x: Panel) -> Any:
+    def up(self, x: Panel) -> Any:
         return cupy.asarray(x)
 
-    def to_host(self, x: Any) -> Panel:
+    def down(self, x: Any) -> Panel:
         return np.asarray(cupy.asnumpy(x))
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
@@ -33,15 +31,6 @@ class CupyArrays(Arrays):
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
         return x.astype(dtype, copy=False)
-
-    def conj(self, x: Any) -> Any:
-        return x.conj()
-
-    def adjoint(self, x: Any) -> Any:
-        return x.conj().T
-
-    def all_finite(self, x: Any) -> bool:
-        return bool(cupy.isfinite(x).all())
 
     def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
         return cupy.empty(shape, dtype)
@@ -51,16 +40,6 @@ class CupyArrays(Arrays):
 
     def beside(self, x: Any, y: Any) -> Any:
         return cupy.hstack([x, y])
-
-    def column_sums(self, x: Any) -> Any:
-        return x.sum(axis=0)
-
-    def column_largest(self, x: Any) -> Any:
-        return x.max(axis=0)
-
-    def qr(self, x: Any) -> tuple[Any, Any]:
-        Q, R = cupy.linalg.qr(x)
-        return Q, R
 
     def card(self) -> Card | None:
         here = cupy.cuda.Device()

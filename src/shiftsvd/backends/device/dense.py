@@ -1,41 +1,22 @@
 """Blocks of rows on a device, and dense matrices there."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, NamedTuple
+from operator import add
+from typing import Any, Self
 
 import numpy as np
 
 from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Blocked, Rows, cut, slice_of
 from shiftsvd.backends.dense import native_dtype
-from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.panels import DevicePanel
+from shiftsvd.backends.device.arrays import Arrays, DevicePanel
 from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.numerics.powers import exponents_of, two_to
-from shiftsvd.operators import LowRank, Panel, field_of, panel_dtype
-
-
-class Factors(NamedTuple):
-    """What a panel is to the parts of a block, on the device.
-
-    Attributes
-    ----------
-    rest : array of shape (n, b)
-        The panel, with zeros at the full columns.
-    shift : array of shape (r, b), or None
-        What L of the shift multiplies.
-    full : array of shape (f, b), or None
-        The panel at the full columns.
-    """
-
-    rest: Any
-    shift: Any
-    full: Any
-
+from shiftsvd.operators import LowRank, Panel, panel_dtype
 
 # Entries of a piece of a block that is made dense in double precision.
 PIECE = 2**23
@@ -59,14 +40,21 @@ class DeviceBlocks(Blocked):
     @abstractmethod
     def stored_dense(self, rows: Rows) -> Any: ...
 
+    @abstractmethod
+    def times(self, rows: Vector | int, cols: Vector | int) -> Any: ...
+
+    @abstractmethod
+    def turned(self) -> Self: ...
+
     def piece(self, rows: Rows) -> Any:
         stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
-        return stored if self.shift is None else stored - self.shift_rows(rows)
-
-    def shift_rows(self, rows: Rows) -> Any:
-        assert self.shift is not None
+        if self.shift is None:
+            return stored
         L, R = self.up(self.shift.L[rows[0] : rows[1]]), self.up(self.shift.R)
-        return L @ self.arrays.adjoint(R)
+        return stored - L @ self.arrays.adjoint(R)
+
+    def formed(self, rows: Rows) -> Panel:
+        return self.arrays.down(self.piece(rows))
 
     def placed(self, V: Panel) -> Panel:
         there: Panel = V if isinstance(V, DevicePanel) else self._lying_there(self.up(V, V.dtype))
@@ -96,45 +84,43 @@ class DeviceBlocks(Blocked):
             return None
         return self.arrays.column(np.asarray(weights), np.zeros(0, dtype).real.dtype)[rows[0] : rows[1], :]
 
-    def pieces(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
-        for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):
-            piece = rows[0] + lo, rows[0] + hi
-            yield piece, self.piece(piece)
+    def pieces(self, *blocks: Rows) -> Iterator[tuple[Rows, Any]]:
+        for block in blocks or (rows for rows, _ in self._each(lambda rows: None)):
+            for lo, hi in cut(block[1] - block[0], PIECE // max(self.shape[1], 1)):
+                piece = block[0] + lo, block[0] + hi
+                yield piece, self.piece(piece)
 
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         G: Any = 0
-        for block, _ in self._each(lambda rows: None):
-            for rows, D in self.pieces(block):
-                w = slice_of(weights, rows)
-                G = G + self.arrays.adjoint(D) @ (D if w is None else self.up(w[:, None]) * D)
+        for rows, D in self.pieces():
+            w = slice_of(weights, rows)
+            G = G + self.arrays.adjoint(D) @ (D if w is None else self.up(w[:, None]) * D)
         return self.arrays.down(G)
 
     def pieces_times(self, V: Panel) -> Panel:
         Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.double, V))
         W = self.up(V, Y.dtype)
-        for block, _ in self._each(lambda rows: None):
-            for (lo, hi), D in self.pieces(block):
-                Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
+        for (lo, hi), D in self.pieces():
+            Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
         return Y
 
-    def squares_of_pieces(self, weights: Vector | None) -> Vector:
+    @unwarned
+    def _column_squares(self, weights: Vector | None) -> Vector:
+        w = np.ones((1, self.shape[0])) if weights is None else np.asarray(weights, np.float64)[None, :]
         squares = np.zeros(self.shape[1])
-        for block, _ in self._each(lambda rows: None):
-            for rows, D in self.pieces(block):
-                w = np.ones(rows[1] - rows[0]) if weights is None else slice_of(weights, rows)
-                squares += self.arrays.down(self.arrays.up(np.asarray(w)[None, :]) @ abs(D) ** 2)[0]
+        for (lo, hi), D in self.pieces():
+            squares += self.arrays.down(self.arrays.up(w[:, lo:hi]) @ abs(D) ** 2)[0]
         return squares
 
-    def row_squares_of_pieces(self, weights: Vector | None) -> Vector:
+    @unwarned
+    def row_squares(self, weights: Vector | None = None) -> Vector:
         w = self.arrays.up(np.ones((self.shape[1], 1)) if weights is None else np.asarray(weights, float)[:, None])
-        pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
-        return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for D in pieces])
+        return np.concatenate([self.arrays.down(abs(D) ** 2 @ w)[:, 0] for _, D in self.pieces()])
 
     def exponents(self, axis: int) -> Vector:
         if axis:
             return self.turned().exponents(0)
-        pieces = (D for block, _ in self._each(lambda rows: None) for _, D in self.pieces(block))
-        parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for D in pieces)
+        parts = (self.arrays.down(self.arrays.column_largest(abs(D))) for _, D in self.pieces())
         return exponents_of(reduce(np.maximum, parts))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "DeviceBlocks | None":
@@ -142,28 +128,14 @@ class DeviceBlocks(Blocked):
         shift = self.shift and self.shift.ldexp(rows, cols)
         return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
 
-    @abstractmethod
-    def times(self, rows: Vector | int, cols: Vector | int) -> Any: ...
-
-    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
-        for lo, hi in cut(self.shape[0], rows):
-            yield lo, self.arrays.down(self.piece((lo, hi)))
-
     def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
         return self.turned().row_blocks(columns)
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
-        for (lo, _), D in self.pieces(rows):
-            yield lo, self.arrays.down(D)
+        return ((lo, self.arrays.down(D)) for (lo, _), D in self.pieces(rows))
 
-    @abstractmethod
-    def turned(self) -> "DeviceBlocks": ...
-
-    def transposed(self, passes: float) -> "DeviceBlocks | None":
+    def transposed(self, passes: float) -> Self | None:
         return self.turned()
-
-    def _replace_shift(self, shift: LowRank | None) -> "DeviceBlocks":
-        return replace(self, shift=shift)  # type: ignore[type-var]
 
     def __matmul__(self, V: Any) -> Any:
         if type(V).__module__.partition(".")[0] == type(self.X).__module__.partition(".")[0]:
@@ -188,9 +160,7 @@ class DeviceRows(DeviceBlocks):
     memo: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts = () if self.shift is None else (self.shift.L, self.shift.R)
-        shape = (int(self.X.shape[0]), int(self.X.shape[1]))
-        vars(self).update(shape=shape, dtype=field_of(native_dtype(self.arrays.dtype_of(self.X)), *parts))
+        self.describe(self.X.shape, native_dtype(self.arrays.dtype_of(self.X)))
 
     def blocks(self) -> list[Rows]:
         return cut(self.shape[0], BLOCK // max(self.shape[1], 1))
@@ -220,7 +190,7 @@ class DeviceRows(DeviceBlocks):
         def part(rows: Rows) -> Any:
             return self.arrays.adjoint(self.block(rows, dtype)) @ self.up(W[rows[0] : rows[1]], dtype)
 
-        return self.beside(W, self.total(part))
+        return self.beside(W, self._total(part))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         double = np.result_type(self.double, V.dtype)
@@ -234,24 +204,19 @@ class DeviceRows(DeviceBlocks):
             return self.arrays.in_dtype(self.arrays.adjoint(D) @ Y, np.result_type(dtype, np.float64))
 
         with self.arrays.exact():
-            return self.beside(V, self.arrays.in_dtype(self.total(part), dtype))
+            return self.beside(V, self.arrays.in_dtype(self._total(part), dtype))
 
-    def total(self, part: Any) -> Any:
-        total: Any = None
-        for _, values in self._each(part):
-            total = values if total is None else total + values
-        return total
+    def _total(self, part: Callable[[Rows], Any]) -> Any:
+        return reduce(add, (values for _, values in self._each(part)))
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        w = np.ones(rows[1] - rows[0]) if weights is None else weights
-        return self._moments(self.piece(rows), w)
+        return self._moments_of(self.piece(rows), np.ones(rows[1] - rows[0]) if weights is None else weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        w = np.ones(self.shape[1]) if weights is None else weights
-        return self._moments(self.piece(rows).T, w)
+        return self._moments_of(self.piece(rows).T, np.ones(self.shape[1]) if weights is None else weights)
 
     @unwarned
-    def _moments(self, D: Any, w: Vector) -> Moments:
+    def _moments_of(self, D: Any, w: Vector) -> Moments:
         total, up = float(w.sum()), self.up(w[None, :])
         count = total if total > 0 else 1.0
         mean = (up @ D) / count
@@ -260,15 +225,6 @@ class DeviceRows(DeviceBlocks):
         squares = self.arrays.up(w[None, :]) @ abs(off) ** 2
         shift, M2 = self.arrays.down(correction)[0], self.arrays.down(squares)[0]
         return Moments(total, self.arrays.down(mean)[0] + shift, np.maximum(M2 - total * np.abs(shift) ** 2, 0))
-
-    @unwarned
-    def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = self.known_squares() if weights is None else None
-        return self.squares_of_pieces(weights) if known is None else known
-
-    @unwarned
-    def row_squares(self, weights: Vector | None = None) -> Vector:
-        return self.row_squares_of_pieces(weights)
 
     def turned(self) -> "DeviceRows":
         conjugate = self.arrays.dtype_of(self.X).kind == "c" and not self.conjugate

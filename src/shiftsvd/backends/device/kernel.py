@@ -12,30 +12,22 @@ from typing import Any
 import numpy as np
 
 SOURCE = Path(__file__).with_name("chunks.cu")
-# The runtime compilers of CUDA 13 and 12, as Linux and Windows name them; how many bytes of shared memory are there
-# without being asked for, and what asks for more.
+# The runtime compilers of CUDA 13 and 12, as Linux and Windows name them; bytes of shared memory that a kernel has by
+# default, and the attribute (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) that asks for more.
 COMPILERS = ("libnvrtc.so.13", "libnvrtc.so.12", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
 SHARED, MORE_SHARED = 48 * 1024, 8
 
-# What a card must be able to do, as CUDA counts: before, there is less shared memory.
+# The least compute capability of a card: older cards have less shared memory.
 LEAST = 8, 0
 
 Options = tuple[str, ...]
 
 
 class Card(ABC):
-    """One card, and the arrays that a library has there.
-
-    Attributes
-    ----------
-    ordinal : int
-        Which card, as the driver counts.
-    architecture : str
-        What kernels are compiled for, such as "sm_90".
-    """
+    """One card, and the arrays that a library has there."""
 
     def __init__(self, ordinal: int, architecture: str) -> None:
-        self.ordinal, self.architecture = ordinal, architecture
+        self.ordinal, self.architecture = ordinal, architecture  # as the driver counts; what kernels are compiled for
         self._modules: dict[Options, ctypes.c_void_p] = {}
         self._context: ctypes.c_void_p | None = None
 
@@ -55,15 +47,7 @@ class Card(ABC):
         return compiled(SOURCE.read_text(encoding="utf-8"), (f"--gpu-architecture={self.architecture}", *options))
 
     def launch(self, options: Options, name: str, blocks: int, threads: int, shared: int, *given: Any) -> None:
-        """Call a kernel with arrays, None for those that are left out, and integers.
-
-        Raises
-        ------
-        OSError
-            Where there is no compiler.
-        RuntimeError
-            Where it refuses the kernels, or the driver the call.
-        """
+        # Raises OSError where there is no compiler, RuntimeError where it refuses the text or the driver the call.
         values = [_argument(self, x) for x in given]
         places = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
         with self._current():
@@ -151,44 +135,30 @@ def _got(nvrtc: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
     return held.raw
 
 
-# Rows of a chunk: 768 of them, with the widest rows of a panel, fill what shared memory every card has since 2020;
-# fewer are for small data, which keep all of a card busy that way. How many entries a column of a chunk should have on
-# average, since lanes share it, and must have. Threads of a block: two fit on a processor. Bytes of a row of panels.
+# Rows of a chunk: 768 of them, with the widest rows of a panel, fill the shared memory that every card has since 2020;
+# fewer keep all of a card busy with small data. Entries that a column of a chunk should have on average, since lanes
+# share it, and must have. Threads of a block: two blocks fit on a processor. Bytes of a row of panels.
 ROWS, MANY, FEW, THREADS = (192, 384, 768), 8, 1, 512
 ROW_BYTES = (32, 64, 128)
-# Blocks of threads, each with sums of its own: enough for any card, on every card as many; fewer where the sums would
-# take more than this many bytes and than an eighth of the entries.
+# Blocks of threads, each with sums of its own: enough for any card, and the same number on all; fewer where the sums
+# would take more than this many bytes and more than an eighth of the entries.
 BLOCKS, SUMS = 256, 2**26
 DOUBLE = np.dtype(np.float64)
 NAMES = {"f4": "float", "f8": "double", "i4": "int", "i8": "long long", "u2": "unsigned short"}
 
 
 class Chunks:
-    """The entries of a CSR matrix without duplicates on a card, and their products.
+    """The entries of a CSR matrix without duplicates on a card, in chunks of rows, and their products."""
 
-    Parameters
-    ----------
-    card : Card
-    parts : three contiguous arrays on the card
-        Entries of float32 or float64, their columns, and where rows begin, in int64.
-    types : (dtype, dtype)
-        Of the entries, and of the columns.
-    shape : (int, int)
-    rows, threads : int
-        Of a chunk, and of a block.
-
-    Notes
-    -----
-    With eps of the panels' precision, rows of r entries at most and s dense columns beside, a number of ``X^T X V`` is
-    off by at most ``(r / 4 + rows / 4 + s + 8) eps / 2`` of what ``|X|^T |X| |V|`` has there: sums inside of a chunk
-    round, in shares of a quarter or less, and sums of chunks are double. However many rows there are, it does not grow.
-    """
+    # With eps of the panels' precision, rows of at most r entries and s dense columns beside, a number of X^T X V errs
+    # by at most (r / 4 + rows / 4 + s + 8) eps / 2 of what |X|^T |X| |V| has there: sums inside a chunk round, in
+    # shares of a quarter or less, and sums of chunks are double. The bound does not grow with the rows of X.
 
     def __init__(
         self,
         card: Card,
-        parts: tuple[Any, Any, Any],
-        types: tuple[np.dtype[Any], np.dtype[Any]],
+        parts: tuple[Any, Any, Any],  # contiguous: entries, their columns, and where rows begin, in int64
+        types: tuple[np.dtype[Any], np.dtype[Any]],  # of the entries (float32 or float64) and of the columns
         shape: tuple[int, int],
         *,
         rows: int = ROWS[-1],
@@ -274,10 +244,8 @@ class Chunks:
 
 
 def rows_of(m: int, n: int, stored: int) -> int | None:
-    """How many rows a chunk of such data has; None where columns of chunks are so empty that where they end costs most.
-
-    It goes by the data alone, so that cards agree.
-    """
+    # Rows of a chunk, by the data alone, so that cards agree; None where columns of chunks are so empty that reading
+    # where they end would take most of the time.
     each = stored / (m * n)
     if each * ROWS[-1] < FEW or ROWS[-1] * n >= 2**32:  # more than the entries of a chunk are counted to
         return None

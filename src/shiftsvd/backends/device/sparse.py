@@ -2,48 +2,42 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from shiftsvd.algebra.generic import registered, row_means
+from shiftsvd.algebra.generic import registered
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.device.dense import DeviceBlocks, Factors
+from shiftsvd.backends.device.dense import DeviceBlocks
 from shiftsvd.backends.device.kernel import Chunks, rows_of
 from shiftsvd.backends.sparse import CANCELLED, FULL
 from shiftsvd.events import read_part
 from shiftsvd.kernels.twin import unwarned
 from shiftsvd.numerics.moments import Moments, Vector, of_stored, weight_parts
 from shiftsvd.numerics.powers import two_to
-from shiftsvd.operators import LowRank, Panel, field_of
+from shiftsvd.operators import LowRank, Panel
+
+# A panel as the parts of a block take it, on the device: with zeros at the full columns, shape (n, b), for the entries;
+# minus what L of the shift takes, (r, b), if there is a shift; and its rows at the full columns, if there are such.
+PanelParts = list[Any]
 
 
 class OwnProducts:
-    """Products of entries X with dense columns beside them: L of the shift, and the full columns, shifted.
+    """Our products of entries with dense columns beside them: L of the shift, and the full columns, shifted."""
 
-    Parameters
-    ----------
-    chunks : Chunks
-        The entries.
-    arrays : Arrays
-    blocks : list of (int, int)
-        Ranges of rows.
-    beside : two lists of arrays on the card
-        L, and the full columns, of each block; empty where there are none.
-    """
-
-    def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: tuple[list[Any], list[Any]]) -> None:
+    def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: list[list[Any]]) -> None:
         self.chunks, self.arrays, self.blocks, self.beside = chunks, arrays, blocks, beside
-        self.widths = [int(parts[0].shape[1]) for parts in beside if parts]
+        self.widths = [int(parts[0].shape[1]) for parts in beside]
         self._sides: dict[np.dtype[Any], Any] = {}
 
-    def gathered(self, V: Factors, dtype: np.dtype[Any]) -> Any:
+    def gathered(self, V: PanelParts, dtype: np.dtype[Any]) -> Any:
         read_part(1)
         return self.chunks.gathered(self._stack(V), self._beside(dtype), dtype)
 
@@ -51,20 +45,19 @@ class OwnProducts:
         read_part(1)
         return self._cut(self.chunks.scattered(W, self._beside(dtype), dtype))
 
-    def gram(self, V: Factors, weights: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    def gram(self, V: PanelParts, weights: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         read_part(1)
         return self._cut(self.chunks.gram(self._stack(V), self._beside(dtype), weights, dtype))
 
-    def _stack(self, V: Factors) -> list[Any]:
-        parts = V.rest, None if V.shift is None else V.shift * -1, V.full
-        return [part for part in parts if part is not None and part.shape[0]]
+    def _stack(self, V: PanelParts) -> list[Any]:
+        return [part for part in V if part.shape[0]]
 
     def _beside(self, dtype: np.dtype[Any]) -> Any:
         if not self.widths:
             return None
         if dtype not in self._sides:
             D, at = self.chunks.card.empty((self.chunks.shape[0], sum(self.widths)), dtype), 0
-            for parts, width in zip((parts for parts in self.beside if parts), self.widths, strict=True):
+            for parts, width in zip(self.beside, self.widths, strict=True):
                 for (lo, hi), part in zip(self.blocks, parts, strict=True):
                     D[lo:hi, at : at + width] = self.arrays.in_dtype(part, dtype)
                 at += width
@@ -77,11 +70,8 @@ class OwnProducts:
 
 
 def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
-    """A CSR matrix for our own products; None where it lies on no card, or the library's pay better or are asked for.
-
-    ``SHIFTSVD_KERNELS`` says here what it says of the kernels of the host: "off" are the library's products, and with
-    "require" it is an error where ours cannot be compiled, which else is one line in the log.
-    """
+    # None where X lies on no card, or the library's products pay better or are asked for: SHIFTSVD_KERNELS=off, as for
+    # the kernels of the host. With "require" it is an error that ours cannot be compiled, else one line in the log.
     card, wanted = arrays.card(), os.environ.get("SHIFTSVD_KERNELS", "auto")
     (m, n), (data, indices, indptr) = map(int, X.shape), arrays.parts(X)
     rows, types = rows_of(m, n, stored), (arrays.dtype_of(data), arrays.dtype_of(indices))
@@ -102,28 +92,22 @@ def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
 ROWS, MOST = 2**17, 2**31 - 1
 
 
-class Block(NamedTuple):
-    """Rows of the matrix on the device.
-
-    Attributes
-    ----------
-    rows : CSR of these rows
-    columns : CSR of their adjoint
-    """
+class DeviceBlock(NamedTuple):
+    """Rows of the matrix on the device, as CSR."""
 
     rows: Any
-    columns: Any
+    columns: Any  # of their adjoint
 
 
 @registered
 @dataclass(frozen=True, eq=False, repr=False)
 class DeviceCSR(DeviceBlocks):
-    """A CSR matrix on a device, without duplicates, minus its shift.
+    """A CSR matrix on a device, without duplicates, minus its shift."""
 
-    Columns that are more than 99 % full are dense blocks, shifted before they are multiplied; everywhere else the shift
-    is a product of thin factors.
-    """
+    # Columns that are more than 99 % full are dense blocks, shifted before they are multiplied; everywhere else the
+    # shift is a product of thin factors.
 
+    sparse = True
     X: Any
     arrays: Arrays
     shift: LowRank | None = None
@@ -131,10 +115,7 @@ class DeviceCSR(DeviceBlocks):
     memo: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts = () if self.shift is None else (self.shift.L, self.shift.R)
-        kind = native_dtype(self.arrays.dtype_of(self.arrays.parts(self.X)[0]))
-        shape = (int(self.X.shape[0]), int(self.X.shape[1]))
-        vars(self).update(shape=shape, dtype=field_of(kind, *parts))
+        self.describe(self.X.shape, native_dtype(self.arrays.dtype_of(self.arrays.parts(self.X)[0])))
 
     def known_costs(self) -> dict[str, Any]:
         counts = self._stored[0].astype(np.float64)
@@ -147,33 +128,30 @@ class DeviceCSR(DeviceBlocks):
 
     @property
     def _stored(self) -> tuple[Vector, Vector]:
-        if "stored" not in self.memo:
+        def counted() -> tuple[Vector, Vector]:
             columns = sum(self.arrays.counts(block.columns) for block in self._on_device)
-            self.memo["stored"] = self.arrays.counts(self.X), np.asarray(columns)
-        stored: tuple[Vector, Vector] = self.memo["stored"]
-        return stored
+            return self.arrays.counts(self.X), np.asarray(columns)
+
+        return self.remembered("stored", counted)
 
     @property
-    def _on_device(self) -> list[Block]:
-        if "on_device" not in self.memo:
-            self.memo["on_device"] = [self._made(rows) for rows in self.blocks()]
-        found: list[Block] = self.memo["on_device"]
-        return found
+    def _on_device(self) -> list[DeviceBlock]:
+        def made() -> list[DeviceBlock]:
+            parts = (self.arrays.csr_rows(self.X, *rows) for rows in self.blocks())
+            return [DeviceBlock(X, self.arrays.flipped(X)) for X in parts]
 
-    def _made(self, rows: Rows) -> Block:
-        X = self.arrays.csr_rows(self.X, *rows)
-        return Block(X, self.arrays.flipped(X))
+        return self.remembered("on_device", made)
 
     def blocks(self) -> list[Rows]:
-        if "blocks" not in self.memo:
+        def edges() -> list[Rows]:
             indptr = np.concatenate([[0], np.cumsum(self.arrays.counts(self.X))])
             edges = [0]
             for lo, hi in cut(self.shape[0], ROWS):
                 parts = int(-(-(indptr[hi] - indptr[lo]) // MOST))
                 edges += np.linspace(lo, hi, max(parts, 1) + 1).astype(int)[1:].tolist()
-            self.memo["blocks"] = [(lo, hi) for lo, hi in pairwise(edges) if lo < hi]
-        blocks: list[Rows] = self.memo["blocks"]
-        return blocks
+            return [(lo, hi) for lo, hi in pairwise(edges) if lo < hi]
+
+        return self.remembered("blocks", edges)
 
     @cached_property
     def _full(self) -> Vector:
@@ -187,22 +165,21 @@ class DeviceCSR(DeviceBlocks):
         chosen = np.zeros((self.shape[1], len(self._full)))
         chosen[self._full, np.arange(len(self._full))] = 1
         E, R = self.up(chosen), self.arrays.adjoint(self.up(self.shift.R[self._full]))
-        blocks = zip(self.blocks(), self._on_device, strict=True)
-        return [
-            self.arrays.csr_in_dtype(block.rows, self.double) @ E - self.up(self.shift.L[lo:hi]) @ R
-            for (lo, hi), block in blocks
-        ]
+        blocks = zip(self._on_device, self._left, strict=True)
+        return [self.arrays.csr_in_dtype(block.rows, self.double) @ E - L @ R for block, L in blocks]
 
     @cached_property
     def _left(self) -> list[Any]:
         return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
-    def _forward(self, at: int, V: Factors, dtype: np.dtype[Any]) -> Any:
-        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V.rest
-        if self.shift is not None:
-            Y = Y - self.arrays.in_dtype(self._left[at], dtype) @ V.shift
-        if len(self._full):
-            Y = Y + self.arrays.in_dtype(self._shifted_full[at], dtype) @ V.full
+    @cached_property
+    def _dense(self) -> list[list[Any]]:  # what lies beside the entries, of each block
+        return [parts for parts in (self._left, self._shifted_full) if parts]
+
+    def _forward(self, at: int, V: PanelParts, dtype: np.dtype[Any]) -> Any:
+        Y = self.arrays.csr_in_dtype(self._on_device[at].rows, dtype) @ V[0]
+        for parts, P in zip(self._dense, V[1:], strict=True):
+            Y = Y + self.arrays.in_dtype(parts[at], dtype) @ P
         return Y
 
     @cached_property
@@ -214,26 +191,23 @@ class DeviceCSR(DeviceBlocks):
     def _full_there(self) -> Any:
         return self.arrays.up(self._full)
 
-    def _factors(self, V: Panel, dtype: np.dtype[Any]) -> Factors:
+    def _parts_of(self, V: Panel, dtype: np.dtype[Any]) -> PanelParts:
         there = self.arrays.by_rows(self.up(V, dtype))
         if self.shift is None:
-            return Factors(there, None, None)
-        full = None
+            return [there]
+        full = []
         if len(self._full):
-            full, there = there[self._full_there], self.arrays.copy(there)
+            full, there = [there[self._full_there]], self.arrays.copy(there)
             there[self._full_there] = 0
         wide = np.result_type(dtype, np.float64)
         shift = self.arrays.adjoint(self.arrays.in_dtype(self._right, wide)) @ self.arrays.in_dtype(there, wide)
-        return Factors(there, self.arrays.in_dtype(shift, dtype), full)
+        return [there, self.arrays.in_dtype(shift, dtype) * -1, *full]
 
     def _backward(self, at: int, Y: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         wide = np.result_type(dtype, np.float64)
-        found = [self.arrays.csr_in_dtype(self._on_device[at].columns, dtype) @ Y]
-        if self.shift is not None:
-            found += [self.arrays.adjoint(self.arrays.in_dtype(self._left[at], dtype)) @ Y]
-        if len(self._full):
-            found += [self.arrays.adjoint(self.arrays.in_dtype(self._shifted_full[at], dtype)) @ Y]
-        return tuple(self.arrays.in_dtype(part, wide) for part in found)
+        beside = (self.arrays.adjoint(self.arrays.in_dtype(parts[at], dtype)) for parts in self._dense)
+        X = self.arrays.csr_in_dtype(self._on_device[at].columns, dtype)
+        return tuple(self.arrays.in_dtype(part @ Y, wide) for part in (X, *beside))
 
     def _ended(self, sums: tuple[Any, ...]) -> Any:
         Z, *others = sums
@@ -245,11 +219,10 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _own(self) -> OwnProducts | None:
-        if "own" not in self.memo:
-            self.memo["own"] = own_chunks(self.X, self.arrays, int(self._stored[0].sum()))
-        if self.memo["own"] is None:
+        chunks = self.remembered("own", lambda: own_chunks(self.X, self.arrays, int(self._stored[0].sum())))
+        if chunks is None:
             return None
-        own = OwnProducts(self.memo["own"], self.arrays, self.blocks(), (self._left, self._shifted_full))
+        own = OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
         self.memo.pop("on_device", None)  # which is as large as the data, and is made again if it is asked for
         return own
 
@@ -258,7 +231,7 @@ class DeviceCSR(DeviceBlocks):
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         dtype = np.result_type(self.double, V.dtype)
-        P = self._factors(V, dtype)
+        P = self._parts_of(V, dtype)
         if own := self._own_for(dtype):
             yield 0, self.beside(V, own.gathered(P, dtype))
             return
@@ -267,27 +240,36 @@ class DeviceCSR(DeviceBlocks):
 
     def rmatmat(self, W: Panel) -> Panel:
         dtype = np.result_type(self.double, W.dtype)
-        if own := self._own_for(dtype):
-            return self.beside(W, self._ended(own.scattered(self.up(W, dtype), dtype)))
-        sums: tuple[Any, ...] = ()
-        for at, ((lo, hi), _) in enumerate(self._each(lambda rows: None)):
-            sums = added(sums, self._backward(at, self.up(W[lo:hi], dtype), dtype))
+
+        def part(at: int, rows: Rows) -> tuple[Any, ...]:
+            return self._backward(at, self.up(W[rows[0] : rows[1]], dtype), dtype)
+
+        own = self._own_for(dtype)
+        sums = own.scattered(self.up(W, dtype), dtype) if own else self._added(part)
         return self.beside(W, self._ended(sums))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         single = V.dtype == np.float32 and self.dtype == np.float32
         dtype = np.dtype(np.float32) if single else np.result_type(self.double, V.dtype)
-        P = self._factors(V, dtype)
-        if own := self._own_for(dtype):
-            w = self.weights_of(weights, (0, self.shape[0]), dtype)
-            return self.beside(V, self.arrays.in_dtype(self._ended(own.gram(P, w, dtype)), dtype))
-        sums: tuple[Any, ...] = ()
+        P = self._parts_of(V, dtype)
+
+        def part(at: int, rows: Rows) -> tuple[Any, ...]:
+            Y, w = self._forward(at, P, dtype), self.weights_of(weights, rows, dtype)
+            return self._backward(at, Y if w is None else w * Y, dtype)
+
         with self.arrays.exact():
-            for at, (rows, _) in enumerate(self._each(lambda rows: None)):
-                Y, w = self._forward(at, P, dtype), self.weights_of(weights, rows, dtype)
-                Y = Y if w is None else w * Y
-                sums = added(sums, self._backward(at, Y, dtype))
+            if own := self._own_for(dtype):
+                sums = own.gram(P, self.weights_of(weights, (0, self.shape[0]), dtype), dtype)
+            else:
+                sums = self._added(part)
             return self.beside(V, self.arrays.in_dtype(self._ended(sums), dtype))
+
+    def _added(self, part: Callable[[int, Rows], tuple[Any, ...]]) -> tuple[Any, ...]:
+        sums: tuple[Any, ...] = ()
+        for at, (rows, _) in enumerate(self._each(lambda rows: None)):
+            parts = part(at, rows)
+            sums = tuple(map(add, sums, parts)) if sums else parts
+        return sums
 
     def times(self, rows: Vector | int, cols: Vector | int) -> Any:
         if np.ndim(rows):
@@ -302,25 +284,17 @@ class DeviceCSR(DeviceBlocks):
     def stored_dense(self, rows: Rows) -> Any:
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
-    def moments(self, weights: Vector | None = None) -> Moments:
-        return super().moments(weights) if self.shift is None else self.mean_alone(weights)
-
-    def row_moments(self, weights: Vector | None = None) -> Moments:
-        if self.shift is None:
-            return super().row_moments(weights)
-        return row_means(self, weights)
-
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         block = self._on_device[self.blocks().index(rows)]
-        return self._moments(block.rows, block.columns, weights)
+        return self._moments_of(block.rows, block.columns, weights)
 
     def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         block = self._on_device[self.blocks().index(rows)]
-        found = self._moments(block.columns, block.rows, weights)
+        found = self._moments_of(block.columns, block.rows, weights)
         return Moments(found.count, found.mean.conj(), found.M2)
 
     @unwarned
-    def _moments(self, X: Any, Xh: Any, weights: Vector | None) -> Moments:
+    def _moments_of(self, X: Any, Xh: Any, weights: Vector | None) -> Moments:
         m, double = int(X.shape[0]), np.dtype(np.float64)
         w = np.ones(m) if weights is None else np.asarray(weights, np.float64)
         parts = None if weights is None else weight_parts(w)
@@ -341,10 +315,7 @@ class DeviceCSR(DeviceBlocks):
         return of_stored(parts, m, (stored, mean, correction, squares))
 
     @unwarned
-    def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = self.known_squares() if weights is None else None
-        if known is not None:
-            return known
+    def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones(self.shape[0]) if weights is None else np.asarray(weights, np.float64)
         stored: Any = sum(
             self._stored_squares(block.columns, w[lo:hi])
@@ -352,23 +323,19 @@ class DeviceCSR(DeviceBlocks):
         )
         if self.shift is None:
             return np.asarray(stored)
-        L, R = self.shift.L, self.shift.R
+        L, R, full = self.shift.L, self.shift.R, np.zeros(len(self._full))
         mixed = replace(self, shift=None).rmatmat(w[:, None] * L)
         absent = np.einsum("jr,rs,js->j", R.conj(), (w[:, None] * L).T @ L.conj(), R).real
         squares = stored - 2 * np.einsum("jr,jr->j", mixed.conj(), R).real + absent
-        squares[self._full] = self._full_squares(w)
-        absent[self._full] = 0
-        return self.squares_of_pieces(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
-
-    def _full_squares(self, w: Vector) -> Vector:
-        parts = zip(self.blocks(), self._shifted_full, strict=False)
-        found = (self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0] for (lo, hi), D in parts)
-        return np.asarray(sum(found, np.zeros(len(self._full))))
+        for (lo, hi), D in zip(self.blocks(), self._shifted_full, strict=False):
+            full += self.arrays.down(self.arrays.up(w[None, lo:hi]) @ abs(D) ** 2)[0]
+        squares[self._full], absent[self._full] = full, 0
+        return super()._column_squares(weights) if np.any(squares < CANCELLED * absent) else np.asarray(squares)
 
     @unwarned
     def row_squares(self, weights: Vector | None = None) -> Vector:
         if self.shift is not None:
-            return self.row_squares_of_pieces(weights)
+            return super().row_squares(weights)
         w = np.ones(self.shape[1]) if weights is None else np.asarray(weights, np.float64)
         return np.concatenate([self._stored_squares(block.rows, w) for block in self._on_device])
 
@@ -381,10 +348,5 @@ class DeviceCSR(DeviceBlocks):
         return None if len(self._full) else self.turned()
 
     def turned(self) -> "DeviceCSR":
-        if "turned" not in self.memo:
-            self.memo["turned"] = self.arrays.flipped(self.X)
-        return replace(self, X=self.memo["turned"], shift=self.shift and self.shift.H, memo={})
-
-
-def added(sums: tuple[Any, ...], parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(total + part for total, part in zip(sums, parts, strict=True)) if sums else parts
+        X = self.remembered("turned", lambda: self.arrays.flipped(self.X))
+        return replace(self, X=X, shift=self.shift and self.shift.H, memo={})

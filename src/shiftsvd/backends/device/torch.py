@@ -13,47 +13,35 @@ from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.device.kernel import LEAST, Card
 from shiftsvd.numerics.panels import Panel
 
-TYPES: dict[np.dtype[Any], Any] = {
-    np.dtype(np.float32): torch.float32,
-    np.dtype(np.float64): torch.float64,
-    np.dtype(np.complex64): torch.complex64,
-    np.dtype(np.complex128): torch.complex128,
-}
-KINDS: dict[Any, np.dtype[Any]] = {kind: dtype for dtype, kind in TYPES.items()} | {
-    torch.float16: np.dtype(np.float16),
-    torch.bfloat16: np.dtype(np.float16),  # of as many bytes: computed in single precision
-    torch.bool: np.dtype(bool),
-    torch.uint8: np.dtype(np.uint8),
-    torch.int8: np.dtype(np.int8),
-    torch.int16: np.dtype(np.int16),
-    torch.int32: np.dtype(np.int32),
-    torch.int64: np.dtype(np.int64),
-}
+NAMES = ("float16", "float32", "float64", "complex64", "complex128", "bool", "uint8", "int8", "int16", "int32", "int64")
+KINDS: dict[Any, np.dtype[Any]] = {getattr(torch, name): np.dtype(name) for name in NAMES}
+KINDS[torch.bfloat16] = np.dtype(np.float16)  # of as many bytes: computed in single precision
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse C.. tensor support is in beta")
+        yield
 
 
 class TorchArrays(Arrays):
     """Tensors on one device."""
 
+    xp = torch
+
     def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
-    def __repr__(self) -> str:
-        return f"torch on {self.device}"
-
-    @property
-    def on_host(self) -> bool:
-        return str(self.device.type) == "cpu"
+        super().__init__(device, device.type == "cpu")
 
     def check(self, X: Any) -> None:
         if X.requires_grad:
             raise ValueError("the tensor has requires_grad=True, but components have no gradients; give X.detach()")
         self.dtype_of(X)
 
-    def to_device(self, x: Panel) -> Any:
+    def up(self, x: Panel) -> Any:
         return torch.from_numpy(np.array(x, order="C")).to(self.device)  # of a copy: strides may be negative
 
-    def to_host(self, x: Any) -> Panel:
+    def down(self, x: Any) -> Panel:
         return np.array(x.resolve_conj().cpu().numpy())
 
     def dtype_of(self, x: Any) -> np.dtype[Any]:
@@ -62,7 +50,7 @@ class TorchArrays(Arrays):
         return KINDS[x.dtype]
 
     def in_dtype(self, x: Any, dtype: np.dtype[Any]) -> Any:
-        return x.to(TYPES[dtype])
+        return x.to(getattr(torch, dtype.name))
 
     def conj(self, x: Any) -> Any:
         return torch.conj_physical(x)  # a lazy conjugate fails on the values of a CSC
@@ -71,26 +59,10 @@ class TorchArrays(Arrays):
         return x.mH
 
     def all_finite(self, x: Any) -> bool:
-        return bool((x - x == 0).all())
-
-    def empty(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-        return torch.empty(shape, dtype=TYPES[dtype], device=self.device)
-
-    def copy(self, x: Any) -> Any:
-        return x.clone()
-
-    def beside(self, x: Any, y: Any) -> Any:
-        return torch.cat([x, y], dim=1)
-
-    def column_sums(self, x: Any) -> Any:
-        return x.sum(dim=0)
+        return bool((x - x == 0).all())  # torch.isfinite fails on the values of a complex CSR
 
     def column_largest(self, x: Any) -> Any:
         return x.amax(dim=0)
-
-    def qr(self, x: Any) -> tuple[Any, Any]:
-        Q, R = torch.linalg.qr(x)
-        return Q, R
 
     @contextmanager
     def exact(self) -> Iterator[None]:
@@ -110,22 +82,28 @@ class TorchArrays(Arrays):
         return bool(X.layout != torch.strided)
 
     def sound_csr(self, X: Any) -> tuple[Any, bool]:
-        return canonical(X, self)
+        by_columns = X.layout == torch.sparse_csc
+        if by_columns:
+            C = self.csr(self.conj(X.values()), X.row_indices(), X.ccol_indices(), (X.shape[1], X.shape[0]))
+        else:
+            with quiet():
+                C = X.coalesce() if X.layout == torch.sparse_coo else X
+                C = C if C.layout == torch.sparse_csr else C.to_sparse_csr()
+        _check_places(C)
+        return (C if _is_canonical(C) else _coalesced(C)), by_columns
 
     def by_rows(self, x: Any) -> Any:
         return x.contiguous()
 
     def csr(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int]) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        with quiet():
             return torch.sparse_csr_tensor(indptr, indices, data, size=shape, check_invariants=False)
 
     def parts(self, X: Any) -> tuple[Any, Any, Any]:
         return X.values(), X.col_indices(), X.crow_indices()
 
     def flipped(self, X: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse C.. tensor support is in beta")
+        with quiet():
             C = X.to_sparse_csc()
         return self.csr(self.conj(C.values()), C.row_indices(), C.ccol_indices(), (X.shape[1], X.shape[0]))
 
@@ -160,23 +138,6 @@ def arrays_for(X: Any) -> TorchArrays | None:
     return TorchArrays(X.device) if isinstance(X, torch.Tensor) else None
 
 
-def canonical(X: Any, arrays: TorchArrays) -> tuple[Any, bool]:
-    by_columns = X.layout in (torch.sparse_csc, torch.sparse_bsc)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse C.. tensor support is in beta")
-        if X.layout == torch.sparse_coo:
-            X = X.coalesce().to_sparse_csr()
-        elif X.layout in (torch.sparse_bsr, torch.sparse_bsc):
-            X, by_columns = X.to_sparse_csr(), False
-    if by_columns:
-        parts = arrays.conj(X.values()), X.row_indices(), X.ccol_indices()
-        C = arrays.csr(*parts, (X.shape[1], X.shape[0]))
-    else:
-        C = arrays.csr(X.values(), X.col_indices(), X.crow_indices(), tuple(X.shape))
-    _check_places(C)
-    return (C if _is_canonical(C) else _coalesced(C, arrays)), by_columns
-
-
 def _check_places(X: Any) -> None:
     indptr, indices = X.crow_indices(), X.col_indices()
     ends = int(indptr[0]) == 0 and int(indptr[-1]) == len(indices) and len(indptr) == X.shape[0] + 1
@@ -193,11 +154,9 @@ def _is_canonical(X: Any) -> bool:
     return bool(ascends.all())
 
 
-def _coalesced(X: Any, arrays: TorchArrays) -> Any:
+def _coalesced(X: Any) -> Any:
     indptr, indices = X.crow_indices().long(), X.col_indices().long()
     rows = torch.repeat_interleave(torch.arange(X.shape[0], device=indices.device), indptr.diff())
-    places = torch.stack([rows, indices])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        C = torch.sparse_coo_tensor(places, X.values(), tuple(X.shape)).coalesce().to_sparse_csr()
-    return arrays.csr(C.values(), C.col_indices(), C.crow_indices(), tuple(X.shape))
+    with quiet():
+        C = torch.sparse_coo_tensor(torch.stack([rows, indices]), X.values(), tuple(X.shape))
+        return C.coalesce().to_sparse_csr()

@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
-from shiftsvd.backends.validation import Found, NotFinite
+from shiftsvd.backends.validation import BadValues, NotFinite
 from shiftsvd.numerics.moments import Moments, Vector
 from shiftsvd.operators import LowRank, Operator, Panel
 
@@ -124,4 +124,4 @@ def some(places: Vector, rng: np.random.Generator, share: float) -> Vector:
 
 def _nothing_observed(which: Vector, m: int) -> NotFinite:
     columns = np.stack([which, np.full_like(which, m)])
-    return NotFinite(Found(m * len(which), 0, columns[:, :0], columns, gaps=True, nothing_else=True))
+    return NotFinite(BadValues(m * len(which), 0, columns[:, :0], columns, gaps=True, nothing_else=True))

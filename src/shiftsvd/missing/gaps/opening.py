@@ -9,8 +9,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from shiftsvd.backends.columns import SomeColumns
-from shiftsvd.backends.source import RowSource
-from shiftsvd.backends.stacked import Stacked
+from shiftsvd.backends.source import RowSource, Stacked
 from shiftsvd.io.base import Names, Opened, Orient, Unfit, reading
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.opening import FeatureTypes, held_bytes, held_or_streamed, listed, named_as, read_files
