@@ -19,8 +19,7 @@ from benchmarks.endurance.decoys import Tree, lost, plant, tree
 from shiftsvd.cli import main
 from shiftsvd.paper import command
 from shiftsvd.runs.checkpoints import LOCK
-from shiftsvd.runs.outputs import Outputs
-from shiftsvd.runs.temporary import BEFORE, lock_of, stage_of
+from shiftsvd.runs.outputs import BEFORE, Outputs, lock_of, stage_of
 from tests.support.commands import invoke
 
 pytest.importorskip("fcntl", reason="pipes with names")

@@ -14,7 +14,7 @@ from typing import IO, Final, cast
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.io.base import PIPED, kind_of
 from shiftsvd.io.sniff import FORMATS
-from shiftsvd.runs.keeper import temporary_folder
+from shiftsvd.runs.memory import temporary_folder
 
 _PATIENCE: Final = 10.0  # seconds for somebody to open a pipe for writing
 _PAUSE: Final = 0.02  # seconds between two looks

@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from zipfile import BadZipFile
 
 import numpy as np
@@ -23,8 +22,9 @@ from shiftsvd.events import holding
 from shiftsvd.kernels import instruction_set
 from shiftsvd.numerics.digests import told
 from shiftsvd.runs.locks import files_of, held
-from shiftsvd.runs.outputs import FULL
-from shiftsvd.runs.temporary import (
+from shiftsvd.runs.messages import warn
+from shiftsvd.runs.outputs import (
+    FULL,
     MARK,
     kind_of,
     left_stages,
@@ -38,23 +38,7 @@ from shiftsvd.runs.temporary import (
 Record = Mapping[str, npt.NDArray[Any]]
 
 
-class Journal(Protocol):
-    """Keeps one record for each read of the data, in their order.
-
-    A solver is a function of its seed and of what its reads gave. Replaying those repeats a broken run bit by bit,
-    whatever the solver, and nothing of its inner state has to be stored.
-    """
-
-    def replay(self, what: str) -> Record | None: ...
-
-    def keep(self, what: str, record: Record) -> None: ...
-
-
-_journal: ContextVar[Journal | None] = ContextVar("_journal", default=None)
-
-
-def kept_in(journal: Journal) -> AbstractContextManager[None]:
-    return holding(_journal, journal)
+_journal: ContextVar["_Journal | None"] = ContextVar("_journal", default=None)
 
 
 def unkept() -> AbstractContextManager[None]:
@@ -159,17 +143,21 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     _refuse_others(home)  # before anything is written to it, a lock included
     was_empty = home.is_dir() and not _listed(home)
     with held(home / LOCK, home):
-        reads = _Reads(home, run)
-        with kept_in(reads):
+        journal = _Journal(home, run)
+        with holding(_journal, journal):
             yield
-        reads.clear()
+        journal.clear()
     if not was_empty:  # an empty folder that somebody made stays
         with suppress(OSError):  # somebody else's files, or somebody who waits for the folder
             home.rmdir()
 
 
-class _Reads:
-    """A folder with one file for each read."""
+class _Journal:
+    """One record for each read of the data, a file each, in their order.
+
+    A solver is a function of its seed and of what its reads gave. Replaying the reads repeats a broken run bit by bit,
+    whatever the solver, and nothing of its inner state has to be stored.
+    """
 
     def __init__(self, home: Path, run: str) -> None:
         self.home, self.number = home, 0
@@ -189,29 +177,24 @@ class _Reads:
         if kind_of(file) is None:
             return None
         try:
-            if not file.is_file():
-                raise OSError("it is not a file")  # a pipe would be waited for
-            content = file.read_bytes()
-        except OSError as error:
-            self._damaged(file, str(error))
+            record = self._read(file)
+            name = str(record.pop("what"))
+        except UNREADABLE as error:
+            warn(f"{file} is damaged ({error}); this read is made again")
             return None
-        if content[:DIGEST] != self._digest(content[DIGEST:]):
-            self._damaged(file, "it is not as it was written")
-            return None
-        try:
-            with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
-                record = {name: stored[name] for name in stored.files}
-            kept = str(record.pop("what"))
-        except UNREADABLE as error:  # though its checksum is right
-            self._damaged(file, str(error))
-            return None
-        if kept != what:
+        if name != what:
             raise ValueError(_foreign(self.home))
         self.number += 1
         return record
 
-    def _damaged(self, file: Path, why: str) -> None:
-        warnings.warn(f"{file} is damaged ({why}); this read is made again", stacklevel=2)
+    def _read(self, file: Path) -> dict[str, npt.NDArray[Any]]:
+        if not file.is_file():
+            raise OSError("it is not a file")  # a pipe would be waited for
+        content = file.read_bytes()
+        if content[:DIGEST] != self._digest(content[DIGEST:]):
+            raise ValueError("it is not as it was written")
+        with np.load(io.BytesIO(content[DIGEST:]), allow_pickle=False) as stored:
+            return dict(stored)
 
     def keep(self, what: str, record: Record) -> None:
         content = io.BytesIO()
@@ -232,8 +215,7 @@ class _Reads:
         part = stage_of(file)
         try:
             with part.open("xb") as out:
-                for piece in content:
-                    out.write(piece)
+                out.writelines(content)
             settle(part)
             rename(part, file)
             settle_folder(self.home)
