@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from shiftsvd.backends.blocked import Rows, cut
 from shiftsvd.backends.dense import BLOCK, native_dtype
 from shiftsvd.backends.sparse import ENTRIES
+from shiftsvd.errors import Part
 from shiftsvd.kernels import best, ordered, twin
 from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.panels import unmasked
@@ -42,7 +43,7 @@ class Found:
         Which rows of which file were looked at.
     names : array of str, mapping of int, or None
         What the columns are called: names, or numbers that people count by.
-    drop : str, or None
+    drop : Part, or None
         How a column is left out, where it can be.
     remedy : str, or None
         What helps; None: what helps in Python.
@@ -56,7 +57,7 @@ class Found:
     nothing_else: bool = False
     where: str = ""
     names: Any = None
-    drop: str | None = None
+    drop: Part | None = None
     remedy: str | None = None
 
     @property

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import IO, Final, cast
 
 from shiftsvd.backends.validation import NotFinite
-from shiftsvd.io.base import PIPED, kind_of
+from shiftsvd.errors import Refused, Setting, Worded
+from shiftsvd.io.base import PIPED, raisable
 from shiftsvd.io.sniff import FORMATS
 from shiftsvd.runs.memory import temporary_folder
 
@@ -24,7 +25,8 @@ _PIECE: Final = 1 << 20  # bytes that are copied at once
 @contextmanager
 def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
     if format is None or format not in FORMATS:
-        raise ValueError(f"standard input needs its format, one of {', '.join(FORMATS)}, got {format!r}")
+        one_of = f", one of {', '.join(FORMATS)}, got {format!r}"
+        raise Refused("standard input needs its ", Setting("format"), one_of)
     if "folder" in FORMATS[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
     with _copied(sys.stdin.buffer, PIPED, PIPED) as path:
@@ -41,10 +43,8 @@ def spooled_pipe(pipe: Path) -> Iterator[Path]:
 def rereadable(paths: Sequence[Path], format: str | None) -> Iterator[list[Path]]:  # noqa: A002
     with ExitStack() as stack:
         yield [
-            stack.enter_context(spooled(format))
-            if str(path) == "-"
-            else stack.enter_context(spooled_pipe(path))
-            if is_pipe(path)
+            stack.enter_context(spooled(format) if str(path) == "-" else spooled_pipe(path))
+            if str(path) == "-" or is_pipe(path)
             else path
             for path in paths
         ]
@@ -74,8 +74,11 @@ def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
             yield path
         except NotFinite as error:
             raise error.but(where=error.found.where.replace(str(path), told)) from error
+        except Worded as error:
+            parts = (part.replace(str(path), told) if isinstance(part, str) else part for part in error.args)
+            raise type(error)(*parts) from error
         except (ValueError, OSError) as error:
-            raise kind_of(error)(str(error).replace(str(path), told)) from error
+            raise raisable(error)(str(error).replace(str(path), told)) from error
 
 
 @contextmanager
@@ -83,7 +86,7 @@ def _reading(pipe: Path) -> Iterator[IO[bytes]]:
     handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + _PATIENCE
     with open(handle, "rb", buffering=0) as file:
-        # Without waiting, nothing is None where somebody has opened the pipe, and empty where nobody has.
+        # A read that does not wait gives None where somebody has opened the pipe, and b"" where nobody has.
         while (first := file.read(_PIECE)) == b"":
             if time.monotonic() > until:
                 raise ValueError(f"{pipe} is a pipe that nobody writes to")
@@ -93,7 +96,7 @@ def _reading(pipe: Path) -> Iterator[IO[bytes]]:
 
 
 class _Again:
-    """A stream with what was read of it before."""
+    """A stream that begins with the bytes read before."""
 
     def __init__(self, first: bytes, stream: IO[bytes] | FileIO) -> None:
         self._first, self._stream = first, stream

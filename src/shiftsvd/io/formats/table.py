@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.io.base import NAME, Labels, Opened, Unfit, bounded, labels, optional, plausible_shape, reading
-from shiftsvd.io.choices import Choices
+from shiftsvd.errors import Refused, Setting
+from shiftsvd.io.base import NAME, Labels, Opened, bounded, labels, optional, plausible_shape, reading
+from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats import delimited, parquet
-from shiftsvd.io.formats.columns import found_classes, gather, in_order, layout, positions, texts, to_numbers
+from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap
@@ -20,7 +21,7 @@ from shiftsvd.io.sniff import FORMATS, format_of
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The cells of a column, and what it is called; an array to whoever asks for one."""
+    """The name and the cells of a column; NumPy makes an array of numbers or texts of it."""
 
     name: str
     cells: Sequence[str]
@@ -37,13 +38,7 @@ class Column:
 
 
 def read_column(paths: Sequence[Path], name: str, format: str | None, choices: Choices, *, along: bool) -> Column:  # noqa: A002
-    """The column of that name: of all files, whose rows are `along` each other, or else of the first that has it.
-
-    Raises
-    ------
-    ValueError
-        If the files are no tables, or lack it.
-    """
+    # Of all files, whose rows are `along` each other, or else of the first one that has the column.
     found = []
     for path in paths:
         with reading(path):
@@ -73,15 +68,15 @@ def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | No
     head = head_of(path, "matrix", choices)
     if name not in head.called:
         return None
-    with delimited.batches(path, head, [list(head.called).index(name)], as_text=True) as batches:
-        return [cell for batch in batches for cell in texts(batch.column(0))]
+    batches = delimited.batches(path, head, [list(head.called).index(name)], as_text=True)
+    return [cell for batch in batches for cell in texts(batch.column(0))]
 
 
 def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
     if kind == "parquet":
         file = parquet.opened(path)
         names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name)).column(0))
+        return None if name not in names else texts(parquet.column(file, names.index(name)))
     feather = optional("pyarrow.feather", "parquet")
     table = feather.read_table(str(path), memory_map=False)
     return None if name not in table.column_names else texts(table.column(name))
@@ -95,26 +90,19 @@ def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
     return np.array([cell or "missing" for cell in cells], np.str_)
 
 
-_KEYS = (None, "matrix", "triplets")
-
-
-def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices | None = None) -> Opened:
-    """The matrix of a table.
-
-    A table of numbers has the names of its rows in its first column if that is text, and those of its columns
-    in its header. A table of three columns called row, column, value (or row, col; i, j; user, item; and x, rating)
-    is triplets: their rows and columns are positions that count from 0, or names, in the order of their first use;
-    values of the same place are summed. The key "matrix" or "triplets" decides for itself.
-    """
-    if key not in _KEYS:
-        raise ValueError(f'{path}: the key of a table must be "matrix" or "triplets", got {key!r}')
-    choices = choices or Choices()
+def read(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices = NOTHING) -> Opened:
+    # A table of three columns called row, column, value (or row, col; i, j; user, item; and x, rating) holds triplets:
+    # their rows and columns are positions that count from 0, or names, in the order of their first use; values of the
+    # same place are summed. The key "matrix" or "triplets" overrides the names.
+    if key not in (None, "matrix", "triplets"):
+        must = f' of a table must be "matrix" or "triplets", got {key!r}'
+        raise Refused(f"{path}: the ", Setting("key"), must)
     with reading(path):
         with open(path, "rb") as file:
             magic = file.read(6)
         is_parquet, is_arrow = magic[:4] == b"PAR1", magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff"
         if (is_parquet or is_arrow) and choices.of_texts and not choices.remembered:
-            raise Unfit(f"{choices.of_texts[0]} says how a text is written, and this is none; leave it out")
+            raise Refused(Setting(choices.of_texts[0]), " says how a text is written, and this is none; leave it out")
         if is_parquet:
             return parquet.read(path, key, memory_limit, choices)
         if is_arrow:
@@ -130,17 +118,16 @@ def _read_arrow(
         # The default pool keeps what was freed for itself.
         pool = pa.system_memory_pool()
         table = ipc.open_stream(source, memory_pool=pool) if stream else ipc.open_file(source, memory_pool=pool)
-        batches: Iterable[Any] = map(
-            _sound, table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
-        )
+        stored = table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
+        batches: Iterable[Any] = map(sound, stored)
         places = positions(table.schema.names, key)
         if places:
             choices.refuse_for("triplets")
             return gather(path, batches, places, memory_limit)
-        form = layout(path, table.schema, choices)
-        batches = list(batches) if form.classes else batches
-        unknown = [j for j, classes in form.classes.items() if not classes]
-        form = form._replace(classes={**form.classes, **found_classes(batches if unknown else (), unknown)})
+        form = layout_of_schema(table.schema, choices)
+        if form.unknown:
+            batches = list(batches)
+            form = form.with_classes((j, batch.column(j)) for batch in batches for j in form.unknown)
         parts = (
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
@@ -148,22 +135,17 @@ def _read_arrow(
         return _gather(path, parts, form.named(table.schema.names), form.label is not None, memory_limit, choices)
 
 
-def _sound(batch: Any) -> Any:
-    batch.validate(full=True)
-    return batch
-
-
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
     head = head_of(path, key, choices, memory_limit)
     tell_empty(path, head.written.empty)
     if head.triplets:
         choices.refuse_for("triplets", choices.of_texts)
-        with delimited.batches(path, head, range(head.width), memory_limit) as batches:
-            return gather(path, batches, head.triplets, memory_limit, digits=True)
+        batches = delimited.batches(path, head, range(head.width), memory_limit)
+        return gather(path, batches, head.triplets, memory_limit, digits=True)
     names, parts = delimited.parts(path, head, memory_limit)
     tell_header(path, head.names)
-    tell_label(path, head.called[0], head.roles.why)
-    return _gather(path, parts, names, head.roles.label is not None, memory_limit, choices)
+    tell_label(path, head.called[0], head.form.why)
+    return _gather(path, parts, names, head.form.label is not None, memory_limit, choices)
 
 
 def _below(matrix: npt.NDArray[Any], block: npt.NDArray[Any]) -> npt.NDArray[Any]:
