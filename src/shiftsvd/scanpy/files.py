@@ -10,7 +10,7 @@ from shiftsvd.io.base import Features, Labels, Opened, bounded_lines, labels, op
 from shiftsvd.io.formats.market import read_matrix
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Tree, attribute, column, column_names, is_array, is_sparse
+from shiftsvd.io.storage.tree import Field, Tree, attribute, column, column_names, is_array, is_sparse
 from shiftsvd.io.storage.zarr import open_zarr
 from shiftsvd.names import GENES
 
@@ -78,20 +78,9 @@ def _names(tree: Tree, frame: str | None, length: int) -> Labels | None:
         field = next(
             name for name in ("index", "_index", *(node.dtype.names or ())) if name in (node.dtype.names or ())
         )
-        return tree.texts(_Field(node, field), length)
+        return tree.texts(Field(node, field), length)
     index = attribute(node, "_index") or "_index"
     return tree.texts(node[index], length) if index in node else None
-
-
-class _Field:
-    """One field of a table."""
-
-    def __init__(self, table: Any, field: str) -> None:
-        self._table, self._field = table, field
-        self.name, self.shape, self.chunks, self.dtype = table.name, table.shape, table.chunks, table.dtype
-
-    def __getitem__(self, rows: Any) -> Any:
-        return self._table[self._field][rows]
 
 
 _PACKED = ("", ".gz", ".bz2")

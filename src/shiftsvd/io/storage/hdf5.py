@@ -16,63 +16,112 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import optional
 from shiftsvd.runs.messages import external_allowed
 
-_MOST: Final = 100_000  # links that are looked at: some seconds
-_REMEDY: Final = "allow_external=True follows it, if you trust the file"
+_MOST: Final = 100_000  # links that are checked: some seconds
+_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
 
 
-def refuse_outside(path: Path, root: Any) -> None:
-    """Look at every link and dataset of an HDF5 file once, reading none, and refuse what leads out of the file.
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    # Numbers are read by way of `H5Array`. A file that may reach others is opened by its name: through a `GuardedFile`
+    # HDF5 would take it for all of them.
+    h5py = _h5py()
+    if external_allowed():
+        with h5py.File(path, "r") as root:
+            yield root
+        return
+    with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        _check_objects(path, root)
+        yield root
 
-    Raises
-    ------
-    ValueError
-        If there is an external link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), or
-        one whose numbers lie in another file; or if there are too many links to look at.
-    """
+
+def _h5py() -> Any:
+    h5py = optional("h5py", "hdf5")
+    with suppress(ImportError):
+        import_module("hdf5plugin")
+    return h5py
+
+
+def _check_objects(path: Path, root: Any) -> None:
+    # Every link, dataset and attribute once, before any is read. Whatever leads out of the file is refused: an external
+    # link, a virtual dataset (which may name any file, or itself: HDF5 2.0 crashes then), numbers that lie in another
+    # file. So is a type that does not exist, on which HDF5 2.0 crashes, too.
     h5l, h5o = (import_module(f"h5py.{part}") for part in ("h5l", "h5o"))
     inside = {h5l.TYPE_HARD, h5l.TYPE_SOFT}
     waiting, seen, count = [(b"", root.id)], {_address(h5o.get_info(root.id))}, 0
+    _check_attributes(path, b"/", root.id)
     while waiting:
         prefix, group = waiting.pop()
         for name in group:
             key, kind, count = prefix + b"/" + name, group.links.get_info(name).type, count + 1
             if kind not in inside:
-                raise _refusal(path, key, "a link into another file")
+                raise _outside(path, key, "a link into another file")
             if count > _MOST:
-                raise ValueError(
-                    f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
-                    "allow_external=True does not look, if you trust the file"
-                )
+                many = f"{path} has more than {_MOST} links, too many to see whether one leads out of the file; "
+                raise Refused(many, Setting("allow_external", True), " does not look, if you trust the file")
             if kind == h5l.TYPE_SOFT:
-                continue  # a path within the file, whose links are all looked at
+                continue  # a path within the file, whose links are all checked
             info = h5o.get_info(group, name)
             if _address(info) in seen:
                 continue
             seen.add(_address(info))
+            node = h5o.open(group, name)
+            _check_attributes(path, key, node)
             if info.type == h5o.TYPE_GROUP:
-                waiting.append((key, h5o.open(group, name)))
+                waiting.append((key, node))
             elif info.type == h5o.TYPE_DATASET:
-                refuse_storage(path, key, h5o.open(group, name))
+                _check_dataset(path, key, node)
 
 
-def refuse_storage(path: Path, key: bytes | str, dataset: Any) -> None:
+def _check_dataset(path: Path, key: bytes, dataset: Any) -> None:
     settings = dataset.get_create_plist()
     if settings.get_layout() == import_module("h5py.h5d").VIRTUAL:
-        raise _refusal(path, key, "a virtual dataset, made of parts of other files")
+        raise _outside(path, key, "a virtual dataset, made of parts of other files")
     if settings.get_external_count():
-        raise _refusal(path, key, "a dataset whose numbers lie in another file")
+        raise _outside(path, key, "a dataset whose numbers lie in another file")
+    _check_type(path, key, dataset)
+
+
+def _check_attributes(path: Path, key: bytes, node: Any) -> None:
+    h5a = import_module("h5py.h5a")
+    for i in range(h5a.get_num_attrs(node)):
+        _check_type(path, key, h5a.open(node, index=i))
+
+
+def _check_type(path: Path, key: bytes, described: Any) -> None:
+    kind = described.get_type()
+    if kind.get_class() == _SEQUENCE and kind.encode()[3] & 15:
+        raise ValueError(f"{path}:{_shown(key)} has a type that does not exist; the file is damaged")
 
 
 def _address(info: Any) -> tuple[int, int]:
     return info.fileno, info.addr
 
 
-def _refusal(path: Path, key: bytes | str, what: str) -> ValueError:
-    named = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
-    return ValueError(f"{path}:{named} is {what}, which is not read; {_REMEDY}")
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "replace")
+
+
+def _outside(path: Path, key: bytes, what: str) -> Refused:
+    is_outside = f"{path}:{_shown(key)} is {what}, which is not read; "
+    return Refused(is_outside, Setting("allow_external", True), " follows it, if you trust the file")
+
+
+def look_through(path: Path) -> None:
+    # For packages that open the file by themselves: reads every text once, through the `GuardedFile`.
+    h5py = _h5py()
+
+    def visit(_: str, node: Any) -> None:
+        dict(node.attrs)
+        if isinstance(node, h5py.Dataset) and h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
+            node[()]
+
+    with open_hdf5(path) as root:
+        visit("", root)
+        root.visititems(visit)
 
 
 _COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
@@ -161,58 +210,6 @@ class SteadyFile(FileIO):
 
 # Datasets that are open at once, up to three of a file: of many files that are stacked, the system opens 256 or 1024.
 MOST_OPEN = 96
-_DEFLATE, _SHUFFLE, _SEQUENCE = 1, 2, 9  # numbers of filters, and of a class of types, fixed by the HDF5 library
-
-
-@contextmanager
-def open_hdf5(path: Path) -> Iterator[Any]:
-    """What a file says of itself; numbers are read by way of `H5Array`.
-
-    A file that may reach others is opened by its name: through `GuardedFile` HDF5 would take it for all of them.
-    """
-    h5py = _h5py()
-    if external_allowed():
-        with h5py.File(path, "r") as root:
-            yield root
-        return
-    with GuardedFile(path) as file, h5py.File(file, "r") as root:
-        refuse_outside(path, root)
-        yield root
-
-
-def attribute_of(node: Any, name: str) -> Any:
-    if hasattr(node.attrs, "get_id"):
-        sound_type(node.attrs.get_id(name), f"{node.name}: attribute {name}")
-    return node.attrs[name]
-
-
-def sound_type(described: Any, name: str) -> None:
-    type_id = described.get_type()
-    if type_id.get_class() == _SEQUENCE and type_id.encode()[3] & 15:
-        raise ValueError(f"{name} has a type that does not exist; the file is damaged")
-
-
-def look_through(path: Path) -> None:
-    h5py = _h5py()
-
-    def visit(_: str, node: Any) -> None:
-        for name in node.attrs:
-            attribute_of(node, name)
-        if isinstance(node, h5py.Dataset):
-            sound_type(node.id, node.name)
-            if h5py.check_string_dtype(node.dtype) is not None and node.ndim < 2:
-                node[()]
-
-    with open_hdf5(path) as root:
-        visit("", root)
-        root.visititems(visit)
-
-
-def _h5py() -> Any:
-    h5py = optional("h5py", "hdf5")
-    with suppress(ImportError):
-        import_module("hdf5plugin")
-    return h5py
 
 
 class H5Array:
@@ -220,12 +217,11 @@ class H5Array:
 
     _opened: ClassVar[deque[Any]] = deque()  # weak references to those that are open, the first opened first
 
-    def __init__(self, path: Path, key: str, allowed: bool | None = None) -> None:
+    def __init__(self, path: Path, key: str) -> None:
         self.path, self.key = path, key
-        self._allowed = external_allowed() if allowed is None else allowed
 
     def __reduce__(self) -> Any:
-        return type(self), (self.path, self.key, self._allowed)
+        return type(self), (self.path, self.key)
 
     @cached_property
     def dataset(self) -> Any:
@@ -233,10 +229,7 @@ class H5Array:
         while len(self._opened) > MOST_OPEN:
             with suppress(IndexError, TypeError):  # another thread was first; the array is gone, and None has no vars
                 vars(self._opened.popleft()()).pop("dataset", None)
-        dataset = _h5py().File(self.path, "r")[self.key]
-        if not self._allowed:
-            refuse_storage(self.path, self.key, dataset.id)
-        return dataset
+        return _h5py().File(self.path, "r")[self.key]
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
