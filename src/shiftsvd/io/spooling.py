@@ -1,15 +1,14 @@
 """What can be read only once, standard input and named pipes, as files that can be read again."""
 
 import os
-import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final
 
 from shiftsvd.backends.validation import NotFinite
 from shiftsvd.errors import Refused, Setting, Worded
@@ -29,13 +28,13 @@ def spooled(format: str | None) -> Iterator[Path]:  # noqa: A002
         raise Refused("standard input needs its ", Setting("format"), one_of)
     if "folder" in FORMATS[format].contents:
         raise ValueError(f"standard input cannot be a folder, which {format} is; give its path")
-    with _copied(sys.stdin.buffer, PIPED, PIPED) as path:
+    with _copied(_pieces(sys.stdin.buffer), PIPED, PIPED) as path:
         yield path
 
 
 @contextmanager
 def spooled_pipe(pipe: Path) -> Iterator[Path]:
-    with _reading(pipe) as stream, _copied(stream, pipe.name, str(pipe)) as path:
+    with _copied(_pieces_of_pipe(pipe), pipe.name, str(pipe)) as path:
         yield path
 
 
@@ -65,11 +64,11 @@ def refuse_device(path: Path | str) -> None:
 
 
 @contextmanager
-def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
+def _copied(pieces: Iterable[bytes], name: str, told: str) -> Iterator[Path]:
     with temporary_folder("shiftsvd-") as folder:
         path = folder / name
         with path.open("wb") as file:
-            shutil.copyfileobj(stream, file, _PIECE)
+            file.writelines(pieces)
         try:
             yield path
         except NotFinite as error:
@@ -81,8 +80,12 @@ def _copied(stream: IO[bytes], name: str, told: str) -> Iterator[Path]:
             raise raisable(error)(str(error).replace(str(path), told)) from error
 
 
-@contextmanager
-def _reading(pipe: Path) -> Iterator[IO[bytes]]:
+def _pieces(stream: IO[bytes] | FileIO) -> Iterator[bytes]:
+    while piece := stream.read(_PIECE):
+        yield piece
+
+
+def _pieces_of_pipe(pipe: Path) -> Iterator[bytes]:
     handle = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     until = time.monotonic() + _PATIENCE
     with open(handle, "rb", buffering=0) as file:
@@ -92,15 +95,5 @@ def _reading(pipe: Path) -> Iterator[IO[bytes]]:
                 raise ValueError(f"{pipe} is a pipe that nobody writes to")
             time.sleep(_PAUSE)
         os.set_blocking(handle, True)
-        yield cast("IO[bytes]", _Again(first or b"", file))
-
-
-class _Again:
-    """A stream that begins with the bytes read before."""
-
-    def __init__(self, first: bytes, stream: IO[bytes] | FileIO) -> None:
-        self._first, self._stream = first, stream
-
-    def read(self, size: int) -> bytes:
-        first, self._first = self._first, b""
-        return first or self._stream.read(size) or b""
+        yield first or b""
+        yield from _pieces(file)

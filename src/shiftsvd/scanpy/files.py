@@ -10,8 +10,7 @@ from shiftsvd.io.base import Features, Labels, Opened, bounded_lines, labels, op
 from shiftsvd.io.formats.market import read_matrix
 from shiftsvd.io.storage.chunked import csr_rows
 from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Field, Tree, attribute, column, column_names, is_array, is_sparse
-from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.io.storage.tree import Field, Tree, attribute, column, column_names, is_array, is_sparse, open_zarr
 from shiftsvd.names import GENES
 
 TYPES = "feature_types"  # the column of var that says of which type each variable is

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from shiftsvd.errors import Part, Refused, Setting
 from shiftsvd.io.base import Opened, bounded, labels, optional, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap, looks_like_number, without_signs
+from shiftsvd.io.formats.text import NO_CLASS, WRITINGS, Marks, is_gap, looks_like_number, without_signs
 
 _SHOWN = 6  # columns in an error
 _LONGEST = 40  # characters of a cell in an error
@@ -28,13 +28,7 @@ _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
 )
-_OTHER_MARKS = (
-    Marks(".", None),
-    Marks(",", None),
-    Marks(".", ","),
-    Marks(",", "."),
-    *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"),
-)
+_OTHER_MARKS = (*WRITINGS, *(Marks(decimal, mark) for decimal in ".," for mark in " '\u00a0\u202f\u2019"))
 
 
 def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part) -> Refused:
@@ -44,13 +38,16 @@ def not_numbers(columns: Mapping[str, Sequence[str]], marks: Marks, *more: Part)
     }
     some = {name: min(cells, key=_is_otherwise) for name, cells in list(wrong.items())[:_SHOWN]}
     many = f" and {len(wrong) - _SHOWN:,} more" if len(wrong) > _SHOWN else ""
-    shown = ", ".join(f"{name!r} ({_kind(cell)} {_short(cell)!r})" for name, cell in some.items())
+    kinds = {name: "the date" if _DATE.fullmatch(cell) else "the text" for name, cell in some.items()}
+    shown = ", ".join(f"{name!r} ({kinds[name]} {_short(cell)!r})" for name, cell in some.items())
     word = "column" if len(wrong) == 1 else "columns"
     return Refused(f"{word} {shown}{many} must be numbers; ", *_remedies(wrong, columns, marks), *more)
 
 
 def _remedies(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]], marks: Marks) -> list[Part]:
-    if _is_first_row(wrong, columns):
+    if len(columns) > 1 and all(
+        len(columns[name]) > 1 and each == [columns[name][0].strip()] for name, each in wrong.items()
+    ):
         return ["the first row below the header is none: leave it out, if these are units"]
     other = {name: _other_marks(cells, marks) for name, cells in wrong.items()}
     told: list[list[Part]] = []
@@ -73,13 +70,6 @@ def _joined(each: Sequence[Sequence[Part]]) -> list[Part]:
     return [part for parts in each for part in (", ", *parts)][1:]
 
 
-def _is_first_row(wrong: Mapping[str, Sequence[str]], columns: Mapping[str, Sequence[str]]) -> bool:
-    first = [
-        cells[0].strip() for name, cells in columns.items() if len(cells) > 1 and wrong[name] == [cells[0].strip()]
-    ]
-    return len(first) == len(columns) > 1
-
-
 def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
     there = [cell for cell in cells if not is_gap(cell)]
     all_differ = len(set(there)) == len(cells)
@@ -90,10 +80,6 @@ def _settings(wrong: Sequence[str], cells: Sequence[str]) -> tuple[str, ...]:
     if all_differ and len(there) >= _FEW:
         return "ids", "drop"
     return "one_hot", "ids" if all_differ else "label_column", "drop"
-
-
-def _kind(cell: str) -> str:
-    return "the date" if _DATE.fullmatch(cell) else "the text"
 
 
 def _is_otherwise(cell: str) -> bool:
@@ -145,6 +131,10 @@ class Layout(NamedTuple):
     why: str | None = None
 
     @property
+    def numeric(self) -> list[int]:
+        return [j for j in self.numbers if j not in self.classes]
+
+    @property
     def unknown(self) -> list[int]:
         return [j for j, classes in self.classes.items() if not classes]
 
@@ -177,22 +167,22 @@ def layout_of_text(names: Sequence[str], rows: Cells, short: bool, marks: Marks,
     choices.check_names(names)
     label, why = _label_of_text(names, rows, short, marks, choices)
     empty = {j for j, name in enumerate(names) if name == "" and all(row[j].strip() == "" for row in rows)}
-    features = [j for j, name in enumerate(names) if j not in (label, *empty) and not choices.leaves_out(name)]
-    _refuse_none(features, choices)
-    classes = {j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
-    wrong = [
-        j for j in features if j not in classes and not all(is_gap(row[j]) or marks.is_number(row[j]) for row in rows)
-    ]
+    form = _layout(names, label, empty, choices)
+    cells = {j: [row[j] for row in rows] for j in form.numeric}
+    wrong = {names[j]: each for j, each in cells.items() if not all(map(marks.reads, each))}
     if wrong:
         uncut = ("; are its columns separated by something else? ", Setting("sep", " "), " says by what")
-        cells = {names[j]: [row[j] for row in rows] for j in wrong}
-        raise not_numbers(cells, marks, *(uncut if len(names) == 1 else ()))
-    return Layout(label, features, classes=classes, why=why)
+        raise not_numbers(wrong, marks, *(uncut if len(names) == 1 else ()))
+    return form._replace(why=why)
 
 
-def _refuse_none(features: Sequence[int], choices: Choices) -> None:
+def _layout(names: Sequence[str], label: int | None, hidden: set[int], choices: Choices) -> Layout:
+    features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
     if not features:
         raise Refused("it has no column of numbers" + (" left" if choices.given else ""))
+    return Layout(
+        label, features, classes={j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
+    )
 
 
 def _label_of_text(
@@ -208,7 +198,7 @@ def _label_of_text(
     if name == "":
         return 0, "it has no name"
     cells = [row[0].strip() for row in rows]
-    if all(is_gap(cell) or marks.is_number(cell) for cell in cells):
+    if all(map(marks.reads, cells)):
         return None, None
     if len(set(cells)) == len(cells) and not any(map(looks_like_number, cells)):
         return 0, "it is text, and no two rows have the same"
@@ -222,19 +212,15 @@ def says_identifiers(name: str) -> bool:
 
 
 def layout_of_schema(schema: Any, choices: Choices) -> Layout:
-    names = schema.names
-    choices.check_names(names)
-    label = _label(schema, choices)
-    index = {name for name in _stored_index(schema) if name not in choices.columns}  # of pandas, and no data
-    features = [j for j, name in enumerate(names) if j != label and name not in index and not choices.leaves_out(name)]
-    _refuse_none(features, choices)
-    classes = {j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
-    fields = [schema.field(j) for j in features if j not in classes]
+    choices.check_names(schema.names)
+    index = set(_stored_index(schema)).difference(choices.columns)  # of pandas, and no data
+    hidden = {j for j, name in enumerate(schema.names) if name in index}
+    form = _layout(schema.names, _label(schema, choices), hidden, choices)
+    fields = [schema.field(j) for j in form.numeric]
     for field in fields:
         _check_numbers(field)
-    is_single = optional("pyarrow", "parquet").types.is_float32
-    single = all(is_single(field.type) for field in fields)
-    return Layout(label, features, np.dtype(np.float32 if single else np.float64), classes)
+    single = all(field.type == optional("pyarrow", "parquet").float32() for field in fields)
+    return form._replace(dtype=np.dtype(np.float32 if single else np.float64))
 
 
 def _check_numbers(field: Any) -> None:
@@ -281,8 +267,7 @@ def to_numbers(batch: Any, form: Layout) -> npt.NDArray[Any]:
     if not form.classes:
         return _numbers(batch, form.numbers, form.dtype)
     X = np.empty((batch.num_rows, form.width), form.dtype)
-    plain = [j for j in form.numbers if j not in form.classes]
-    numbers = iter(_numbers(batch, plain, form.dtype).T if plain else ())
+    numbers = iter(_numbers(batch, form.numeric, form.dtype).T if form.numeric else ())
     place = 0
     for j in form.numbers:
         found = _indicators(batch, j, form.classes[j]) if j in form.classes else next(numbers)[:, None]

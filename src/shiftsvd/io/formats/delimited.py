@@ -306,7 +306,7 @@ def _row(head: Head, cells: Sequence[str]) -> npt.NDArray[np.float64]:
             return np.array([cell or "nan" for cell in chosen], np.float64)
         except ValueError:
             pass
-    wrong = [j for j, cell in zip(features, chosen, strict=True) if not (is_gap(cell) or marks.is_number(cell))]
+    wrong = [j for j, cell in zip(features, chosen, strict=True) if not marks.reads(cell)]
     if wrong:
         raise not_numbers({head.called[j]: [cells[j]] for j in wrong}, marks)
     return np.array([marks.number(cell) for cell in chosen])

@@ -5,8 +5,7 @@ from typing import Any
 
 from shiftsvd.io.base import Labels, Opened, optional, reading
 from shiftsvd.io.storage.hdf5 import open_hdf5
-from shiftsvd.io.storage.tree import Tree, is_array, is_sparse
-from shiftsvd.io.storage.zarr import open_zarr
+from shiftsvd.io.storage.tree import Tree, is_array, is_sparse, open_zarr
 from shiftsvd.scanpy.files import element, genomes, is_anndata
 
 

@@ -99,16 +99,13 @@ def _suspects(file: Any, form: Layout, choices: Choices) -> Iterator[tuple[int, 
 
 
 def _counts(metadata: Any, name: str) -> bool:
-    least: list[Any] = []
-    most: list[Any] = []
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        at = [c for c in range(group.num_columns) if group.column(c).path_in_schema == name]
-        told = group.column(at[0]).statistics if at else None
-        if told is None or not told.has_min_max:
-            return False
-        least, most = [*least, told.min], [*most, told.max]
-    return bool(least) and (max(most) - min(least) == metadata.num_rows - 1 or all(map(are_dates, (*least, *most))))
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = (column for group in groups for column in map(group.column, range(group.num_columns)))
+    stored = [column.statistics for column in columns if column.path_in_schema == name]
+    if not stored or not all(each is not None and each.has_min_max for each in stored):
+        return False
+    ends = [end for each in stored for end in (each.min, each.max)]
+    return bool(max(ends) - min(ends) == metadata.num_rows - 1 or all(map(are_dates, ends)))
 
 
 def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
@@ -121,10 +118,7 @@ def opened(path: Path, metadata: Any = None, batch: int = _BATCH) -> Any:
 def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | None) -> Labels | None:
     if form.label is None:
         return None
-    name = file.schema_arrow.names[form.label]
-    rows: list[str] = []
-    for batch in map(sound, file.iter_batches(columns=[name], use_threads=False)):
-        rows += texts(batch.column(batch.schema.get_field_index(name)))  # as in `column`
+    rows = texts(column(file, form.label))
     if len(rows) != file.metadata.num_rows:
         raise ValueError(f"{path} is damaged: {len(rows)} names for {file.metadata.num_rows} rows")
     return labels(path, rows, memory_limit)

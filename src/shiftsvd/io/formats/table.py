@@ -15,7 +15,7 @@ from shiftsvd.io.formats import delimited, parquet
 from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, positions, sound, texts, to_numbers
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
-from shiftsvd.io.formats.text import NO_CLASS, Marks, is_gap
+from shiftsvd.io.formats.text import NO_CLASS, Marks
 from shiftsvd.io.sniff import FORMATS, format_of
 
 
@@ -84,7 +84,7 @@ def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
     plain = Marks()
-    if all(is_gap(cell) or plain.is_number(cell) for cell in cells):
+    if all(map(plain.reads, cells)):
         numbers = np.array([plain.number(cell) for cell in cells])
         return numbers.astype(np.int64) if np.array_equal(numbers, np.floor(numbers)) else numbers
     return np.array([cell or "missing" for cell in cells], np.str_)

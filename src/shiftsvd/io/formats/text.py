@@ -44,6 +44,9 @@ class Marks(NamedTuple):
             cell = cell.replace(self.decimal, ".")
         return _NUMBER.fullmatch(cell) is not None
 
+    def reads(self, cell: str) -> bool:
+        return is_gap(cell) or self.is_number(cell)
+
     def number(self, cell: str) -> float:
         if is_gap(cell):
             return float("nan")
@@ -73,7 +76,7 @@ def is_gap(cell: str) -> bool:
 
 def looks_like_number(cell: str) -> bool:
     bare = without_signs(cell)
-    return any(marks.is_number(bare) for marks in _WRITINGS)
+    return any(marks.is_number(bare) for marks in WRITINGS)
 
 
 def without_signs(cell: str) -> str:
@@ -92,7 +95,7 @@ def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: s
     unclear = None
     for cells in columns:
         found = [cell.strip() for cell in cells if not is_gap(cell)]
-        own = [marks for marks in _WRITINGS if found and all(map(marks.is_number, found))]
+        own = [marks for marks in WRITINGS if found and all(map(marks.is_number, found))]
         telling = ((marks, cell) for marks in own for cell in found if _tells(marks, cell))
         if first := next(telling, None):
             examples.setdefault(*first)
@@ -101,7 +104,7 @@ def marks_of(columns: Sequence[Sequence[str]], decimal: str | None, thousands: s
     return _agreed(examples, unclear)
 
 
-_WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
+WRITINGS = (Marks(".", None), Marks(",", None), Marks(",", "."), Marks(".", ","))
 
 
 def _tells(marks: Marks, cell: str) -> bool:
@@ -197,7 +200,9 @@ def _remedy_for_zeros(begin: bytes) -> tuple[Part, ...]:
 def opened(path: Path, how: Written, memory_limit: int | str | None = None) -> IO[bytes]:
     stream = open_bytes(path)
     stream.read(how.mark)
-    return stream if how.plain else io.BufferedReader(_Cleaned(path, stream, how, longest_line(memory_limit, _DECODED)))
+    if how.plain:
+        return stream
+    return io.BufferedReader(_Pieces(_cleaned(path, stream, how, longest_line(memory_limit, _DECODED)), stream))
 
 
 def for_arrow(path: Path, how: Written, skip: int, memory_limit: int | str | None = None) -> Any:
@@ -239,54 +244,50 @@ def undecoded(path: Path, how: Written, error: UnicodeDecodeError | None = None)
     return Refused(is_not, Setting("encoding", "latin-1"), ", or cp1252, utf-16")
 
 
-class _Cleaned(io.RawIOBase):
-    """An open text as UTF-8, without lines of comment, and without rows of empty cells at its end."""
+class _Pieces(io.RawIOBase):
+    """A stream of the pieces that are made of another one."""
 
-    def __init__(self, path: Path, stream: IO[bytes], how: Written, longest: int) -> None:
-        self._stream, self._how, self._path, self._longest = stream, how, path, longest
-        self._parts = self._cleaned()
-        self._left = memoryview(b"")
+    def __init__(self, pieces: Iterator[bytes], source: IO[bytes]) -> None:
+        self._pieces, self._source, self._left = pieces, source, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while not self._left:
-            part = next(self._parts, None)
-            if part is None:
+            piece = next(self._pieces, None)
+            if piece is None:
                 return 0
-            self._left = memoryview(part)
+            self._left = memoryview(piece)
         count = min(len(buffer), len(self._left))
         buffer[:count], self._left = self._left[:count], self._left[count:]
         return count
 
     def close(self) -> None:
-        self._stream.close()
+        self._source.close()
         super().close()
 
-    def _cleaned(self) -> Iterator[bytes]:
-        decoder, rest, quoted = codecs.getincrementaldecoder(self._how.encoding)(), "", False
-        held = ""  # what may be the end of the table
-        while True:
-            chunk = self._stream.read(_CHUNK)
-            text = rest + self._decoded(decoder, chunk)
-            end = text.rfind("\n") + 1 if chunk else len(text)
-            if len(text) - end > self._longest:
-                raise too_long(self._path, self._longest)
-            kept, rest = text[:end], text[end:]
-            if self._how.comment is not None:
-                kept, quoted = _without(kept, self._how.comment, quoted)
-            if self._how.empty:
-                kept, held = _split(held + kept)
-            yield kept.encode("utf-8")
-            if not chunk:
-                return
 
-    def _decoded(self, decoder: Any, chunk: bytes) -> str:
+def _cleaned(path: Path, stream: IO[bytes], how: Written, longest: int) -> Iterator[bytes]:
+    # In UTF-8, without lines of comment, and without rows of empty cells at the end.
+    decoder = codecs.getincrementaldecoder(how.encoding)()
+    rest, quoted, chunk = "", False, b"before the first one"
+    held = ""  # what may be the end of the table
+    while chunk:
+        chunk = stream.read(_CHUNK)
         try:
-            return str(decoder.decode(chunk, not chunk)).removeprefix("\ufeff")
+            text = rest + decoder.decode(chunk, not chunk).removeprefix("\ufeff")
         except UnicodeDecodeError as error:
-            raise undecoded(self._path, self._how, error) from None
+            raise undecoded(path, how, error) from None
+        end = text.rfind("\n") + 1 if chunk else len(text)
+        if len(text) - end > longest:
+            raise too_long(path, longest)
+        kept, rest = text[:end], text[end:]
+        if how.comment is not None:
+            kept, quoted = _without(kept, how.comment, quoted)
+        if how.empty:
+            kept, held = _split(held + kept)
+        yield kept.encode("utf-8")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib import import_module
 from io import SEEK_END, FileIO
-from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, Final
 from weakref import ref
@@ -261,37 +260,30 @@ class H5Array:
 
     def _unpacked(self, lo: int, hi: int) -> npt.NDArray[Any]:
         out = np.empty((hi - lo, *self.shape[1:]), self.dtype)
-        for corner in self._corners(lo, hi):
-            chunk = self._chunk(corner)
-            first, last = max(lo, corner[0]), min(hi, corner[0] + len(chunk))
-            within = (slice(first - corner[0], last - corner[0]), *(slice(None) for _ in corner[1:]))
-            target = (slice(first - lo, last - lo), *map(slice, corner[1:], np.add(corner, chunk.shape)[1:].tolist()))
-            out[target] = chunk[within]
+        everything = (slice(lo, hi), *(slice(0, size) for size in self.shape[1:]))
+        chunks = self.dataset.chunks
+        for region in self.dataset.iter_chunks(everything) if lo < hi else ():
+            corner = tuple(part.start - part.start % step for part, step in zip(region, chunks, strict=True))
+            within = tuple(slice(part.start - at, part.stop - at) for part, at in zip(region, corner, strict=True))
+            rows, *across = region
+            out[slice(rows.start - lo, rows.stop - lo), *across] = self._chunk(corner)[within]
         return out
-
-    def _corners(self, lo: int, hi: int) -> Iterator[tuple[int, ...]]:
-        assert self.chunks is not None
-        across = zip(self.shape[1:], self.chunks[1:], strict=True)
-        yield from product(
-            range(lo - lo % self.chunks[0], hi, self.chunks[0]), *(range(0, size, step) for size, step in across)
-        )
 
     def _chunk(self, corner: tuple[int, ...]) -> npt.NDArray[Any]:
         assert self.chunks is not None
-        kept = tuple(slice(min(c, size - k)) for c, size, k in zip(self.chunks, self.shape, corner, strict=True))
         try:
             skipped, raw = self.dataset.id.read_direct_chunk(corner)
         except (RuntimeError, MemoryError):  # h5py asks for the memory of an unknown size where no chunk was written
             if self.dataset.id.get_chunk_info_by_coord(corner).byte_offset is not None:
                 raise
-            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)[kept]  # never written
+            return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
         n_bytes = math.prod(self.chunks) * self.dtype.itemsize
         for i, code in reversed(list(enumerate(self._filters))):
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
         if len(raw) != n_bytes:
             raise ValueError(f"{self.path}:{self.key}: a chunk has {len(raw)} bytes, not {n_bytes}; it is damaged")
-        return np.frombuffer(raw, self.dtype).reshape(self.chunks)[kept]
+        return np.frombuffer(raw, self.dtype).reshape(self.chunks)
 
 
 def _inflated(raw: bytes, n_bytes: int) -> bytes:

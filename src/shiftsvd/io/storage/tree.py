@@ -1,17 +1,20 @@
-"""Groups, attributes, matrices, names and data frames in HDF5 and Zarr."""
+"""Groups, attributes, matrices, names and data frames in HDF5 and Zarr; folders of Zarr, opened safely."""
 
+import json
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
-from shiftsvd.io.base import Labels, labels
+from shiftsvd.io.base import Labels, bounded, labels, optional
 from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.messages import external_allowed
@@ -196,3 +199,50 @@ def _encoding(node: Any, name: str) -> tuple[str, tuple[int, int]]:
             f"got encoding-type {kind!r} and shape {sizes}"
         )
     return kind, (int(sizes[0]), int(sizes[1]))
+
+
+_METADATA: Final = (".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json")
+_PARSED: Final = 32  # bytes of memory for each byte of JSON: "[]," is a list
+_METADATA_REMEDY: Final = "remove attributes that hold data: they belong in arrays"
+_RUN: Final = ("pickle", "numcodecs.pickle")  # codecs that execute what they read
+
+
+def open_zarr(path: Path, memory_limit: int | str | None) -> Any:
+    zarr = optional("zarr", "zarr")
+    root = Path(os.path.realpath(path))
+    for file in _files(path):
+        _refuse_others(path, root, file)
+        if file.name in _METADATA:
+            bounded(f"{file.path}: its metadata", _PARSED * file.stat().st_size, memory_limit, _METADATA_REMEDY)
+            _refuse_codecs(path, Path(file.path))
+    return zarr.open(str(path), mode="r")
+
+
+def _files(folder: Path) -> Iterator[os.DirEntry[str]]:
+    waiting = [str(folder)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+
+
+def _refuse_others(path: Path, root: Path, entry: os.DirEntry[str]) -> None:
+    if entry.is_symlink() and not external_allowed() and not Path(os.path.realpath(entry.path)).is_relative_to(root):
+        out = f"{path} has a link out of its folder, {os.path.relpath(entry.path, path)}, which is not followed; "
+        raise Refused(out, Setting("allow_external", True), " follows it, if you trust the file")
+    try:
+        mode = entry.stat().st_mode
+    except FileNotFoundError:
+        return  # a link to what is not there: a chunk that was never written
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise ValueError(f"{path} has {os.path.relpath(entry.path, path)}, which is no file; remove it")
+
+
+def _refuse_codecs(path: Path, file: Path) -> None:
+    def refuse(node: dict[str, Any]) -> None:
+        if node.get("id") in _RUN or node.get("name") in _RUN:  # in the second version of the format, and in the third
+            raise ValueError(f"{path} is packed with pickle, which runs what it reads; write it with another codec")
+
+    json.loads(file.read_bytes(), object_hook=refuse)
