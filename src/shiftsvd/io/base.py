@@ -72,23 +72,12 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What a file of single cells says of its features.
-
-    Attributes
-    ----------
-    names : array of str
-    ids : array of str, or None
-        Identifiers, which are unique where names may not be.
-    types : array of str, or None
-        Of which kind each one is, such as "Gene Expression" or "Antibody Capture".
-    usual : str, or None
-        The type that is taken by default; None for all of them.
-    """
+    """What a file of single cells says of its features."""
 
     names: Labels
-    ids: Labels | None = None
-    types: Labels | None = None
-    usual: str | None = None
+    ids: Labels | None = None  # identifiers, which are unique where names may not be
+    types: Labels | None = None  # such as "Gene Expression" or "Antibody Capture"
+    usual: str | None = None  # the type that is taken by default; None for all of them
 
     def at(self, places: Any) -> "Features":
         ids, types = (None if each is None else each[places] for each in (self.ids, self.types))

@@ -196,17 +196,8 @@ def open_matrix(
     >>> A.shape, names.samples
     ((3, 2), None)
     """
-    choices = Choices.of(
-        drop,
-        columns,
-        one_hot,
-        ids=ids,
-        sep=sep,
-        decimal=decimal,
-        thousands=thousands,
-        encoding=encoding,
-        comment=comment,
-    )
+    written = {"sep": sep, "decimal": decimal, "thousands": thousands, "encoding": encoding, "comment": comment}
+    choices = Choices.of(drop, columns, one_hot, ids=ids, **written)
     where: dict[str, Any] = {"stack": stack, "format": format, "key": key, "orient": orient}
     where |= {"feature_types": feature_types, "join": join}
     with external_files(allow_external):
@@ -306,10 +297,9 @@ def read_files(
 def _oriented(path: Path, opened: Opened, orient: Orient | None, feature_types: FeatureTypes) -> Opened:
     if orient is None and opened.unsaid:
         notice(*opened.unsaid)
-    if orient in (None, opened.samples):
-        return of_types(path, opened, feature_types)
-    turned = replace(opened, samples=orient, features=None)  # `features` describes the samples then
-    return of_types(path, turned, feature_types)
+    if orient not in (None, opened.samples):
+        opened = replace(opened, samples=orient, features=None)  # `features` describes the samples then
+    return of_types(path, opened, feature_types)
 
 
 def read_file(

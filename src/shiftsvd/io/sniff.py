@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.names import resolve
 
 
@@ -101,15 +102,8 @@ _TO_PGEN: Final = {
 
 
 def format_of(path: Path, format: str | None) -> str:  # noqa: A002
-    """The name of the format of a file: as given, by its suffix, or by what it begins with.
-
-    Raises
-    ------
-    ValueError
-        If the name says one thing and the content another, or neither says anything.
-    """
     if format is not None and format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+        raise refuse("format", f"be one of {', '.join(FORMATS)}", format)
     if format is None:
         _refuse_other_genotypes(path)
         _refuse_spreadsheet(path)
@@ -179,7 +173,8 @@ def _by_content(path: Path, content: str) -> str:
     if content == "something else" and (named := named_format(path)):
         return named
     known = "; ".join(f"{name} ({', '.join(known.suffixes) or known.description})" for name, known in FORMATS.items())
-    raise ValueError(f"{path} is of no known format by its name or content; give the format, one of: {known}")
+    no_known = f"{path} is of no known format by its name or content; give the "
+    raise Refused(no_known, Setting("format"), f", one of: {known}")
 
 
 def _head(path: Path) -> bytes:

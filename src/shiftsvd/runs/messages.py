@@ -33,6 +33,11 @@ class ValuesWarning(Advice):
 
     ``warnings.simplefilter("ignore", shiftsvd.transforms.ValuesWarning)`` silences it, `--trust-values` in the command.
 
+    Parameters
+    ----------
+    *parts : str or Setting
+        The text, and the settings that it names.
+
     See Also
     --------
     LogNormalize : One of the transformations that take counts.

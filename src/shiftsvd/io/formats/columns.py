@@ -108,27 +108,13 @@ _NAMES: Final = re.compile(
 
 
 class Layout(NamedTuple):
-    """What the columns of a table become.
+    """What the columns of a table become, by their positions."""
 
-    Attributes
-    ----------
-    label : int or None
-        Position of the column that names the rows.
-    numbers : sequence of int
-        Positions of the features, in their order.
-    dtype : dtype
-        The type that holds them all.
-    classes : mapping
-        Of those features that are classes: their positions, each with its classes; each becomes an indicator.
-    why : str or None
-        Why the first column names the rows, where no setting says so.
-    """
-
-    label: int | None
-    numbers: Sequence[int]
-    dtype: np.dtype[Any] = np.dtype(np.float64)
-    classes: Mapping[int, Sequence[str]] = {}
-    why: str | None = None
+    label: int | None  # names the rows
+    numbers: Sequence[int]  # the features, in their order
+    dtype: np.dtype[Any] = np.dtype(np.float64)  # holds them all
+    classes: Mapping[int, Sequence[str]] = {}  # of those that are classes; each class becomes an indicator
+    why: str | None = None  # the first column names the rows, where no setting says so
 
     @property
     def numeric(self) -> list[int]:

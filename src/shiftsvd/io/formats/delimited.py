@@ -37,28 +37,14 @@ _SHOWN = 60  # characters of a line in an error
 
 
 class Head(NamedTuple):
-    """What the first lines of a text tell: how it is cut, what its columns are called, and what they become.
-
-    Attributes
-    ----------
-    written : Written
-    separator : str
-    marks : Marks
-    width : int
-        Columns of the table.
-    names : list of str, or None
-    skip : int
-        Bytes before the first row, of what `written` makes of the file.
-    form : Layout
-    triplets : positions of the three columns, or None
-    """
+    """What the first lines of a text tell: how it is cut, what its columns are called, and what they become."""
 
     written: Written
     separator: str
     marks: Marks
-    width: int
+    width: int  # columns of the table
     names: Sequence[str] | None
-    skip: int
+    skip: int  # bytes before the first row, of what `written` makes of the file
     form: Layout
     triplets: Positions | None
 

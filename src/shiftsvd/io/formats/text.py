@@ -142,23 +142,12 @@ _MARKS = {
 
 
 class Written(NamedTuple):
-    """How the bytes of a text become lines.
-
-    Attributes
-    ----------
-    encoding : str
-    mark : int
-        Bytes of the byte order mark of a text in UTF-8.
-    comment : str or None
-        The beginning of lines to leave out.
-    empty : int
-        Rows of nothing but separators at the end, as spreadsheets leave them below a table; they are left out.
-    """
+    """How the bytes of a text become lines."""
 
     encoding: str = "utf-8"
-    mark: int = 0
-    comment: str | None = None
-    empty: int = 0
+    mark: int = 0  # bytes of the byte order mark of a text in UTF-8
+    comment: str | None = None  # the beginning of lines to leave out
+    empty: int = 0  # rows of nothing but separators at the end, as spreadsheets leave them below a table
 
     @property
     def plain(self) -> bool:

@@ -26,14 +26,7 @@ Column = npt.NDArray[Any]  # floats or integers, truth values, or objects: texts
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """An open file.
-
-    Attributes
-    ----------
-    path : Path
-    root : h5py.File, zarr.Group or zarr.Array
-    memory_limit : int, str or None
-    """
+    """An open file of HDF5, or an open group or array of Zarr."""
 
     path: Path
     root: Any
