@@ -84,37 +84,37 @@ DIGEST: Final = 32  # bytes of the checksum that a record begins with
 def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     """Make fits inside this block resumable.
 
-    Every read of the data leaves its result in `folder`, a file each. After a kill, the same program with the same
-    folder replays them and goes on with the read that was broken off; the result has the same bits as that of an
-    unbroken run. When the block ends without an error, these files are removed, and the folder if it is empty then and
-    was not before.
+    Every read of the data leaves its result in a file of `folder`. After a kill, the same program with the same folder
+    replays these results and continues with the read that was interrupted; its result has the same bits as that of an
+    unbroken run. When the block ends without an error, these files are removed, and so is the folder, if it is empty
+    then and was not before.
 
     Parameters
     ----------
     folder : path
-        Made if it is not there. Takes ``8 n b`` bytes for each read of a panel of b columns.
+        Made if it does not exist. Takes ``8 n b`` bytes for each read of a panel of b columns.
     run : str
-        What tells this run from others, such as the settings and the file.
+        A text that distinguishes this run from others, such as the settings and the file.
 
     Yields
     ------
     None
-        Nothing is bound: fits find the folder themselves while the block runs.
+        Fits find the folder themselves while the block runs.
 
     Raises
     ------
     ValueError
         If the folder holds the reads of another run (also one with another seed: fix `random_state` or `rng`), or other
-        files and no checkpoint; nothing in it is touched then.
+        files and no checkpoint. Nothing in the folder is changed then.
     BlockingIOError
-        If another process, or another block of this one, works in the folder.
+        If another process, or another block of this one, uses the folder.
     OSError
-        If its disk is full: nothing is lost, and the same program goes on when there is room.
+        If its disk is full. Nothing is lost: the same program continues when there is room.
 
     Warns
     -----
     UserWarning
-        Of a record that is not as it was written, which is named: its read is made again.
+        If a record is damaged; the warning names its file, and the read is made again.
 
     See Also
     --------
@@ -123,14 +123,14 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     Notes
     -----
-    A result is known by all that it depends on: data, shift, scale, weights, what is read in place of missing entries,
-    transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the kernels
-    and the kind of machine. Where one of these is another after the kill, the folder is refused. Files are told by
-    their path, size and times: one that was written to, touched or restored is another one, whatever it holds.
+    A record is identified by everything that its result depends on: data, shift, scale, weights, fillings of missing
+    entries, transformations and what they learned, the panel, and the versions of this package, NumPy and SciPy, the
+    kernels and the kind of machine. If one of these changes after the kill, the folder is refused. Files are identified
+    by their path, size and times: a file that was written, touched or restored is another one, whatever it holds.
 
-    Of matrices in memory only reads are kept that take longer than to keep them (of some ten million products on), and
-    products with their short side alone; the others are made again. What is read in blocks depends on the memory:
-    with a `memory_limit` both runs decide alike.
+    Of matrices in memory only reads are kept that take longer than to keep them (from some ten million products on),
+    and products with their short side alone; the others are made again. Whether a file is read in blocks depends on
+    the memory: with a `memory_limit` both runs decide alike.
 
     Examples
     --------

@@ -33,6 +33,7 @@ def open_hdf5(path: Path) -> Iterator[Any]:
             yield root
         return
     with GuardedFile(path) as file, h5py.File(file, "r") as root:
+        file.width = root.id.get_create_plist().get_sizes()[1]
         _check_objects(path, root)
         yield root
 
@@ -125,7 +126,6 @@ def look_through(path: Path) -> None:
 
 _COLLECTION = b"GCOL\x01\0\0\0"  # where HDF5 keeps texts of any length: signature, version, reserved
 _HEADER = 16  # bytes before the first text of a collection, and before each text
-_SUPERBLOCK = b"\x89HDF\r\n\x1a\n"
 
 
 class GuardedFile(FileIO):
@@ -134,9 +134,7 @@ class GuardedFile(FileIO):
     The library reads each piece of its own bookkeeping in one go, so that a collection is seen at its beginning.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._width = self._length_bytes()
+    width = 8  # bytes of a length
 
     def readinto(self, buffer: Any) -> int:
         at, n_bytes = self.tell(), super().readinto(buffer) or 0
@@ -144,14 +142,6 @@ class GuardedFile(FileIO):
         if data.startswith(_COLLECTION):
             self._check_collection(at, data)
         return n_bytes
-
-    def _length_bytes(self) -> int:
-        for start in (0, *(2**power for power in range(9, 20))):
-            self.seek(start)
-            block = self.read(16) or b""
-            if block.startswith(_SUPERBLOCK) and len(block) == 16:
-                return block[14 if block[8] < 2 else 10]
-        raise OSError(f"{self.name} cannot be read: it does not begin like HDF5")
 
     def _check_collection(self, start: int, data: bytes) -> None:
         size, at = self._number(data, 8), _HEADER
@@ -167,7 +157,7 @@ class GuardedFile(FileIO):
             raise OSError(f"{self.name} cannot be read: its collection of texts at byte {start} is damaged")
 
     def _number(self, data: bytes, at: int) -> int:
-        return int.from_bytes(data[at : at + self._width], "little")
+        return int.from_bytes(data[at : at + self.width], "little")
 
 
 class SteadyFile(FileIO):
