@@ -1,6 +1,7 @@
 """Tables: CSV, TSV, Parquet and Arrow files as matrices, and one column read by itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from shiftsvd.io.formats.columns import gather, in_order, layout_of_schema, posi
 from shiftsvd.io.formats.delimited import head_of
 from shiftsvd.io.formats.notices import tell, tell_empty, tell_header, tell_label
 from shiftsvd.io.formats.text import NO_CLASS, Marks
-from shiftsvd.io.sniff import FORMATS, format_of
+from shiftsvd.io.sniff import FORMATS, content_of, format_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,23 +64,19 @@ def with_classes(paths: Sequence[Path], format: str | None, choices: Choices) ->
 
 
 def _cells(path: Path, name: str, kind: str, choices: Choices) -> list[str] | None:
-    if kind in ("parquet", "arrow"):
-        return _stored_cells(path, name, kind)
+    if kind == "parquet":
+        file = parquet.opened(path)
+        names = file.schema_arrow.names
+        return None if name not in names else texts(parquet.column(file, names.index(name)))
+    if kind == "arrow":
+        with _arrow(path) as (schema, stored):
+            j = schema.get_field_index(name)
+            return None if j < 0 else [cell for batch in stored for cell in texts(batch.column(j))]
     head = head_of(path, "matrix", choices)
     if name not in head.called:
         return None
     batches = delimited.batches(path, head, [list(head.called).index(name)], as_text=True)
     return [cell for batch in batches for cell in texts(batch.column(0))]
-
-
-def _stored_cells(path: Path, name: str, kind: str) -> list[str] | None:
-    if kind == "parquet":
-        file = parquet.opened(path)
-        names = file.schema_arrow.names
-        return None if name not in names else texts(parquet.column(file, names.index(name)))
-    feather = optional("pyarrow.feather", "parquet")
-    table = feather.read_table(str(path), memory_map=False)
-    return None if name not in table.column_names else texts(table.column(name))
 
 
 def _values(cells: Sequence[str]) -> npt.NDArray[Any]:
@@ -98,33 +95,33 @@ def read(path: Path, key: str | None, memory_limit: int | str | None, choices: C
         must = f' of a table must be "matrix" or "triplets", got {key!r}'
         raise Refused(f"{path}: the ", Setting("key"), must)
     with reading(path):
-        with open(path, "rb") as file:
-            magic = file.read(6)
-        is_parquet, is_arrow = magic[:4] == b"PAR1", magic == b"ARROW1" or magic[:4] == b"\xff\xff\xff\xff"
-        if (is_parquet or is_arrow) and choices.of_texts and not choices.remembered:
+        content = content_of(path)
+        if content in ("Parquet", "Arrow") and choices.of_texts and not choices.remembered:
             raise Refused(Setting(choices.of_texts[0]), " says how a text is written, and this is none; leave it out")
-        if is_parquet:
+        if content == "Parquet":
             return parquet.read(path, key, memory_limit, choices)
-        if is_arrow:
-            return _read_arrow(path, key, memory_limit, choices, stream=magic != b"ARROW1")
-        return _read_text(path, key, memory_limit, choices)
+        return (_read_arrow if content == "Arrow" else _read_text)(path, key, memory_limit, choices)
 
 
-def _read_arrow(
-    path: Path, key: str | None, memory_limit: int | str | None, choices: Choices, *, stream: bool
-) -> Opened:
+@contextmanager
+def _arrow(path: Path) -> Iterator[tuple[Any, Iterator[Any]]]:
     pa, ipc = optional("pyarrow", "parquet"), optional("pyarrow.ipc", "parquet")
     with pa.OSFile(str(path)) as source:
-        # The default pool keeps what was freed for itself.
-        pool = pa.system_memory_pool()
-        table = ipc.open_stream(source, memory_pool=pool) if stream else ipc.open_file(source, memory_pool=pool)
-        stored = table if stream else (table.get_batch(i) for i in range(table.num_record_batches))
-        batches: Iterable[Any] = map(sound, stored)
-        places = positions(table.schema.names, key)
+        is_stream, pool = source.read(6) != b"ARROW1", pa.system_memory_pool()  # the default pool keeps what was freed
+        source.seek(0)
+        table = ipc.open_stream(source, memory_pool=pool) if is_stream else ipc.open_file(source, memory_pool=pool)
+        stored = table if is_stream else map(table.get_batch, range(table.num_record_batches))
+        yield table.schema, map(sound, stored)
+
+
+def _read_arrow(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
+    with _arrow(path) as (schema, stored):
+        batches: Iterable[Any] = stored
+        places = positions(schema.names, key)
         if places:
             choices.refuse_for("triplets")
             return gather(path, batches, places, memory_limit)
-        form = layout_of_schema(table.schema, choices)
+        form = layout_of_schema(schema, choices)
         if form.unknown:
             batches = list(batches)
             form = form.with_classes((j, batch.column(j)) for batch in batches for j in form.unknown)
@@ -132,7 +129,7 @@ def _read_arrow(
             (to_numbers(batch, form), [] if form.label is None else texts(batch.column(form.label)))
             for batch in batches
         )
-        return _gather(path, parts, form.named(table.schema.names), form.label is not None, memory_limit, choices)
+        return _gather(path, parts, form.named(schema.names), form.label is not None, memory_limit, choices)
 
 
 def _read_text(path: Path, key: str | None, memory_limit: int | str | None, choices: Choices) -> Opened:
