@@ -187,8 +187,8 @@ class Choices:
             if name not in there and name not in self.may_lack:
                 close = get_close_matches(name, names, 1)
                 told = f"; did you mean {close[0]!r}? it has " if close else "; it has "
-                given = naming(self._use(name), [name])
-                raise Refused(f"it has no column {name!r}, got ", given, f"{told}{shown(names)}")
+                use = next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
+                raise Refused(f"it has no column {name!r}, got ", Setting(use, name), f"{told}{shown(names)}")
         for name in (*self.named_ids, *self.one_hot):
             if list(names).count(name) > 1:
                 raise Refused(f"{name!r} must be one column, and several are called so; rename them first")
@@ -196,9 +196,6 @@ class Choices:
             if any(other.startswith(name + JOIN) for other in names):
                 taken = f"columns that begin with '{name}{JOIN}' would be taken for classes of {name!r}; rename them"
                 raise Refused(taken)
-
-    def _use(self, name: str) -> str:
-        return next(use for use in ("ids", "drop", "columns", "one_hot") if name in (getattr(self, use) or ()))
 
     def leaves_out(self, name: str) -> bool:
         """Return whether these settings leave a column out of the features.

@@ -19,7 +19,7 @@ from shiftsvd.runs.messages import notice
 
 Join = Literal["inner", "outer"]
 JOINS = get_args(Join)
-Places = dict[str, int]
+Index = dict[str, int]
 
 
 def common_features(
@@ -58,7 +58,7 @@ def _named(path: Path, opened: Opened) -> Labels:
     return names
 
 
-def _places(path: Path, names: Labels) -> Places:
+def _places(path: Path, names: Labels) -> Index:
     known = {name: j for j, name in enumerate(names.tolist())}
     if len(known) < len(names):
         twice = next(name for j, name in enumerate(names.tolist()) if known[name] != j)

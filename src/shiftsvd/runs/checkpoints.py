@@ -169,7 +169,7 @@ class _Journal:
             if (known := _known(file)) == about:
                 return
             if there != {file}:  # alone it is of a run that ended before any read
-                raise ValueError(_foreign(home, *_others(known)))
+                raise ValueError(_foreign(home, known))
         self._write(file, json.dumps(about).encode())
 
     def replay(self, what: str) -> Record | None:
@@ -252,7 +252,10 @@ def _listed(home: Path) -> set[Path]:
         return set()
 
 
-def _foreign(home: Path, *others: str) -> str:
+def _foreign(home: Path, known: Mapping[str, Any] | None = None) -> str:
+    by: Any = (known or {}).get("by")
+    now = _software() if isinstance(by, dict) else {}
+    others = [f"made by {name} {by.get(name)}, not {mine}" for name, mine in now.items() if by.get(name) != mine]
     why = ", ".join(others) or "other data, settings, seed, machine or versions"
     return f"{home} holds the checkpoint of another run ({why}); repeat that run, or name another folder"
 
@@ -260,13 +263,6 @@ def _foreign(home: Path, *others: str) -> str:
 def _software() -> dict[str, str]:
     versions = {name: version(name) for name in ("shiftsvd", "numpy", "scipy")}
     return versions | {"kernels": instruction_set(), "machine": platform.machine()}
-
-
-def _others(known: dict[str, Any]) -> list[str]:
-    by = known.get("by")
-    if not isinstance(by, dict):
-        return []
-    return [f"made by {name} {by.get(name)}, not {now}" for name, now in _software().items() if by.get(name) != now]
 
 
 def _known(file: Path) -> dict[str, Any]:

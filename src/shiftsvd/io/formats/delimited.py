@@ -53,7 +53,7 @@ class Head(NamedTuple):
         return _numbered(self.width) if self.names is None else self.names
 
 
-class Record(NamedTuple):
+class TextRow(NamedTuple):
     """The cells of one row, and the bytes up to its end."""
 
     cells: list[str]
@@ -129,7 +129,7 @@ def _is_header(line: str, after: str) -> bool:
     return is_data and any(counts) and counts == [after.count(mark) for mark in _SEPARATORS]
 
 
-def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[Record]]:
+def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
     line = next(line for line in io.StringIO(text) if line.strip())
     found = ([mark for mark in _SEPARATORS if mark in where] for where in (line, text))
     marks = [separator] if separator else next(filter(None, found), [","])
@@ -138,7 +138,7 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
     return best, tried[best]
 
 
-def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:  # equal row lengths, numeric cells, many columns
+def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, int]:  # equal row lengths, numeric cells, many columns
     widths = {len(each.cells) for each in records[1:]} or {len(records[0].cells)}
     cells = [cell for each in records[1:] for cell in each.cells[:1000]]
     numbers = sum(is_gap(cell) or looks_like_number(cell) for cell in cells)
@@ -146,8 +146,8 @@ def _fitness(records: Sequence[Record]) -> tuple[bool, float, int]:  # equal row
     return alike, numbers / max(1, len(cells)), max(widths)
 
 
-def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record]:
-    found: list[Record] = []
+def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
+    found: list[TextRow] = []
     end = 0
 
     def lines() -> Iterator[str]:
@@ -157,19 +157,19 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[Record
             yield line
 
     try:
-        found.extend(Record(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
+        found.extend(TextRow(cells, end) for cells in csv.reader(lines(), delimiter=separator, strict=True) if cells)
     except csv.Error as error:
         if is_all or len(found) < 2:
             raise ValueError(f"{path} cannot be read: {error} in its first lines") from error
     return found
 
 
-def _without_blank(records: Sequence[Record]) -> tuple[int, Sequence[Record]]:
+def _without_blank(records: Sequence[TextRow]) -> tuple[int, Sequence[TextRow]]:
     count = next((i for i, row in enumerate(records) if any(map(str.strip, row.cells))), 0)
     return records[count - 1].end if count else 0, records[count:]
 
 
-def _check_header(names: Sequence[str], rows: Sequence[Record]) -> None:
+def _check_header(names: Sequence[str], rows: Sequence[TextRow]) -> None:
     below = [cell.strip() for cell in _without_blank(rows)[1][0].cells]
     is_title = len(names) > 2 and any(names) and not any(names[1:])
     if is_title and all(below) and not any(looks_like_number(cell) or is_gap(cell) for cell in below):
@@ -178,7 +178,7 @@ def _check_header(names: Sequence[str], rows: Sequence[Record]) -> None:
         raise Refused(seems, "leave out those above it, as ", Setting("comment", names[0]), " does")
 
 
-def _check_widths(path: Path, records: Sequence[Record], rows: Sequence[Record], width: int) -> None:
+def _check_widths(path: Path, records: Sequence[TextRow], rows: Sequence[TextRow], width: int) -> None:
     number = next(
         (i for i, row in enumerate(rows, start=len(records) - len(rows) + 1) if len(row.cells) != width), None
     )

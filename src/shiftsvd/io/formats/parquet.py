@@ -124,10 +124,6 @@ def _row_names(path: Path, file: Any, form: Layout, memory_limit: int | str | No
     return labels(path, rows, memory_limit)
 
 
-def _size(group: Any) -> int:
-    return int(group.total_byte_size)
-
-
 class ParquetRows(RowSource):
     """The columns of numbers of a Parquet file."""
 
@@ -154,7 +150,8 @@ class ParquetRows(RowSource):
 
     @cached_property
     def _pages(self) -> int:
-        group = max(map(self._metadata.row_group, range(self._metadata.num_row_groups)), key=_size, default=None)
+        groups = map(self._metadata.row_group, range(self._metadata.num_row_groups))
+        group = max(groups, key=lambda group: int(group.total_byte_size), default=None)
         columns = [] if group is None else map(group.column, range(group.num_columns))
         return 3 * sum(min(int(column.total_uncompressed_size), _PAGE) for column in columns) // 2
 

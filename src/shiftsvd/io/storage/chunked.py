@@ -36,7 +36,7 @@ class Stored(Protocol):
     def chunks(self) -> tuple[int, ...] | None: ...
 
 
-class Lazy(Stored, Protocol):
+class StoredArray(Stored, Protocol):
     """An array in a file: `H5Array`, or an array of Zarr."""
 
     def __getitem__(self, rows: slice, /) -> Any: ...
@@ -46,7 +46,7 @@ class Lazy(Stored, Protocol):
 class ArrayRows(RowSource):
     """Rows of a dense array."""
 
-    array: Lazy
+    array: StoredArray
     name: str
     fingerprint: str
     shape: tuple[int, int]
@@ -71,8 +71,8 @@ class ArrayRows(RowSource):
 class CsrRows(RowSource):
     """Rows of a CSR group, of which only `indptr` is in memory; of a CSC group, the rows of its adjoint."""
 
-    data: Lazy
-    indices: Lazy
+    data: StoredArray
+    indices: StoredArray
     indptr: npt.NDArray[np.int64]
     name: str
     fingerprint: str
@@ -104,16 +104,16 @@ class CsrRows(RowSource):
             return csr_array((data, indices, self.indptr[lo : hi + 1] - first), shape=(hi - lo, self.shape[1]))
 
 
-def _decoding(array: Lazy) -> int:
+def _decoding(array: StoredArray) -> int:
     # A chunk is held as it was packed, inflated, and in the order of its numbers; Zarr decodes the first and the last
     # chunk of a range, of which only a part is wanted, at the same time.
     copies = 6
     if isinstance(array, H5Array):
-        copies = 3 if array.is_unpacked_here else 0
+        copies = 3 if array.filters else 0  # else HDF5 keeps them
     return int(copies * math.prod(array.chunks) * np.dtype(array.dtype).itemsize) if array.chunks else 0
 
 
-def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
+def array_rows(array: StoredArray, path: Path, key: str, memory_limit: int | str | None) -> ArrayRows:
     name = f"{path}:{key}"
     dtype = np.dtype(array.dtype)
     if len(array.shape) != 2 or dtype.kind not in "fciub":
@@ -126,7 +126,7 @@ def array_rows(array: Lazy, path: Path, key: str, memory_limit: int | str | None
 
 
 def csr_rows(
-    parts: dict[str, Lazy],
+    parts: dict[str, StoredArray],
     shape: tuple[int, int],
     path: Path,
     key: str,

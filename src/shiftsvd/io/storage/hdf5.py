@@ -233,16 +233,12 @@ class H5Array:
     def chunks(self) -> tuple[int, ...] | None:
         return self.dataset.chunks and tuple(self.dataset.chunks)
 
-    @property
-    def is_unpacked_here(self) -> bool:
-        return bool(self._filters)
-
     def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
         lo, hi = rows.start, rows.stop
-        return self._unpacked(lo, hi) if self._filters else np.asarray(self.dataset[lo:hi])
+        return self._unpacked(lo, hi) if self.filters else np.asarray(self.dataset[lo:hi])
 
     @cached_property
-    def _filters(self) -> tuple[int, ...]:
+    def filters(self) -> tuple[int, ...]:
         plist = self.dataset.id.get_create_plist()
         filters = tuple(plist.get_filter(i)[0] for i in range(plist.get_nfilters()))
         plain = import_module("h5py").h5t.py_create(self.dtype) == self.dataset.id.get_type()
@@ -268,7 +264,7 @@ class H5Array:
                 raise
             return np.full(self.chunks, self.dataset.fillvalue, self.dtype)  # never written
         n_bytes = math.prod(self.chunks) * self.dtype.itemsize
-        for i, code in reversed(list(enumerate(self._filters))):
+        for i, code in reversed(list(enumerate(self.filters))):
             if not skipped >> i & 1:
                 raw = _inflated(raw, n_bytes) if code == _DEFLATE else _unshuffled(raw, self.dtype.itemsize)
         if len(raw) != n_bytes:

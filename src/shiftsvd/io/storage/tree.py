@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shiftsvd.backends.source import RowSource
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import Labels, bounded, labels, optional
-from shiftsvd.io.storage.chunked import Lazy, array_rows, credible, csr_rows
+from shiftsvd.io.storage.chunked import StoredArray, array_rows, credible, csr_rows
 from shiftsvd.io.storage.hdf5 import H5Array
 from shiftsvd.runs.messages import external_allowed
 
@@ -32,9 +32,9 @@ class Tree:
     root: Any
     memory_limit: int | str | None = None
 
-    def lazy(self, node: Any) -> Lazy:
+    def lazy(self, node: Any) -> StoredArray:
         if not type(node).__module__.startswith("h5py"):
-            return cast("Lazy", node)
+            return cast("StoredArray", node)
         return H5Array(Path(node.file.filename) if external_allowed() else self.path, node.name)
 
     def find(self, key: str) -> Any:
@@ -57,7 +57,7 @@ class Tree:
     def matrices(self) -> list[str]:
         if is_array(self.root):
             return [""]
-        return [key for key, node in _walk(self.root) if is_sparse(node) or (is_array(node) and _is_matrix(node))]
+        return [key for key, node in _walk(self.root) if _is_matrix(node)]
 
     def only_matrix(self) -> str:
         keys = self.matrices()
@@ -168,6 +168,8 @@ def is_array(node: Any) -> bool:
 
 
 def _is_matrix(node: Any) -> bool:
+    if not is_array(node):
+        return is_sparse(node)
     return node.shape is not None and len(node.shape) == 2 and np.dtype(node.dtype).kind in "fciub"
 
 
